@@ -52,8 +52,8 @@ pytest: .venv/ready-dev
 house: .venv/ready-dev ## measure the structure of the code: modules on a level, import chains, sizes
 	$(BIN)/python -m benchmarks.house
 
-soak: .venv/ready-dev ## run the long tests that `make test` leaves out
-	$(BIN)/python -m pytest -m soak
+soak: .venv/ready-dev ## run the whole hostile test, an hour at most; make soak WITH='--seed 7 --json'
+	@$(BIN)/python -m tests.soak $(WITH)
 
 bench: .venv/ready-dev ## measure every figure of the README, each beside a rival
 	$(BIN)/python -m benchmarks

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.support.cases"]
+
 ROOT = Path(__file__).resolve().parent
 KERNEL_FOLDERS = ("streamsched", "connectors", "replay", "tests")
 LONGEST = ("conformance", "property", "integration")

@@ -10,6 +10,7 @@ from benchmarks import (
     default_ranking,
     durability,
     evolution,
+    hostile_urls,
     ingest,
     kafka,
     ranking,
@@ -32,6 +33,7 @@ _NAMES: Final = (
     "durability",
     "schedules",
     "bulk_edits",
+    "hostile_urls",
 )
 
 
@@ -41,7 +43,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
     sizes = (
         "pages of ingest (5,000,000), ranking, topk, default_ranking and durability (10,000,000), evolution (240,000), "
-        "reevolution (1,000,000)"
+        "reevolution (1,000,000), hostile_urls (40,000)"
     )
     parser.add_argument("--pages", type=int, help=sizes)
     parser.add_argument("--outcomes", type=int, default=2_000_000, help="outcomes of kafka, in frames (2,000,000)")
@@ -74,6 +76,8 @@ def main() -> None:
         print_rows("Saved state", durability.measure(arguments.pages or 10_000_000, arguments.repeats))
     if "schedules" in names:
         print_rows("Schedules", schedules.measure(seeds=arguments.seeds))
+    if "hostile_urls" in names:
+        print_rows("Hostile URLs", hostile_urls.measure(arguments.pages or 40_000, arguments.repeats))
     if "bulk_edits" in names:
         bulk_edits.print_settings(arguments.seeds)
 

@@ -59,7 +59,7 @@ class _Service:
         self._urls = make_urls(pages)
         self.scheduler.observe(visit_all(self._urls, 0, self.rng))
         shard = self.scheduler.core.pages.arrays
-        rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
+        rows = find_sampled(0, pages, sample_bar(shard.corpus))
         self._sample = self._urls.take(rows)  # visited daily; visits to other pages are not in the journal
         self._changed = make_history(rows.size, 2 * _CYCLES).changed
         for _ in range(_CYCLES - 1):

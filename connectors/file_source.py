@@ -6,18 +6,22 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.connectors.formats.changelog import CHANGE_LOG
+from streamsched.connectors.formats.columns import encode_event
 from streamsched.connectors.formats.detection import FORMATS, HEAD_BYTES, recognise_format
 from streamsched.connectors.formats.jsonl import JSON_LINES
 from streamsched.connectors.formats.microsoft import ORIGIN_S, CrawlHistory
 from streamsched.connectors.formats.msgpack_stream import read_maps
 from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
 from streamsched.connectors.reading.record_reader import OutcomeChunk, Read, RecordReader
-from streamsched.connectors.reading.rejections import RejectionCounter, Rejections
+from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, Rejections
 from streamsched.connectors.source import Delivery, Position, Rejection, Source, Unit
 from streamsched.errors import SettingsError, SourceError, shorten
+
+if TYPE_CHECKING:
+    from streamsched.errors import InvalidOutcome
 
 __all__ = ["BATCH", "FileSource", "open_file"]
 
@@ -69,6 +73,8 @@ class FileSource(Source):
         self._path = STDIN if stream.path == STDIN else str(Path(stream.path).resolve())
         self.is_replayable = stream.path != STDIN and Path(stream.path).is_file()
         self._closed = False
+        self._unit: Unit = "byte" if kind == _BYTEWISE else "line"
+        self._delivered = self._records = 0  # before the last delivery; after it
         self._cuts = self._start(0)
 
     @property
@@ -106,6 +112,21 @@ class FileSource(Source):
         self._stream = stream
         self._cuts = self._start(position.records)
 
+    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        """Count outcomes of the last `delivery` as rejected, and write them to the dead letters as JSON. O(bytes).
+
+        Their place is their line if each line of the delivery was one outcome, else the end of the delivery.
+        """
+        counter = RejectionCounter(self._rejections, self._stream.path, self._unit)
+        position = delivery.position
+        is_line_each = self._unit == "line" and position.records - self._delivered == len(delivery.outcomes)
+        for problem in problems:
+            raw = encode_event(delivery.outcomes, problem.record)
+            end = position.records if self._unit == "line" else position.offset
+            offset = self._delivered + 1 + problem.record if is_line_each else end
+            counter.reject(offset, RecordProblem.of(problem), raw)
+        self._rejections.flush()
+
     def close(self) -> None:
         """Close the file and the dead letters; a second call does nothing."""
         self._closed = True
@@ -118,6 +139,7 @@ class FileSource(Source):
         cut = next(self._cuts, None)
         self._rejections.flush()
         if cut is not None:
+            self._delivered, self._records = self._records, cut.records
             return Delivery(cut.outcomes, Position(self.format, self._path, cut.offset, cut.records))
         damage, self._stream.damage = self._stream.damage, None
         if damage is not None:
@@ -125,12 +147,9 @@ class FileSource(Source):
         raise StopIteration
 
     def _start(self, records: int) -> Iterator[OutcomeChunk]:
-        unit: Unit = "byte" if self.format == _BYTEWISE else "line"
-        return self._read(
-            RecordReader(
-                self._stream, RejectionCounter(self._rejections, self._stream.path, unit), self._batch, records
-            )
-        )
+        self._delivered = self._records = records
+        counter = RejectionCounter(self._rejections, self._stream.path, self._unit)
+        return self._read(RecordReader(self._stream, counter, self._batch, records))
 
     def _check_open(self) -> None:
         if self._closed:

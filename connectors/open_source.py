@@ -10,10 +10,12 @@ from streamsched.connectors.formats.microsoft import ORIGIN_S
 from streamsched.connectors.kafka import open_kafka
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.kafka.source import BATCH as MESSAGES
+from streamsched.connectors.source import Position
 from streamsched.errors import SettingsError
+from streamsched.numerics.argument_checks import check_path, check_time, check_type, check_whole
 
 if TYPE_CHECKING:
-    from streamsched.connectors.source import Position, Source
+    from streamsched.connectors.source import Source
 
 __all__ = ["open_source"]
 
@@ -40,8 +42,15 @@ def open_source(
     `position` does not fit, and SettingsError if a setting is invalid. A truncated or damaged gzip is read up to the
     damage; then iterating raises SourceError. An empty file has no deliveries.
     """
+    path = path if isinstance(path, str) else check_path("path", path)
+    check_type("format", format, str | None, "a format by name, or None to detect it")
+    check_type("position", position, Position | None, "a Position, or None for the beginning")
+    dead_letters = None if dead_letters is None else check_path("dead_letters", dead_letters)
+    batch = check_whole("batch", batch, 1, "1 or more records")
+    origin_s = check_time(origin_s, "origin_s")
     if isinstance(path, str) and path.startswith(SCHEME):
         if format is not None:
             raise SettingsError("format", format, "no format: each message of a topic is recognised by its first bytes")
         return open_kafka(path, position=position, dead_letters=dead_letters, batch=min(batch, MESSAGES))
+    check_path("path", path)
     return open_file(path, format=format, position=position, dead_letters=dead_letters, batch=batch, origin_s=origin_s)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, Typ
 from streamsched.errors import SourceError, shorten
 
 if TYPE_CHECKING:
+    from streamsched.errors import InvalidOutcome
     from streamsched.numerics.arrays import Floats
     from streamsched.outcomes import OutcomeBatch
 
@@ -53,6 +54,10 @@ class Position:
         >>> Position.from_json({"kind": "jsonl", "path": "/logs/day.jsonl", "offset": 5120, "records": 64}).offset
         5120
         """
+        if not isinstance(value, Mapping):
+            raise SourceError(
+                "value", f"expected a mapping with kind, path, offset and records, found {shorten(value)}"
+            )
         kind, path, offset, records = (value.get(field) for field in ("kind", "path", "offset", "records"))
         if isinstance(kind, str) and isinstance(path, str) and _is_count(offset) and _is_count(records):
             return cls(kind, path, offset, records)
@@ -165,6 +170,15 @@ class Source(Protocol):
         """
         del timeout_s
         yield from self
+
+    @abstractmethod
+    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        """Count outcomes of the last `delivery` as rejected, and keep them aside with the other dead letters.
+
+        For outcomes that are well formed but impossible, as one from the future. Raises SourceError if they cannot be
+        stored.
+        """
+        ...
 
     def commit(self, positions: Mapping[str, Position]) -> None:
         """Commit `positions` for other readers: only positions that a saved state holds. A file has none."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.replay.replay_results import ReplayResult, summarise
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
@@ -18,11 +19,12 @@ from streamsched.replay.simulation.metrics import assign_deciles
 from streamsched.replay.simulation.policies import make_policy
 from streamsched.replay.simulation.policy_names import EVOLVING, formula_of
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
+from streamsched.replay.truth.ground_truth import ChangeLog
 from streamsched.replay.truth.reader import read_truth
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints
-    from streamsched.replay.truth.ground_truth import ChangeLog, Window
+    from streamsched.replay.truth.ground_truth import Window
 
 __all__ = ["KeepPolicy", "Progress", "replay_log", "run_replay"]
 
@@ -58,6 +60,7 @@ def run_replay(
 
     Raises ReplayError if the log does not contain the window, SourceError if it cannot be read.
     """
+    check_type("settings", settings, ReplaySettings, "ReplaySettings")
     return replay_log(read_truth(settings.log), settings, progress, keep)
 
 
@@ -68,6 +71,8 @@ def replay_log(
 
     O(policies · seeds · cycles · pages). Raises ReplayError if the log does not contain the window.
     """
+    check_type("log", log, ChangeLog, "a ChangeLog, which read_truth reads")
+    check_type("settings", settings, ReplaySettings, "ReplaySettings")
     window = choose_window(log, settings)
     changes = window.changes()
     deciles = assign_deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, get_args
 
+import numpy as np
+
 from streamsched.errors import ReplayError
+from streamsched.numerics.argument_checks import check_fields, read_items
 from streamsched.replay.simulation.policy_names import STEADY, check_policy
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["ReplaySettings", "choose_window", "format_time", "is_dated"]
 
 _FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first
+# An empty cycle takes half a millisecond for each policy, and one wrong digit of one time adds 30 years or more: these
+# are 27 years of days, 13 months of hours.
+_MOST_EMPTY_CYCLES: Final = 10_000
 _LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; larger values are milliseconds, not seconds
 
 
@@ -32,7 +38,8 @@ class ReplaySettings:
     within the window. ``workers``: the maximum number of processes, started if the work is large enough; results do not
     depend on it.
 
-    Raises ReplayError, or FormulaError for a formula, if a value is invalid.
+    Raises ReplayError, or FormulaError for a formula, if a value is invalid; SettingsError or TypeError if it is of
+    another type.
     """
 
     log: str
@@ -48,12 +55,18 @@ class ReplaySettings:
     workers: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        for name, kind, expected in (("policies", str, "names or formulas"), ("seeds", int, "whole numbers")):
+            items = read_items(name, getattr(self, name), expected)
+            fits = all(isinstance(one, kind) and not isinstance(one, bool) for one in items)
+            _require(fits, name, getattr(self, name), expected)
         _require(bool(self.policies), "policies", self.policies, "one or more")
         _require(len(set(self.policies)) == len(self.policies), "policies", self.policies, "each once")
         _require(0 < self.budget < math.inf, "budget", self.budget, "a share of the pages above 0, such as 0.05")
         _require(0 < self.cycle_s < math.inf, "cycle", self.cycle_s, "a number of seconds above 0")
         _require(self.warmup >= 0, "warmup", self.warmup, "0 or more cycles")
-        _require(self.changed in get_args(Reading), "changed", self.changed, " or ".join(get_args(Reading)))
+        known = isinstance(self.changed, str) and self.changed in get_args(Reading)
+        _require(known, "changed", self.changed, " or ".join(get_args(Reading)))
         _require(bool(self.seeds), "seeds", self.seeds, "one or more")
         _require(
             all(0 <= seed < 2**64 for seed in self.seeds), "seeds", self.seeds, "whole numbers from 0 to 2**64 - 1"
@@ -75,7 +88,8 @@ class ReplaySettings:
 def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
     """Return the window of `log` that `settings` select, in whole cycles.
 
-    Raises ReplayError if the log does not contain the window or no cycle is left to rank.
+    Raises ReplayError if the log does not contain the window or no cycle is left to rank, and unless both edges are
+    given, if no page changes in 10,000 successive cycles. O(changes log changes).
     """
     if not (is_dated(log.first_s) and is_dated(log.last_s)):
         raise ReplayError(f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds")
@@ -92,7 +106,23 @@ def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
         )
     if not log.alive(start_s).size:
         raise ReplayError(f"no page is alive at {format_time(start_s)}: {extent}")
+    if settings.start_s is None or settings.end_s is None:
+        _refuse_emptiness(log, start_s, end_s, settings.cycle_s)
     return log.window(start_s, settings.cycle_s, cycles, later_pages=settings.later_pages)
+
+
+def _refuse_emptiness(log: ChangeLog, start_s: float, end_s: float, cycle_s: float) -> None:
+    """Raise ReplayError if no page changes for so long that a time of the log is probably wrong."""
+    within = log.times_s[(log.times_s > start_s) & (log.times_s < end_s)]
+    edges = np.concatenate([[start_s], np.sort(within), [end_s]])
+    at = int(np.argmax(np.diff(edges)))
+    cycles = math.floor((edges[at + 1] - edges[at]) / cycle_s)
+    if cycles > _MOST_EMPTY_CYCLES:
+        raise ReplayError(
+            f"no page changes from {format_time(edges[at])} to {format_time(edges[at + 1])}, in {cycles:,} cycles: "
+            f"expected {_MOST_EMPTY_CYCLES:,} or fewer unless --from and --to (start_s, end_s) are given. Perhaps a "
+            f"time is wrong: the log runs from {format_time(log.first_s)} to {format_time(log.last_s)}"
+        )
 
 
 def format_time(epoch_s: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.errors import ReplayError
+from streamsched.numerics.argument_checks import check_type
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
 from streamsched.replay.simulation.policies import ScheduledPolicy, make_policy
 from streamsched.replay.simulation.simulator import simulate
@@ -18,6 +19,7 @@ def prepare_state(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
 
     O(cycles · pages). Raises the errors of `run_replay`, and ReplayError for a policy without a scheduler.
     """
+    check_type("settings", settings, ReplaySettings, "ReplaySettings")
     window = choose_window(read_truth(settings.log), settings)
     replayed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)
     if not isinstance(replayed, ScheduledPolicy):

@@ -13,22 +13,23 @@ from streamsched.errors import (
     StreamschedError,
     UnknownPage,
 )
-from streamsched.estimation.change_detection import hamming
-from streamsched.estimation.simhash import simhash
-from streamsched.formula import Formula
-from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.persistence.image_writer import SavePlan
-from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-from streamsched.reasons import Reason, ReasonCode
-from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.explanation import Explanation
-from streamsched.scheduler.results import Batch, Observed
-from streamsched.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from streamsched.estimation.change_detection import hamming
+    from streamsched.estimation.simhash import simhash
     from streamsched.evolution.plan import EvolutionPlan
+    from streamsched.formula import Formula
+    from streamsched.numerics.packed_urls import PackedUrls
+    from streamsched.outcomes import Outcome, OutcomeBatch
+    from streamsched.persistence.image_writer import SavePlan
+    from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+    from streamsched.reasons import Reason, ReasonCode
+    from streamsched.scheduler.durable import DurableScheduler
     from streamsched.scheduler.evolver import Evolver
+    from streamsched.scheduler.explanation import Explanation
+    from streamsched.scheduler.results import Batch, Observed
+    from streamsched.scheduler.scheduler import Scheduler
+    from streamsched.state.stream_clock import WallClock
 
 __all__ = [
     "Batch",
@@ -56,18 +57,40 @@ __all__ = [
     "SourceError",
     "StreamschedError",
     "UnknownPage",
+    "WallClock",
     "hamming",
     "simhash",
 ]
 
-# Imported on first use: few callers need evolution, which takes a tenth of the import time of all the rest.
-_LAZY: Final = {"EvolutionPlan": "streamsched.evolution.plan", "Evolver": "streamsched.scheduler.evolver"}
+# Imported on first use: a command imports what it needs, and Ctrl-C can end it from its first milliseconds on.
+_HOMES: Final = {
+    "Batch": "streamsched.scheduler.results",
+    "DurableScheduler": "streamsched.scheduler.durable",
+    "EvolutionPlan": "streamsched.evolution.plan",
+    "Evolver": "streamsched.scheduler.evolver",
+    "Explanation": "streamsched.scheduler.explanation",
+    "Formula": "streamsched.formula",
+    "HostRule": "streamsched.politeness.politeness_settings",
+    "Observed": "streamsched.scheduler.results",
+    "Outcome": "streamsched.outcomes",
+    "OutcomeBatch": "streamsched.outcomes",
+    "PackedUrls": "streamsched.numerics.packed_urls",
+    "Politeness": "streamsched.politeness.politeness_settings",
+    "Reason": "streamsched.reasons",
+    "ReasonCode": "streamsched.reasons",
+    "Rule": "streamsched.politeness.politeness_settings",
+    "SavePlan": "streamsched.persistence.image_writer",
+    "Scheduler": "streamsched.scheduler.scheduler",
+    "WallClock": "streamsched.state.stream_clock",
+    "hamming": "streamsched.estimation.change_detection",
+    "simhash": "streamsched.estimation.simhash",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

@@ -20,8 +20,10 @@ if the same call may succeed later without any change.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 __all__ = [
+    "NOTHING",
     "FormulaError",
     "InvalidOutcome",
     "ReplayError",
@@ -35,7 +37,18 @@ __all__ = [
 ]
 
 
-_EXCERPT = 100  # characters of a formula that an error shows, around the column it names
+_EXCERPT: Final = 100  # characters of a formula that an error shows, around the column it names
+_LONGEST_PATH: Final = 1_000  # characters of a path that an error shows; the fields have all of it
+
+
+class _Nothing:
+    """What an error found where something required was not given; None may have been given."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING: Final = _Nothing()
 
 
 class StreamschedError(Exception):
@@ -123,7 +136,8 @@ class SourceError(StreamschedError, OSError):
         super().__init__(path, reason, offset)
 
     def __str__(self) -> str:
-        where = self.path if self.offset is None else f"{self.path}, at {self.offset}"
+        path = _shorten_path(self.path)
+        where = path if self.offset is None else f"{path}, at {self.offset}"
         return f"{where}: {self.reason}"
 
 
@@ -136,7 +150,7 @@ class SnapshotError(StreamschedError):
         super().__init__(path, reason)
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+        return f"{_shorten_path(self.path)}: {self.reason}"
 
 
 class StateInUse(SnapshotError):
@@ -147,6 +161,10 @@ class StateInUse(SnapshotError):
 
 class ReplayError(StreamschedError, ValueError):
     """A replay cannot be run: an empty window, an unknown policy, a budget of zero."""
+
+
+def _shorten_path(path: str) -> str:
+    return path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH - 1]}…"
 
 
 def shorten(found: object, limit: int = 80) -> str:

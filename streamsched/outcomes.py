@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome, shorten
+from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time, read_items
 from streamsched.numerics.arrays import Bytes, Floats, Ints, frozen
-from streamsched.numerics.column_casting import as_column
+from streamsched.numerics.column_casting import as_column, as_urls
 from streamsched.numerics.jit import bare_kernel, load_word
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 
 __all__ = [
     "CHANGED",
+    "COLUMNS",
     "COST",
     "FINGERPRINT",
     "IMPORTANCE",
     "MAX_STATUS",
+    "MOVED_TO",
+    "NOT_ATTEMPTED",
     "RETRY_AFTER",
+    "ROBOTS_DENIED",
     "STATUS",
+    "STATUS_EXPECTED",
+    "STATUS_WORDS",
     "Outcome",
     "OutcomeBatch",
 ]
@@ -34,29 +43,49 @@ CHANGED: Final = 4
 IMPORTANCE: Final = 8
 COST: Final = 16
 RETRY_AFTER: Final = 32
+MOVED_TO: Final = 64
 
 MAX_STATUS: Final = 999  # three digits, as HTTP writes them
 
-_COLUMNS: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
-    "status": (STATUS, np.dtype(np.int32)),
-    "fingerprint": (FINGERPRINT, np.dtype(np.uint64)),
-    "changed": (CHANGED, np.dtype(np.bool_)),
-    "importance": (IMPORTANCE, np.dtype(np.float64)),
-    "cost": (COST, np.dtype(np.float64)),
-    "retry_after": (RETRY_AFTER, np.dtype(np.float64)),
-}
+# Codes of the status words in columns. They fit into the int16 of frames, and no crawler is known to use them.
+ROBOTS_DENIED: Final = 30_001  # robots.txt forbids the page: retired until another outcome or a request
+NOT_ATTEMPTED: Final = 30_002  # leased and not fetched: ends the lease, nothing else
+STATUS_WORDS: Final[Mapping[str, int]] = MappingProxyType(
+    {"robots_denied": ROBOTS_DENIED, "not_attempted": NOT_ATTEMPTED}
+)
+STATUS_EXPECTED: Final = f"a whole number from 0 to {MAX_STATUS}, {' or '.join(map(repr, STATUS_WORDS))}"
+
+# The optional fields that are arrays, with their bits and dtypes. `moved_to` is the one whose column has URLs.
+COLUMNS: Final[Mapping[str, tuple[int, np.dtype[Any]]]] = MappingProxyType(
+    {
+        "status": (STATUS, np.dtype(np.int32)),
+        "fingerprint": (FINGERPRINT, np.dtype(np.uint64)),
+        "changed": (CHANGED, np.dtype(np.bool_)),
+        "importance": (IMPORTANCE, np.dtype(np.float64)),
+        "cost": (COST, np.dtype(np.float64)),
+        "retry_after": (RETRY_AFTER, np.dtype(np.float64)),
+    }
+)
+_OPTIONAL: Final = (*COLUMNS, "moved_to")
+_WORDS: Final = {code: word for word, code in STATUS_WORDS.items()}
 _LARGEST: Final = float(np.finfo(np.float32).max)  # of float32, in which records store amounts
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in the bytes of characters beyond ASCII
+_URL_EXPECTED: Final = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
 _NUMBER_EXPECTED: Final = f"a finite number of 0 or more, at most {_LARGEST:.6g}"
+_SECONDS_EXPECTED: Final = "a finite number of 0 or more seconds"  # servers send any: the politeness caps it
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One finished crawl of a page; None means that the crawler did not report the field.
 
-    ``retry_after``: seconds after `fetched_at` in which the host must not be visited, from a Retry-After header.
+    ``status``: an HTTP status, 0 for a network failure, ``"robots_denied"`` if robots.txt forbids the page, or
+    ``"not_attempted"`` if the crawler gives it back unvisited; ``retry_after``: seconds after `fetched_at` in which the
+    server asks for no visit, from a Retry-After header, used with a status of 429 or 503; ``moved_to``: the URL to
+    which the page redirects.
 
-    Raises InvalidOutcome, as record 0, if a field breaks the format.
+    Raises InvalidOutcome, as record 0, if a field breaks the format. A finite time beyond 1e11 is left to `observe`,
+    which rejects it, so that a wrong clock does not stop a crawler.
 
     >>> Outcome("https://example.org/", 1_700_000_000.0, changed=True).changed
     True
@@ -64,33 +93,37 @@ class Outcome:
 
     url: str
     fetched_at: float
-    status: int | None = None
+    status: int | str | None = None
     fingerprint: int | None = None
     changed: bool | None = None
     importance: float | None = None
     cost: float | None = None
     retry_after: float | None = None
+    moved_to: str | None = None
 
     def __post_init__(self) -> None:
         if not _is_plain(self):
+            if isinstance(self.status, int) and self.status in _WORDS:  # codes are for columns
+                raise InvalidOutcome(0, "status", self.status, STATUS_EXPECTED)
             for problem in OutcomeBatch.from_outcomes([self]).problems():
-                raise problem
+                if problem.field != "fetched_at" or not math.isfinite(self.fetched_at):
+                    raise problem
 
 
 class OutcomeBatch:
     """n crawl outcomes as columns, in stream order.
 
     ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds; ``given``: uint8[n], the bits STATUS,
-    FINGERPRINT, CHANGED, IMPORTANCE, COST and RETRY_AFTER for the optional fields that each record has. An optional
-    column that no record has is of length 0, otherwise n: ``status``: int32, ``fingerprint``: uint64, ``changed``:
-    bool, ``importance``, ``cost`` and ``retry_after``: float64. If a bit is not set, the value in the column is
-    meaningless.
+    FINGERPRINT, CHANGED, IMPORTANCE, COST, RETRY_AFTER and MOVED_TO for the optional fields that each record has. An
+    optional column that no record has is of length 0, otherwise n: ``status``: int32, words as the codes ROBOTS_DENIED
+    and NOT_ATTEMPTED, ``fingerprint``: uint64, ``changed``: bool, ``importance``, ``cost`` and ``retry_after``:
+    float64, ``moved_to``: PackedUrls. If a bit is not set, the value in the column is meaningless.
 
     >>> len(OutcomeBatch(["https://a.example/", "https://b.example/"], [1.0, 2.0], changed=[True, None]))
     2
     """
 
-    __slots__ = ("changed", "cost", "fetched_at", "fingerprint", "given", "importance", "retry_after", "status", "urls")
+    __slots__ = ("fetched_at", "given", "urls", *_OPTIONAL)
 
     urls: PackedUrls
     fetched_at: npt.NDArray[np.float64]
@@ -101,46 +134,50 @@ class OutcomeBatch:
     importance: npt.NDArray[np.float64]
     cost: npt.NDArray[np.float64]
     retry_after: npt.NDArray[np.float64]
+    moved_to: PackedUrls
 
     def __init__(
         self,
         urls: Sequence[str] | PackedUrls,
         fetched_at: npt.ArrayLike,
-        **optional: npt.ArrayLike | Sequence[object] | None,
+        **optional: npt.ArrayLike | Sequence[object] | PackedUrls | None,
     ) -> None:
         """Use columns of equal length; `optional` has any of the optional columns.
 
-        An optional column may hold None for records without it. O(n); arrays of the right dtype are not copied. Raises
-        InvalidOutcome for the first value that the dtype of its column cannot hold, and TypeError or ValueError if the
-        columns do not fit together. Values that the dtype can hold but the format forbids are left to `problems`, so
-        that one bad record does not cost the whole batch.
+        An optional column may hold None for records without it; a list of statuses may hold words. O(n); arrays of the
+        right dtype are not copied. Raises InvalidOutcome for the first value that the dtype of its column cannot hold,
+        and TypeError or ValueError if the columns do not fit together. Values that the dtype can hold but the format
+        forbids are left to `problems`, so that one bad record does not cost the whole batch.
         """
-        unknown = optional.keys() - _COLUMNS.keys()
+        unknown = optional.keys() - set(_OPTIONAL)
         if unknown:
-            raise TypeError(f"unknown column {min(unknown)!r}: expected any of {', '.join(_COLUMNS)}")
+            raise TypeError(f"unknown column {min(unknown)!r}: expected any of {', '.join(_OPTIONAL)}")
         self.urls = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         count = len(self.urls)
         self.fetched_at, missing = as_column("fetched_at", np.dtype(np.float64), fetched_at, count)
         if missing is not None:
             raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "fetched_at", None, "UTC epoch seconds")
         self.given = np.zeros(count, np.uint8)
-        for field, (bit, dtype) in _COLUMNS.items():
-            values = optional.get(field)
+        for field, (bit, dtype) in COLUMNS.items():
+            values: Any = optional.get(field)
             if values is None:
                 setattr(self, field, np.empty(0, dtype))
                 continue
-            column, missing = as_column(field, dtype, values, count)
+            column, missing = as_column(field, dtype, _encode_words(values) if bit == STATUS else values, count)
             setattr(self, field, column)
-            self.given |= np.uint8(bit) if missing is None else np.where(missing, 0, bit).astype(np.uint8)
+            self._mark(bit, missing)
+        self.moved_to, missing = as_urls("moved_to", optional.get("moved_to"), count)
+        if len(self.moved_to):
+            self._mark(MOVED_TO, missing)
 
     @classmethod
     def from_outcomes(cls, outcomes: Iterable[Outcome]) -> OutcomeBatch:
         """Return the columns of `outcomes`. O(n)."""
-        rows = list(outcomes)
+        rows = read_items("outcomes", outcomes, "an OutcomeBatch or Outcome objects")
         for row in rows:
             if not isinstance(row, Outcome):
-                raise TypeError(f"expected outcomes: an OutcomeBatch or Outcome objects, found {shorten(row)}")
-        columns = {field: [getattr(row, field) for row in rows] for field in _COLUMNS}
+                raise TypeError(f"outcomes: expected an OutcomeBatch or Outcome objects, found {shorten(row)}")
+        columns = {field: [getattr(row, field) for row in rows] for field in _OPTIONAL}
         present = {field: values for field, values in columns.items() if any(value is not None for value in values)}
         return cls([row.url for row in rows], [row.fetched_at for row in rows], **present)
 
@@ -152,16 +189,20 @@ class OutcomeBatch:
         record = range(len(self))[record]
         fields: dict[str, Any] = {
             field: getattr(self, field)[record].item()
-            for field, (bit, _) in _COLUMNS.items()
+            for field, (bit, _) in COLUMNS.items()
             if self.given[record] & bit
         }
+        if fields.get("status") in _WORDS:
+            fields["status"] = _WORDS[fields["status"]]
+        if self.given[record] & MOVED_TO:
+            fields["moved_to"] = self.moved_to[record]
         return Outcome(self.urls[record], float(self.fetched_at[record]), **fields)
 
     def __iter__(self) -> Iterator[Outcome]:
         return (self[record] for record in range(len(self)))
 
     def __repr__(self) -> str:
-        present = [field for field in _COLUMNS if getattr(self, field).size]
+        present = [field for field in _OPTIONAL if len(getattr(self, field))]
         return f"OutcomeBatch({len(self)} outcomes: {', '.join(['url', 'fetched_at', *present])})"
 
     def take(self, rows: npt.NDArray[np.intp]) -> OutcomeBatch:
@@ -170,15 +211,17 @@ class OutcomeBatch:
         taken.urls = self.urls.take(rows)
         taken.fetched_at = self.fetched_at[rows]
         taken.given = self.given[rows]
-        for field in _COLUMNS:
+        for field in COLUMNS:
             column = getattr(self, field)
             setattr(taken, field, column[rows] if column.size else column)
+        taken.moved_to = self.moved_to.take(rows) if len(self.moved_to) else self.moved_to
         return taken
 
     def problems(self) -> list[InvalidOutcome]:
         """Return what breaks the format, the first problem of each invalid record, in record order. O(n)."""
         columns = (self.fetched_at, self.given, self.status, self.importance, self.cost, self.retry_after)
-        if _are_valid(*(frozen(column) for column in (self.urls.blob, self.urls.offsets, *columns))):
+        moved = (self.moved_to.blob, self.moved_to.offsets)
+        if _are_valid(*(frozen(column) for column in (self.urls.blob, self.urls.offsets, *columns, *moved))):
             return []
         problems_by_row: dict[int, InvalidOutcome] = {}
 
@@ -186,22 +229,36 @@ class OutcomeBatch:
             for row in rows.tolist():
                 problems_by_row.setdefault(row, InvalidOutcome(row, field, found(row), expected))
 
-        lengths = np.diff(self.urls.offsets)
-        url_rows = np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
-        report(url_rows, "url", lambda row: self.urls[row], f"1 to {MAX_URL_BYTES} bytes of UTF-8")
+        report(_out_of_range(self.urls), "url", lambda row: self.urls[row], _URL_EXPECTED)
         report(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
-        report(
-            np.flatnonzero(~np.isfinite(self.fetched_at)), "fetched_at", self._value("fetched_at"), "a finite number"
-        )
+        beyond = ~(np.abs(self.fetched_at) < TIME_LIMIT_S)
+        for row in np.flatnonzero(beyond).tolist():
+            time_s = self.fetched_at[row].item()
+            expected = expected_time(time_s) if math.isfinite(time_s) else "a finite number"
+            problems_by_row.setdefault(row, InvalidOutcome(row, "fetched_at", time_s, expected))
         if self.status.size:
-            outside = (self.status < 0) | (self.status > MAX_STATUS)
-            report(self._where(STATUS, outside), "status", self._value("status"), f"0 to {MAX_STATUS}")
-        for field, bit in (("importance", IMPORTANCE), ("cost", COST), ("retry_after", RETRY_AFTER)):
+            outside = ((self.status < 0) | (self.status > MAX_STATUS)) & ~np.isin(self.status, list(_WORDS))
+            report(self._where(STATUS, outside), "status", self._value("status"), STATUS_EXPECTED)
+        for field, bit in (("importance", IMPORTANCE), ("cost", COST)):
             column = getattr(self, field)
             if column.size:
                 fits = (column >= 0) & (column <= _LARGEST)
                 report(self._where(bit, ~fits), field, self._value(field), _NUMBER_EXPECTED)
+        if self.retry_after.size:
+            fits = (self.retry_after >= 0) & (self.retry_after < np.inf)
+            report(self._where(RETRY_AFTER, ~fits), "retry_after", self._value("retry_after"), _SECONDS_EXPECTED)
+        if len(self.moved_to):
+            moved_rows = np.flatnonzero(self.given & MOVED_TO)
+            for faulty, expected in (
+                (_out_of_range(self.moved_to), _URL_EXPECTED),
+                (self.moved_to.not_utf8(), "UTF-8"),
+            ):
+                report(np.intersect1d(faulty, moved_rows), "moved_to", lambda row: self.moved_to[row], expected)
         return [problems_by_row[row] for row in sorted(problems_by_row)]
+
+    def _mark(self, bit: int, missing: npt.NDArray[np.bool_] | None) -> None:
+        """Note that the records carry the field of `bit`, but for those in `missing`: bool[n]."""
+        self.given |= np.uint8(bit) if missing is None else np.where(missing, 0, bit).astype(np.uint8)
 
     def _where(self, bit: int, condition: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
         return np.flatnonzero(condition & ((self.given & bit) != 0))
@@ -210,16 +267,40 @@ class OutcomeBatch:
         return lambda row: getattr(self, field)[row].item()
 
 
+def _encode_words(values: Any) -> Any:
+    """Return a column of statuses with codes in place of words. Raises InvalidOutcome for an unknown word."""
+    if isinstance(values, np.ndarray) and (values.dtype.kind not in "OU" or values.ndim != 1):
+        return values
+    codes = read_items("status", values, "a column, one value for each URL")
+    for record, value in enumerate(codes):
+        if isinstance(value, str):
+            if value not in STATUS_WORDS:
+                raise InvalidOutcome(record, "status", value, STATUS_EXPECTED)
+            codes[record] = STATUS_WORDS[value]
+    return codes
+
+
+def _out_of_range(urls: PackedUrls) -> npt.NDArray[np.intp]:
+    """Return the indices of URLs that are empty or too long."""
+    lengths = np.diff(urls.offsets)
+    return np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
+
+
 def _is_plain(outcome: Outcome) -> bool:
     """Return whether the fields are of plain types and certainly valid, as most are; others are checked in detail."""
     url, fetched_at, status, fingerprint = outcome.url, outcome.fetched_at, outcome.status, outcome.fingerprint
     return (
-        type(url) is str
+        outcome.moved_to is None
+        and type(url) is str
         and 0 < len(url) <= MAX_URL_BYTES
         and url.isascii()
         and type(fetched_at) in (float, int)
-        and abs(fetched_at) <= _LARGEST
-        and (status is None or (type(status) is int and 0 <= status <= MAX_STATUS))
+        and abs(fetched_at) < TIME_LIMIT_S
+        and (
+            status is None
+            or (type(status) is int and 0 <= status <= MAX_STATUS)
+            or (type(status) is str and status in STATUS_WORDS)
+        )
         and (fingerprint is None or (type(fingerprint) is int and 0 <= fingerprint < 1 << 64))
         and (outcome.changed is None or type(outcome.changed) is bool)
         and all(
@@ -239,19 +320,30 @@ def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
     importance: Floats,
     cost: Floats,
     retry_after: Floats,
+    moved_blob: Bytes,
+    moved_offsets: Ints,
 ) -> bool:
     """Return whether every record is valid and every URL is ASCII, in one pass."""
     for i in range(fetched_at.size):
-        if not 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES or not np.isfinite(fetched_at[i]):
+        sized = 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES
+        if not sized or not -TIME_LIMIT_S < fetched_at[i] < TIME_LIMIT_S:  # nor is NaN
             return False
-        if given[i] & STATUS and not 0 <= status[i] <= MAX_STATUS:
+        if given[i] & STATUS and not 0 <= status[i] <= MAX_STATUS and status[i] not in (ROBOTS_DENIED, NOT_ATTEMPTED):
             return False
         if given[i] & IMPORTANCE and not 0.0 <= importance[i] <= _LARGEST:
             return False
         if given[i] & COST and not 0.0 <= cost[i] <= _LARGEST:
             return False
-        if given[i] & RETRY_AFTER and not 0.0 <= retry_after[i] <= _LARGEST:
+        if given[i] & RETRY_AFTER and not 0.0 <= retry_after[i] < np.inf:
             return False
+        if given[i] & MOVED_TO and not 1 <= moved_offsets[i + 1] - moved_offsets[i] <= MAX_URL_BYTES:
+            return False
+    return _is_ascii(blob, offsets) and _is_ascii(moved_blob, moved_offsets)
+
+
+@bare_kernel
+def _is_ascii(blob: Bytes, offsets: Ints) -> bool:
+    """Return whether all text between the first and the last offset is ASCII."""
     start, stop = offsets[0], offsets[offsets.size - 1]
     words = np.uint64(0)
     for i in range(start, stop - 7, 8):

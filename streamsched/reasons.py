@@ -20,11 +20,15 @@ class ReasonCode(StrEnum):
 
     # Why a page is not eligible.
     NEVER_BY_RULE = "never_by_rule"
+    ROBOTS_DENIED = "robots_denied"
+    STREAM_SUSPENDED = "stream_suspended"
     LEASED = "leased"
     HOST_RESTING = "host_resting"
+    HOST_PROBING = "host_probing"
     HOST_FULL = "host_full"
     BELOW_MIN_REVISIT = "below_min_revisit"
     BACKING_OFF = "backing_off"
+    RETRY_AFTER = "retry_after"
     RETIRED = "retired"
     # Why it has priority over pages that are ranked by score.
     ASKED_FOR = "asked_for"

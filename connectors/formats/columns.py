@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter
 from types import NoneType
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.connectors.formats.events import Event, read_fingerprint
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS, OutcomeBatch
+from streamsched.outcomes import COLUMNS, MOVED_TO, STATUS_WORDS, OutcomeBatch
 
-__all__ = ["OPTIONAL", "assemble", "join", "pack_bytes", "to_columns", "to_events"]
+__all__ = ["assemble", "encode_event", "join", "pack_bytes", "to_columns", "to_events"]
 
-OPTIONAL: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
-    "status": (STATUS, np.dtype(np.int32)),
-    "fingerprint": (FINGERPRINT, np.dtype(np.uint64)),
-    "changed": (CHANGED, np.dtype(np.bool_)),
-    "importance": (IMPORTANCE, np.dtype(np.float64)),
-    "cost": (COST, np.dtype(np.float64)),
-    "retry_after": (RETRY_AFTER, np.dtype(np.float64)),
+_FROM_TEXT: Final[dict[str, Callable[[str], int]]] = {
+    "status": STATUS_WORDS.__getitem__,
+    "fingerprint": read_fingerprint,
 }
+_TO_TEXT: Final[dict[str, dict[Any, str]]] = {"status": {code: word for word, code in STATUS_WORDS.items()}}
 
 
 def to_columns(events: Sequence[Event]) -> OutcomeBatch:
@@ -33,20 +31,25 @@ def to_columns(events: Sequence[Event]) -> OutcomeBatch:
     Raises ValueError or OverflowError if a fingerprint is invalid; `read_fingerprint` says why.
     """
     given = np.zeros(len(events), np.uint8)
-    columns: dict[str, npt.NDArray[Any]] = {}
-    for field, (bit, dtype) in OPTIONAL.items():
+    columns: dict[str, Any] = {}
+    for field, (bit, dtype) in COLUMNS.items():
         values: list[Any] = list(map(attrgetter(field), events))
         kinds = set(map(type, values))
         if kinds <= {NoneType}:
             continue
         if str in kinds:
-            values = [value if value is None else read_fingerprint(value) for value in values]
+            read = _FROM_TEXT[field]
+            values = [read(value) if isinstance(value, str) else value for value in values]
         if NoneType in kinds:
             given |= np.array([0 if value is None else bit for value in values]).astype(np.uint8)
             values = [0 if value is None else value for value in values]
         else:
             given |= np.uint8(bit)
         columns[field] = np.array(values, dtype=dtype)
+    moves = [event.moved_to for event in events]
+    if any(move is not None for move in moves):
+        given |= np.array([0 if move is None else MOVED_TO for move in moves], np.uint8)
+        columns["moved_to"] = PackedUrls.pack([move or "" for move in moves])
     urls = PackedUrls.pack([event.url for event in events])
     return assemble(urls, np.array([event.fetched_at for event in events], np.float64), given, columns)
 
@@ -55,9 +58,12 @@ def assemble(
     urls: PackedUrls,
     fetched_at: npt.NDArray[np.float64],
     given: npt.NDArray[np.uint8],
-    columns: dict[str, npt.NDArray[Any]],
+    columns: dict[str, Any],
 ) -> OutcomeBatch:
-    """Return a batch of these columns in which `given`: uint8[n] says which optional fields a record carries."""
+    """Return a batch of these columns, PackedUrls for `moved_to`, else arrays.
+
+    `given`: uint8[n] says which optional fields a record carries.
+    """
     batch = OutcomeBatch(urls, fetched_at, **columns)
     batch.given = given
     return batch
@@ -66,14 +72,22 @@ def assemble(
 def to_events(outcomes: OutcomeBatch) -> Iterator[Event]:
     """Return each record of `outcomes` as an event. O(n)."""
     fields: list[Iterable[Any]] = []
-    for field, (bit, _) in OPTIONAL.items():
+    for field, bit in [(field, bit) for field, (bit, _) in COLUMNS.items()] + [("moved_to", MOVED_TO)]:
         column = getattr(outcomes, field)
-        if column.size:
-            carried = (outcomes.given & bit) != 0
-            fields.append([value if there else None for value, there in zip(column.tolist(), carried, strict=True)])
+        if len(column):
+            values = column if field == "moved_to" else column.tolist()
+            words = _TO_TEXT.get(field, {})
+            pairs = zip(values, (outcomes.given & bit) != 0, strict=True)
+            fields.append([words.get(value, value) if there else None for value, there in pairs])
         else:
             fields.append(repeat(None, len(outcomes)))
     return map(Event, outcomes.urls, outcomes.fetched_at.tolist(), *fields)
+
+
+def encode_event(outcomes: OutcomeBatch, record: int) -> bytes:
+    """Return one record of `outcomes` as JSON. O(bytes)."""
+    (event,) = to_events(outcomes.take(np.array([record], np.intp)))
+    return msgspec.json.encode(event)
 
 
 def join(batches: Sequence[OutcomeBatch]) -> OutcomeBatch:
@@ -84,21 +98,28 @@ def join(batches: Sequence[OutcomeBatch]) -> OutcomeBatch:
     """
     if len(batches) == 1:
         return batches[0]
-    columns: dict[str, npt.NDArray[Any]] = {}
-    for field, (_, dtype) in OPTIONAL.items():
+    columns: dict[str, Any] = {}
+    for field, (_, dtype) in COLUMNS.items():
         own = [getattr(batch, field) for batch in batches]
         if any(column.size for column in own):
             pairs = zip(own, batches, strict=True)
             columns[field] = np.concatenate(
                 [column if column.size else np.zeros(len(of), dtype) for column, of in pairs]
             )
-    offsets = [batch.urls.offsets for batch in batches]
-    blobs = [batch.urls.blob[one[0] : one[-1]] for batch, one in zip(batches, offsets, strict=True)]
+    if any(len(batch.moved_to) for batch in batches):
+        empty = (PackedUrls(b"", np.zeros(len(batch) + 1, np.int64)) for batch in batches)
+        columns["moved_to"] = _join_urls([batch.moved_to or none for batch, none in zip(batches, empty, strict=True)])
+    fetched_at = np.concatenate([batch.fetched_at for batch in batches])
+    given = np.concatenate([batch.given for batch in batches])
+    return assemble(_join_urls([batch.urls for batch in batches]), fetched_at, given, columns)
+
+
+def _join_urls(parts: Sequence[PackedUrls]) -> PackedUrls:
+    offsets = [part.offsets for part in parts]
+    blobs = [part.blob[one[0] : one[-1]] for part, one in zip(parts, offsets, strict=True)]
     starts = np.cumsum([0, *(blob.size for blob in blobs)])
     ends = [one[1:] - one[0] + start for one, start in zip(offsets, starts[:-1], strict=True)]
-    urls = PackedUrls(np.concatenate(blobs), np.concatenate([np.zeros(1, np.int64), *ends]))
-    fetched_at = np.concatenate([batch.fetched_at for batch in batches])
-    return assemble(urls, fetched_at, np.concatenate([batch.given for batch in batches]), columns)
+    return PackedUrls(np.concatenate(blobs), np.concatenate([np.zeros(1, np.int64), *ends]))
 
 
 def pack_bytes(urls: Sequence[bytes]) -> PackedUrls:

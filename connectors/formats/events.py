@@ -1,22 +1,22 @@
 """Single events as maps: how one is decoded, and what is wrong with one that is not (SPEC 2).
 
-JSON Lines and msgpack share this. A fingerprint may be a whole number or, because many JSON writers lose whole numbers
-beyond 2**53, a string of 16 hexadecimal digits. Optional fields may be null; unknown fields are ignored; a boolean is
-no number and a number no boolean.
+JSON Lines and msgpack share this. A status is a number or a word. A fingerprint may be a whole number or, because many
+JSON writers lose whole numbers beyond 2**53, a string of 16 hexadecimal digits. Optional fields may be null; unknown
+fields are ignored; a boolean is no number and a number no boolean.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from streamsched.connectors.reading.rejections import RecordProblem
 from streamsched.connectors.reading.validation import ParseError
 from streamsched.errors import shorten
-from streamsched.outcomes import MAX_STATUS
+from streamsched.outcomes import MAX_STATUS, STATUS_EXPECTED, STATUS_WORDS
 
 __all__ = [
     "UNREADABLE",
@@ -41,12 +41,13 @@ class Event(msgspec.Struct, gc=False, omit_defaults=True):
 
     url: str
     fetched_at: float
-    status: Annotated[int, msgspec.Meta(ge=0, le=MAX_STATUS)] | None = None
+    status: Annotated[int, msgspec.Meta(ge=0, le=MAX_STATUS)] | Literal["robots_denied", "not_attempted"] | None = None
     fingerprint: Annotated[int, msgspec.Meta(ge=0)] | str | None = None
     changed: bool | None = None
     importance: float | None = None
     cost: float | None = None
     retry_after: float | None = None
+    moved_to: str | None = None
 
 
 Refuse: TypeAlias = Callable[[Sequence[Any]], RecordProblem | None]
@@ -117,7 +118,12 @@ _NOTHING: Final = object()
 _FIELDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "url": ("text", lambda value: isinstance(value, str)),
     "fetched_at": ("a number", _is_number),
-    "status": (f"a whole number from 0 to {MAX_STATUS}", lambda value: _is_whole(value) and 0 <= value <= MAX_STATUS),
+    "status": (
+        STATUS_EXPECTED,
+        lambda value: (
+            value in STATUS_WORDS if isinstance(value, str) else _is_whole(value) and 0 <= value <= MAX_STATUS
+        ),
+    ),
     "fingerprint": (
         "a whole number from 0 to 2**64 - 1 or 16 hexadecimal digits",
         lambda value: (
@@ -130,4 +136,5 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "importance": ("a number", _is_number),
     "cost": ("a number", _is_number),
     "retry_after": ("a number", _is_number),
+    "moved_to": ("text", lambda value: isinstance(value, str)),
 }

@@ -34,6 +34,7 @@ from streamsched.connectors.reading.lines import LineChunk, split_lines
 from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
 from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
+from streamsched.numerics.argument_checks import check_path, check_whole
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, IMPORTANCE, OutcomeBatch
 
@@ -49,6 +50,8 @@ ORIGIN_S: Final = 1_483_228_800.0  # 2017-01-01T00:00:00Z
 
 _HOSTS: Final = "host_hostid_isconstrained.txt"
 _RATES: Final = "urlid_chrate_compl_obs_hist.txt"
+_MOST_PAGES: Final = 10**7  # of a sample: all are in memory
+_MOST_DAYS: Final = 10**5
 _PAGES_PER_HOST: Final = 20  # in a sample
 _PAGES_PER_RATE: Final = 25  # the published data gives the rates of 4 % of its pages
 
@@ -167,7 +170,10 @@ def write_sample(directory: str | Path, pages: int = 100, seed: int = 0, days: i
     least one a page as in the published data; 20 pages a host. All five published files are written, the same bytes
     for the same arguments. O(pages * days).
     """
-    folder = Path(directory)
+    folder = check_path("directory", directory)
+    pages = check_whole("pages", pages, 1, f"1 to {_MOST_PAGES:,} pages", most=_MOST_PAGES)
+    seed = check_whole("seed", seed, 0, "a whole number of 0 or more")
+    days = check_whole("days", days, 1, f"1 to {_MOST_DAYS:,} days", most=_MOST_DAYS)
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     ids = (rng.permutation(pages) + 1).tolist()

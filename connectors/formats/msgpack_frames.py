@@ -7,19 +7,24 @@ key              value                               meaning
 ``url``          bin                                 all URLs in UTF-8, one after the other
 ``url_offsets``  bin, uint32[n + 1]                  URL i is ``url[url_offsets[i]:url_offsets[i + 1]]``
 ``fetched_at``   bin, float64[n]                     UTC epoch seconds
-``status``       bin, int16[n] or int32[n]           optional, as all below
+``status``       bin, int16[n] or int32[n]           optional, as all below; 30001 robots_denied, 30002
+                                                     not_attempted
 ``fingerprint``  bin, uint64[n]
 ``changed``      bin, uint8[n]                       0 or 1
 ``importance``   bin, float64[n] or float32[n]
 ``cost``         bin, float64[n] or float32[n]
 ``retry_after``  bin, float64[n] or float32[n]       seconds
+``moved_to``     bin                                 where the pages redirect, as ``url``
+``moved_to_offsets``  bin, uint32[n + 1]             as ``url_offsets``
 ``given``        bin, uint8[n]                       bits of `streamsched.outcomes` (1 status, 2 fingerprint,
-                                                     4 changed, 8 importance, 16 cost, 32 retry_after): which
-                                                     of the columns record i carries; absent: every one there is
+                                                     4 changed, 8 importance, 16 cost, 32 retry_after,
+                                                     64 moved_to): which of the columns record i carries; absent:
+                                                     every one there is
 ===============  ==================================  ==========================================================
 
-The element type follows from the length. Any column but ``url_offsets`` and ``given`` may be a msgpack list instead,
-nil if a record lacks the field; ``url`` is then a list of str and ``url_offsets`` absent. Unknown keys are ignored.
+The element type follows from the length. Any column but the offsets and ``given`` may be a msgpack list instead, nil if
+a record lacks the field; ``url`` and ``moved_to`` are then lists of str without offsets, and ``status`` may hold the
+words ``"robots_denied"`` and ``"not_attempted"``. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -31,10 +36,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.connectors.formats.columns import OPTIONAL
 from streamsched.errors import InvalidOutcome
+from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import OutcomeBatch
+from streamsched.outcomes import COLUMNS, MOVED_TO, OutcomeBatch
 
 __all__ = ["VERSION", "FrameColumns", "decode_frame", "encode_frame"]
 
@@ -49,6 +54,7 @@ _TYPES: Final = {  # of each column's elements, by their width in bytes; `encode
     "importance": {8: "<f8", 4: "<f4"},
     "cost": {8: "<f8", 4: "<f4"},
     "retry_after": {8: "<f8", 4: "<f4"},
+    "moved_to_offsets": {4: "<u4"},
     "given": {1: "u1"},
 }
 
@@ -68,6 +74,8 @@ class FrameColumns(msgspec.Struct):
     importance: _Packed = None
     cost: _Packed = None
     retry_after: _Packed = None
+    moved_to: _Packed = None
+    moved_to_offsets: _Packed = None
     given: _Packed = None
 
 
@@ -80,26 +88,29 @@ def encode_frame(outcomes: OutcomeBatch) -> bytes:
     >>> list(decode_frame(msgspec.msgpack.decode(encode_frame(batch)))) == list(batch)
     True
     """
-    offsets = outcomes.urls.offsets - outcomes.urls.offsets[0]
-    if offsets[-1] > np.iinfo(np.uint32).max:
-        raise ValueError(
-            f"url: expected less than 4 GiB in one frame, found {offsets[-1]} bytes: encode fewer outcomes"
-        )
-    start = int(outcomes.urls.offsets[0])
-    columns: dict[str, npt.NDArray[Any]] = {
-        "url": outcomes.urls.blob[start : start + int(offsets[-1])],
-        "url_offsets": offsets.astype("<u4"),
-        "fetched_at": outcomes.fetched_at.astype("<f8"),
-    }
+    check_type("outcomes", outcomes, OutcomeBatch, "an OutcomeBatch")
+    columns = _encode_urls("url", outcomes.urls) | {"fetched_at": outcomes.fetched_at.astype("<f8")}
     carried = 0
-    for field, (bit, _) in OPTIONAL.items():
+    for field, (bit, _) in COLUMNS.items():
         column = getattr(outcomes, field)
         if column.size:
             columns[field] = _narrow(field, column)
             carried |= bit
+    if len(outcomes.moved_to):
+        columns |= _encode_urls("moved_to", outcomes.moved_to)
+        carried |= MOVED_TO
     if np.any(outcomes.given != carried):
         columns["given"] = outcomes.given
     return msgspec.msgpack.encode({"v": VERSION, **{field: column.tobytes() for field, column in columns.items()}})
+
+
+def _encode_urls(field: str, urls: PackedUrls) -> dict[str, npt.NDArray[Any]]:
+    start, stop = int(urls.offsets[0]), int(urls.offsets[-1])
+    if stop - start > np.iinfo(np.uint32).max:
+        raise ValueError(
+            f"{field}: expected less than 4 GiB in one frame, found {stop - start} bytes: encode fewer outcomes"
+        )
+    return {field: urls.blob[start:stop], f"{field}_offsets": (urls.offsets - start).astype("<u4")}
 
 
 def _narrow(field: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -115,16 +126,23 @@ def decode_frame(columns: Mapping[str, Any]) -> OutcomeBatch:
     InvalidOutcome naming the column if the frame is inconsistent; its record is the first value at
     fault in a list, else 0.
     """
-    if columns.get("v") != VERSION or isinstance(columns["v"], bool):
+    check_type("columns", columns, Mapping, "the columns of a frame by name")
+    if type(columns.get("v")) is not int or columns["v"] != VERSION:
         raise InvalidOutcome(0, "v", columns.get("v"), f"frame version {VERSION}")
     fetched_at = _read_times(columns.get("fetched_at"))
     count = len(fetched_at)
-    present = [field for field in OPTIONAL if columns.get(field) is not None]
-    optional = {field: _read_column(field, columns[field], count) for field in present}
-    outcomes = OutcomeBatch(_read_urls(columns, count), fetched_at, **optional)
+    optional: dict[str, Any] = {
+        field: _read_column(field, columns[field], count) for field in COLUMNS if columns.get(field) is not None
+    }
+    present = sum(COLUMNS[field][0] for field in optional)
+    if columns.get("moved_to") is not None:
+        optional["moved_to"] = _read_urls(columns, "moved_to", count)
+        present |= MOVED_TO
+    urls = _read_urls(columns, "url", count)
+    outcomes = OutcomeBatch(PackedUrls.pack(urls) if isinstance(urls, list) else urls, fetched_at, **optional)
     given = columns.get("given")
     if given is not None:
-        outcomes.given &= _read_given(given, count, sum(OPTIONAL[field][0] for field in present))
+        outcomes.given &= _read_given(given, count, present)
     return outcomes
 
 
@@ -154,19 +172,21 @@ def _read_column(field: str, value: Any, count: int) -> Any:
     raise InvalidOutcome(0, field, f"{raw.nbytes} bytes", f"{sizes} bytes, {count} values as in fetched_at")
 
 
-def _read_urls(columns: Mapping[str, Any], count: int) -> PackedUrls:
-    urls, packed = columns.get("url"), columns.get("url_offsets")
+def _read_urls(columns: Mapping[str, Any], field: str, count: int) -> PackedUrls | list[Any]:
+    """Return a column of URLs packed, or as the list it is, `count` long."""
+    urls, packed = columns.get(field), columns.get(f"{field}_offsets")
     if isinstance(urls, list):
-        return PackedUrls.pack(_read_column("url", urls, count))
+        return list(_read_column(field, urls, count))
     if urls is None or packed is None or isinstance(packed, list):
-        field = "url" if urls is None else "url_offsets"
-        raise InvalidOutcome(0, field, "nothing" if packed is None else "a list", "a packed array")
-    offsets = _read_column("url_offsets", packed, count + 1)
-    blob = _view("url", urls)
+        missing = field if urls is None else f"{field}_offsets"
+        raise InvalidOutcome(0, missing, "nothing" if packed is None else "a list", "a packed array")
+    offsets = _read_column(f"{field}_offsets", packed, count + 1)
+    blob = _view(field, urls)
     try:
         return PackedUrls(blob, offsets)
     except ValueError:
-        raise InvalidOutcome(0, "url_offsets", offsets[-1].item(), f"to ascend to at most {blob.nbytes}") from None
+        found = offsets[-1].item()
+        raise InvalidOutcome(0, f"{field}_offsets", found, f"to ascend to at most {blob.nbytes}") from None
 
 
 def _read_given(value: Any, count: int, present: int) -> npt.NDArray[np.uint8]:

@@ -5,12 +5,14 @@ key of an event    value                              meaning
 =================  =================================  ==================================================
 ``url``            str                                the page, 1 to 8,192 bytes of UTF-8
 ``fetched_at``     float or int                       UTC epoch seconds
-``status``         int, 0 to 999                      optional, as all below: absent or nil
+``status``         int, 0 to 999, or str              optional, as all below: absent or nil; a str is
+                                                      ``robots_denied`` or ``not_attempted``
 ``fingerprint``    int, 0 to 2**64 - 1, or str        of the content; a str has 16 hexadecimal digits
 ``changed``        bool                               whether the content changed since the visit before
 ``importance``     float or int, 0 to 3.4e38
 ``cost``           float or int, 0 to 3.4e38
 ``retry_after``    float or int, 0 to 3.4e38          seconds
+``moved_to``       str                                where the page redirects, 1 to 8,192 bytes of UTF-8
 =================  =================================  ==================================================
 
 A map whose ``url`` is bin or an array is a frame (`formats.msgpack_frames`). Keys are str; unknown keys are ignored;

@@ -10,17 +10,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 import msgspec
 import numpy as np
 
 from streamsched.connectors.formats.columns import to_events
 from streamsched.connectors.formats.msgpack_frames import encode_frame
-from streamsched.errors import SourceError, StreamschedError
-
-if TYPE_CHECKING:
-    from streamsched.outcomes import OutcomeBatch
+from streamsched.errors import SettingsError, SourceError, StreamschedError
+from streamsched.numerics.argument_checks import check_flag, check_path, check_type
+from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["replacing", "write_jsonl", "write_msgpack"]
 
@@ -42,14 +41,20 @@ def write_msgpack(batches: Iterable[OutcomeBatch], path: str | Path, *, frames: 
 
     Raises InvalidOutcome if one breaks the event format; the file is then not written.
     """
+    check_flag("frames", frames)
     encoder = msgspec.msgpack.Encoder()
     return _write(batches, path, _frame if frames else lambda batch: map(encoder.encode, to_events(batch)))
 
 
 def _write(batches: Iterable[OutcomeBatch], path: str | Path, encode: Callable[[OutcomeBatch], Iterable[bytes]]) -> int:
-    count = 0
-    with replacing(Path(path), pack=str(path).endswith(".gz")) as file:
-        for batch in batches:
+    path, count = check_path("path", path), 0
+    try:
+        each = iter(batches)
+    except TypeError:
+        raise SettingsError("batches", batches, "OutcomeBatch objects in a list or another iterable") from None
+    with replacing(path, pack=path.suffix == ".gz") as file:
+        for batch in each:
+            check_type("batches", batch, OutcomeBatch, "OutcomeBatch objects")
             for problem in batch.problems():
                 raise problem
             file.writelines(encode(batch))

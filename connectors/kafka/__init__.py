@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
 from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.connectors.kafka.source import BATCH, KafkaSource
-
-if TYPE_CHECKING:
-    from streamsched.connectors.source import Position
+from streamsched.connectors.source import Position
+from streamsched.numerics.argument_checks import check_path, check_type, check_whole
 
 __all__ = ["BATCH", "SCHEME", "KafkaSettings", "KafkaSink", "KafkaSource", "open_kafka", "open_sink", "read_settings"]
 
@@ -33,6 +31,9 @@ def open_kafka(
     Raises SettingsError if a setting is invalid, SourceError if the brokers cannot be reached, refuse the connection or
     have no such topic, or if `position` does not fit.
     """
+    check_type("position", position, Position | None, "a Position, or None for the beginning")
+    dead_letters = None if dead_letters is None else check_path("dead_letters", dead_letters)
+    batch = check_whole("batch", batch, 1, "1 or more messages")
     source = KafkaSource(read_settings(url, settings), batch=batch, dead_letters=dead_letters)
     if position is not None:
         try:

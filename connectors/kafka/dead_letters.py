@@ -7,16 +7,23 @@ as a frame of one. Its headers ``reason``, ``field`` and ``found`` describe the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from streamsched.connectors.formats.columns import encode_event
 from streamsched.connectors.kafka.clients.protocol import Headers, Producer, partition_path
-from streamsched.connectors.reading.rejections import Rejections
+from streamsched.connectors.kafka.decoding import RejectedMessage
+from streamsched.connectors.kafka.message_keys import host_keys
+from streamsched.connectors.reading.rejections import RecordProblem, Rejections
 from streamsched.connectors.source import Rejection
 
 if TYPE_CHECKING:
-    from streamsched.connectors.kafka.decoding import RejectedMessage
+    from streamsched.connectors.kafka.clients.protocol import Messages
+    from streamsched.connectors.source import Delivery
+    from streamsched.errors import InvalidOutcome
 
 __all__ = ["DeadLetters"]
 
@@ -54,6 +61,31 @@ class DeadLetters:
         """Count `message` as rejected, and write it to the dead-letter file, if there is one. O(bytes)."""
         rejection = Rejection(partition_path(self._topic, partition), "message", message.offset, *message.fault)
         self.rejections.add(rejection, message.raw, message.size)
+
+    def send_all(self, messages: Messages, rejected: Iterable[RejectedMessage]) -> None:
+        """Send the `rejected` ones of `messages`, each with its key. O(messages) if there are any."""
+        keys: dict[int, bytes | None] = {}
+        for message in rejected:
+            keys = keys or dict(zip(messages.offsets, messages.keys, strict=True))
+            self.send(messages.partition, keys[message.offset], message)
+
+    def count_all(self, partition: int, rejected: Sequence[RejectedMessage]) -> None:
+        """Count `rejected` messages, and write them to the dead-letter file, if there is one. O(bytes)."""
+        for message in rejected:
+            self.count(partition, message)
+        if rejected:
+            self.rejections.flush()
+
+    def reject(self, partition: int, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        """Send and count outcomes of `delivery` as rejected, as JSON; their place is its last message. O(bytes)."""
+        for problem in problems:
+            raw = encode_event(delivery.outcomes, problem.record)
+            message = RejectedMessage(delivery.position.offset - 1, RecordProblem.of(problem), raw, len(raw))
+            (host,) = host_keys(delivery.outcomes.urls.take(np.array([problem.record], np.intp)))
+            self.send(partition, host.encode(), message)
+            self.count(partition, message)
+        self.rejections.flush()
+        self.flush()
 
     def flush(self) -> None:
         """Wait until the sent messages are stored. Raises SourceError if one is not."""

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from streamsched.connectors.kafka.clients.protocol import Headers, Messages
     from streamsched.numerics.arrays import Bytes, Ints
 
-__all__ = ["VERSION_FIELDS", "VERSION_HEADER", "DecodedBatch", "DecodingResult", "RejectedMessage", "decode_messages"]
+__all__ = ["VERSION_HEADER", "DecodedBatch", "DecodingResult", "RejectedMessage", "decode_messages"]
 
 VERSION_HEADER: Final = "schema-version"
-VERSION_FIELDS: Final = ("v", VERSION_HEADER)  # the fields of faults that mean an unknown schema version
+_VERSION_FIELDS: Final = ("v", VERSION_HEADER)  # the fields of faults that mean an unknown schema version
 _MIN_BLOCK: Final = 8  # messages of one kind from which a call for them costs less than decoding each among others
 _SINGLES: Final = (BROKEN, EMPTY, JSON, MAP, OTHER)
 _OTHER_VERSION: Final = 6  # beside the kinds of `message_kinds`: the headers name an unknown schema version
@@ -98,6 +98,10 @@ class DecodingResult:
     def reject(self, offset: int, fault: RecordProblem, raw: bytes, *, size: int | None = None) -> None:
         """Add a rejected message; see `streamsched.connectors.reading.rejections.RejectionSink`."""
         self.rejected.append(RejectedMessage(offset, fault, raw[:MAX_RAW_BYTES], len(raw) if size is None else size))
+
+    def first_unknown_version(self) -> RejectedMessage | None:
+        """Return the first message that was rejected for its schema version, None if there is none."""
+        return min((one for one in self.rejected if one.fault.field in _VERSION_FIELDS), default=None)
 
 
 def decode_messages(messages: Messages, rows: int = 1) -> DecodingResult:

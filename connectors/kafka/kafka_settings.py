@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from streamsched.errors import SettingsError
+from streamsched.errors import SettingsError, SettingsErrors
+from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["CLIENTS", "SCHEME", "KafkaSettings", "read_settings"]
+__all__ = ["CLIENTS", "SCHEME", "KafkaSettings", "check_credentials", "read_settings"]
 
 SCHEME: Final = "kafka://"
 CLIENTS: Final = ("auto", "kafka-python", "confluent")
@@ -27,8 +28,9 @@ _STARTS: Final = ("earliest", "latest")
 _LOSSES: Final = ("fail", "earliest", "latest")
 _VERSIONS: Final = ("reject", "stop")
 _SECRETS: Final = ("sasl.password", "ssl.key.password")
+_WITH_PASSWORD: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")  # mechanisms of SASL
+_START: Final = "auto.offset.reset"  # the clients' name of `start`
 _RESERVED: Final = {  # client settings that the source controls, and what to set instead
-    "auto.offset.reset": "start",
     "bootstrap.servers": "the URL's host",
     "enable.auto.commit": "no such setting: offsets are committed after snapshots",
     "enable.auto.offset.store": "no such setting: offsets are committed after snapshots",
@@ -70,12 +72,15 @@ class KafkaSettings:
 def read_settings(url: str, settings: Mapping[str, object] | None = None) -> KafkaSettings:
     """Return the settings in `url` and `settings`; `settings` overrides the URL.
 
-    `settings` has the names of the URL's query, the library's own with a hyphen or an underscore. A secret may be read
-    from a file: ``sasl.password.file``, ``ssl.key.password.file``. Raises SettingsError that names the setting.
+    `settings` has the names of the URL's query, the library's own with a hyphen or an underscore; ``auto.offset.reset``
+    is another name of ``start``. A secret may be read from a file: ``sasl.password.file``, ``ssl.key.password.file``.
+    Raises SettingsError that names the setting.
 
     >>> read_settings("kafka://localhost:9092/outcomes?group=crawl&partitions=0,2-4").partitions
     (0, 2, 3, 4)
     """
+    check_type("url", url, str, "a text kafka://HOST:PORT/TOPIC")
+    check_type("settings", settings, Mapping | None, "settings by name, or None")
     parts = urlsplit(url)
     topic = unquote(parts.path.strip("/"))
     if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic or "@" in parts.netloc:
@@ -85,6 +90,9 @@ def read_settings(url: str, settings: Mapping[str, object] | None = None) -> Kaf
     own: dict[str, Any] = {}
     options: dict[str, str] = {}
     for setting, value in given.items():
+        if setting == _START:
+            own["start"] = _read_start(value, given.get("start", value))
+            continue
         if "." in setting:
             options |= _read_option(setting, str(value))
             continue
@@ -97,6 +105,37 @@ def read_settings(url: str, settings: Mapping[str, object] | None = None) -> Kaf
             raise SettingsError(name, "…", f"one of {known}, or a setting of the client, with a dot in its name")
         own["patience_s" if name == "patience" else name] = read(setting, value)
     return KafkaSettings(parts.netloc, topic, options=options, **own)
+
+
+def check_credentials(settings: KafkaSettings) -> None:
+    """Raise SettingsErrors that name what is missing of a mechanism, a user name and a password, if SASL is asked for.
+
+    It is for settings that are complete: a URL and a table may each have a part of them.
+    """
+    options = settings.options
+    if not options.get("security.protocol", "").upper().startswith("SASL_"):
+        return
+    mechanism = options.get("sasl.mechanism") or options.get("sasl.mechanisms")
+    if mechanism is not None and mechanism.upper() not in _WITH_PASSWORD:
+        return
+    expected = {
+        "sasl.mechanism": f"{', '.join(_WITH_PASSWORD)} or another that the client has",
+        "sasl.username": "the user name for SASL",
+        "sasl.password": "the password for SASL, or sasl.password.file, a file with it",
+    }
+    found = {"sasl.mechanism": mechanism} | {name: options.get(name) for name in ("sasl.username", "sasl.password")}
+    missing = [SettingsError(name, found[name], expected[name]) for name in expected if not found[name]]
+    if missing:
+        raise SettingsErrors(missing)
+
+
+def _read_start(value: object, start: object) -> str:
+    """Return the start that `value` of auto.offset.reset means; `start` is the value of ``start`` beside it."""
+    if value not in _STARTS:
+        raise SettingsError(_START, value, f"one of {', '.join(_STARTS)}")
+    if start != value:
+        raise SettingsError(_START, value, f"{start}, as start has it: set only one of the two")
+    return str(value)
 
 
 def _read_option(setting: str, value: str) -> dict[str, str]:

@@ -67,6 +67,12 @@ class AssignedPartitions(Mapping[int, PartitionProgress]):
         chosen = self._parts if numbers is None else [number for number in numbers if number in self._parts]
         return {self._parts[number].delivered.path: self._parts[number].delivered for number in chosen}
 
+    def offsets_within(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Return the offset of each partition of `bounds`, moved between the first and the last one given for it."""
+        return {
+            number: min(max(self[number].delivered.offset, least), most) for number, (least, most) in bounds.items()
+        }
+
     def begin(self, number: int, position: Position, log_end: int, *, stops: bool) -> None:
         """Set the position of a partition; its pending deliveries are dropped."""
         self.drop(number)

@@ -14,21 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
-from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
-from streamsched.connectors.kafka.decoding import VERSION_FIELDS, decode_messages
+from streamsched.connectors.kafka.decoding import decode_messages
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
-from streamsched.connectors.kafka.start_offsets import Bounds, StartOffset, choose_start, find_partition
+from streamsched.connectors.kafka.start_offsets import (
+    Bounds,
+    StartOffset,
+    choose_partitions,
+    choose_start,
+    find_partition,
+)
 from streamsched.connectors.source import Delivery, Position, Rejection, RevokeCallback, Source
 from streamsched.errors import SettingsError, SourceError
+
+if TYPE_CHECKING:
+    from streamsched.errors import InvalidOutcome
 
 __all__ = ["BATCH", "KafkaSource"]
 
@@ -63,13 +70,14 @@ class KafkaSource(Source):
         self._starts: dict[str, Position] = {}
         self._joined = self._stopped = self._closed = self._paused = False
         self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the whole topic
-        sender = replace(settings, options=connection_options(settings.options))
-        self._letters = DeadLetters(settings.topic, settings.dead_letters, partial(open_producer, sender), dead_letters)
+        self._letters = DeadLetters(
+            settings.topic, settings.dead_letters, partial(open_producer, settings), dead_letters
+        )
         with ExitStack() as undo:
             undo.callback(self._letters.close)
             self._consumer = open_consumer(settings)
             undo.callback(self._consumer.close)
-            self._numbers = self._choose_partitions()
+            self._numbers = choose_partitions(settings, self._consumer.partitions())
             undo.pop_all()
         if settings.group is not None:
             self._consumer.subscribe(self)
@@ -152,6 +160,13 @@ class KafkaSource(Source):
         while not self.ended:
             yield self.poll(timeout_s)
 
+    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        """Count outcomes of the last `delivery` as rejected, and send them to the dead letters as JSON. O(bytes).
+
+        Their place is the last message of the delivery.
+        """
+        self._letters.reject(self._numbers[delivery.position.path], delivery, problems)
+
     def commit(self, positions: Mapping[str, Position]) -> None:
         """Commit `positions` of assigned partitions for the group; only positions that a saved state holds.
 
@@ -223,15 +238,6 @@ class KafkaSource(Source):
                 break
         raise StopIteration
 
-    def _choose_partitions(self) -> dict[str, int]:
-        """Return the numbers of the partitions to read, or with a group of all that exist, by path."""
-        existing = self._consumer.partitions()
-        asked = self.settings.partitions
-        if asked is not None and (self.settings.group is not None or not set(asked) <= set(existing)):
-            expected = f"some of the topic's, 0 to {existing[-1]}, and no group"
-            raise SettingsError("partitions", asked, expected)
-        return {partition_path(self.settings.topic, one): one for one in (existing if asked is None else asked)}
-
     def _begin_all(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """Start `partitions` and return their first offsets; a lost offset is raised later, by `poll`."""
         bounds = self._consumer.bounds(partitions)
@@ -244,10 +250,7 @@ class KafkaSource(Source):
                 self._failures[number] = error
                 self._set_position(number, StartOffset(error.offset or 0), bounds[number][1])
         self._joined = True
-        return {
-            number: min(max(self._assigned[number].delivered.offset, bounds[number][0]), bounds[number][1])
-            for number in partitions
-        }
+        return self._assigned.offsets_within({number: bounds[number] for number in partitions})
 
     def _begin(self, number: int, bounds: Bounds, committed: int | None, log_end: int) -> None:
         start = choose_start(self.settings, number, bounds, self._saved.get(number), committed)
@@ -262,10 +265,7 @@ class KafkaSource(Source):
     def _next_delivery(self) -> Delivery | None:
         """Return the next pending delivery, and count the messages rejected before it."""
         while (pending := self._assigned.take()) is not None:
-            for message in pending.rejected:
-                self._letters.count(pending.number, message)
-            if pending.rejected:
-                self._letters.rejections.flush()
+            self._letters.count_all(pending.number, pending.rejected)
             if pending.decoded is not None:
                 self.misplaced += pending.decoded.misplaced
                 self.unkeyed += pending.decoded.unkeyed
@@ -304,19 +304,16 @@ class KafkaSource(Source):
         part = self._assigned[number]
         messages = messages.before(part.log_end) if part.stops else messages
         result = decode_messages(messages, min(self._batch, _ROWS))
-        unknown = [message for message in result.rejected if message.fault.field in VERSION_FIELDS]
-        if unknown and self.settings.versions == "stop":
-            first = min(unknown)
-            fault = first.fault
+        unknown = result.first_unknown_version()
+        if unknown is not None and self.settings.versions == "stop":
+            fault = unknown.fault
             reason = f"{fault.field}: {fault.reason}, found {fault.found}: update streamsched to read it"
-            self._failures[number] = SourceError(partition_path(self.settings.topic, number), reason, first.offset)
-            messages = messages.before(first.offset)
+            self._failures[number] = SourceError(partition_path(self.settings.topic, number), reason, unknown.offset)
+            messages = messages.before(unknown.offset)
             result = decode_messages(messages, min(self._batch, _ROWS))
         if not len(messages):
             return
-        keys = dict(zip(messages.offsets, messages.keys, strict=True)) if result.rejected else {}
-        for message in result.rejected:
-            self._letters.send(number, keys[message.offset], message)
+        self._letters.send_all(messages, result.rejected)
         self._assigned.add(number, result, messages.offsets[-1] + 1, len(messages))
 
     def _restart(self, number: int) -> None:

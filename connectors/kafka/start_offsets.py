@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamsched.connectors.kafka.clients.protocol import partition_path
-from streamsched.errors import SourceError
+from streamsched.errors import SettingsError, SourceError
 
 if TYPE_CHECKING:
     from streamsched.connectors.kafka.kafka_settings import KafkaSettings
     from streamsched.connectors.source import Position
 
-__all__ = ["Bounds", "StartOffset", "choose_start", "find_partition", "offset_out_of_range"]
+__all__ = ["Bounds", "StartOffset", "choose_partitions", "choose_start", "find_partition", "offset_out_of_range"]
 
 Bounds = tuple[int, int]
 """The first offset in the log and the next to be written."""
@@ -26,6 +26,17 @@ class StartOffset:
     offset: int
     records: int = 0
     skipped: int = 0
+
+
+def choose_partitions(settings: KafkaSettings, existing: Sequence[int]) -> dict[str, int]:
+    """Return the numbers of the partitions to read, by path; with a group, all that exist.
+
+    Raises SettingsError if the settings name partitions that do not exist, or both partitions and a group.
+    """
+    asked = settings.partitions
+    if asked is not None and (settings.group is not None or not set(asked) <= set(existing)):
+        raise SettingsError("partitions", asked, f"some of the topic's, 0 to {existing[-1]}, and no group")
+    return {partition_path(settings.topic, one): one for one in (existing if asked is None else asked)}
 
 
 def choose_start(

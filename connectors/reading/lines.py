@@ -20,6 +20,8 @@ __all__ = ["MAX_LINE_BYTES", "LineChunk", "LineFormat", "split_lines"]
 
 MAX_LINE_BYTES: Final = 4 << 20  # 100 times the longest sensible event; a page's whole crawl history still fits
 
+_IS_TEXT: Final = np.array([not bytes([byte]).isspace() for byte in range(256)])
+
 Row = TypeVar("Row")
 
 
@@ -39,8 +41,15 @@ class LineChunk:
         return self.ends.size
 
     def numbered(self) -> dict[int, bytes]:
-        """Return the lines without their newlines by number; lines of white space are left out. O(bytes)."""
-        return {number: line for number, line in enumerate(self.data.split(b"\n"), self.first) if line.strip()}
+        """Return the lines without their newlines by number; blank lines are left out. O(bytes).
+
+        A line that is left out costs no object: a megabyte may hold a million of them.
+        """
+        starts = np.concatenate([np.zeros(min(1, len(self)), np.int64), self.ends[:-1] + 1])
+        filled = np.logical_or.reduceat(_IS_TEXT[np.frombuffer(self.data, np.uint8)], starts) if len(self) else starts
+        kept = np.flatnonzero(filled)
+        spans = zip(kept.tolist(), starts[kept].tolist(), self.ends[kept].tolist(), strict=True)
+        return {self.first + index: self.data[start:end] for index, start, end in spans}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,8 @@ def split_lines(reader: RecordReader) -> Iterator[LineChunk]:
     line, rest, long = reader.records + 1, b"", _OversizedLine()
     while block := stream.read():
         data = rest + block
+        if not long.size and data.isspace():  # counted without listing their ends, which take eight bytes each
+            line, data = line + data.count(b"\n"), data[data.rfind(b"\n") + 1 :]
         end = data.find(b"\n")
         if end < 0:
             rest = long.swallow(data)
@@ -120,10 +131,15 @@ class _OversizedLine:
 
 
 def _split(data: bytes, line: int, ends: Ints, offset: int, batch: int) -> Iterator[LineChunk]:
-    """Return the lines that end in `data`, which begins with `line` at byte `offset`, in chunks of at most `batch`."""
+    """Return the lines that end in `data`, which begins with `line` at byte `offset`, in chunks of at most `batch`.
+
+    Chunks of blank lines are left out.
+    """
     start = 0
     for index in range(0, ends.size, batch):
         own = ends[index : index + batch]
         stop = int(own[-1]) + 1
-        yield LineChunk(data[start:stop], line + index, own - start, offset + stop)
+        lines = data[start:stop]
+        if not lines.isspace():
+            yield LineChunk(lines, line + index, own - start, offset + stop)
         start = stop

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from streamsched.numerics.argument_checks import check_type
 from streamsched.replay.findings import findings_to_json
 from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import format_time
@@ -25,6 +26,7 @@ def to_json(result: ReplayResult) -> str:
     ``promotions`` to the formulas that evolution promoted, each used from its ``cycle`` on, with their ``gain`` and its
     ``noise`` as shares of the predecessor's fitness, null without a contest. ``findings`` are codes with their values.
     """
+    check_type("result", result, ReplayResult, "a ReplayResult")
     settings, window = result.settings, result.window
     report = {
         "log": settings.log,

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from streamsched.numerics.argument_checks import check_type, check_whole
 from streamsched.replay.synthetic.change_processes import CHANGE_PROCESSES, Changes, draw_bulk_edits
 from streamsched.replay.synthetic.sites import Sites, draw_sites, make_urls
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
@@ -41,6 +42,8 @@ def synthesize(settings: SyntheticSettings, seed: int = 0) -> ChangeLog:
 
 def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCorpus:
     """Return the log of `synthesize` with its sites and kinds, at the same cost."""
+    check_type("settings", settings, SyntheticSettings, "SyntheticSettings")
+    seed = check_whole("seed", seed, 0, "a whole number of 0 or more")
     streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(3 + len(KINDS))]
     sites = draw_sites(settings, streams[0])
     urls = make_urls(settings, sites, streams[1])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamsched.errors import SettingsError
+from streamsched.numerics.argument_checks import check_fields
 
 __all__ = ["KINDS", "SyntheticSettings"]
 
@@ -94,6 +95,7 @@ class SyntheticSettings:
     bulk_s: int = 1_800
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for setting in ("pages", "days"):
             value = getattr(self, setting)
             _require(isinstance(value, int) and value >= 1, setting, value, "a whole number of 1 or more")
@@ -110,8 +112,9 @@ class SyntheticSettings:
             _require(0 < getattr(self, setting) < math.inf, setting, getattr(self, setting), "a number above 0")
         for setting in _MEANS:
             _require(1 <= getattr(self, setting) < math.inf, setting, getattr(self, setting), "a number of 1 or more")
-        begin, end = self.office_hours
-        _require(0 <= begin < end <= 24, "office_hours", self.office_hours, "two hours of the day, ascending")
+        hours, expected = self.office_hours, "two hours of the day, ascending"
+        numbers = isinstance(hours, tuple) and all(isinstance(hour, int | float) for hour in hours)
+        _require(numbers and len(hours) == 2 and 0 <= hours[0] < hours[1] <= 24, "office_hours", hours, expected)
         _require(self.jitter_s < 3_600, "jitter_s", self.jitter_s, "less than an hour")
         _require(bool(_DOMAIN.fullmatch(self.domain)), "domain", self.domain, "a name such as example.org")
         total = math.fsum(self.shares)

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.connectors.formats.writers import replacing
+from streamsched.numerics.argument_checks import check_path, check_type
+from streamsched.replay.truth.ground_truth import ChangeLog
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints
-    from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["write_changes"]
 
@@ -36,13 +37,15 @@ def write_changes(log: ChangeLog, path: str | Path, progress: Callable[[int, int
     written. `progress` is called with the number of changes written and the total. The same log gives the same bytes.
     O(m log m), about 2 µs per change. The file is replaced atomically. Raises SourceError if it cannot be written.
     """
+    check_type("log", log, ChangeLog, "a ChangeLog")
+    path = check_path("path", path)
     page = np.repeat(np.arange(len(log.urls)), np.diff(log.offsets))
     times_s = np.maximum(log.times_s, log.first_s)
     order = np.argsort(times_s, kind="stable")
     chunks = (order[start : start + _CHUNK] for start in range(0, order.size, _CHUNK))
     lines = _format_chunks(log, page, times_s, chunks)
     packed = str(path).endswith(".gz")
-    with replacing(Path(path), pack=False) as file:
+    with replacing(path, pack=False) as file:
         done = 0
         for data in _compress(lines) if packed else lines:
             file.write(data)

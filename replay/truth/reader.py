@@ -20,6 +20,7 @@ from streamsched.estimation.change_detection import (
     is_success,
     shows_content,
 )
+from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import IMPORTANCE, STATUS, OutcomeBatch
@@ -65,6 +66,7 @@ def read_truth(
     exist all the time, and the result's ``note`` says so. `format` and `dead_letters` are those of `open_source`.
     O(records). Raises SourceError if the file cannot be read, ReplayError if it holds no change.
     """
+    change_bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
     with open_source(path, format=format, dead_letters=dead_letters) as source:
         log = read_outcomes(source, change_bits)
         return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))

@@ -22,6 +22,7 @@ __all__ = [
     "EXIT_HELP",
     "INTERRUPTED",
     "NOTHING",
+    "NO_MEMORY",
     "UNREADABLE",
     "USAGE",
     "after_drain",
@@ -36,6 +37,7 @@ UNREADABLE: Final = 3
 _STATE: Final = 4
 _UNKNOWN: Final = 5
 DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h; Python's own 1 means that there is nothing to print
+NO_MEMORY: Final = 71  # EX_OSERR of sysexits.h
 
 _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
     (SourceError, UNREADABLE),
@@ -56,6 +58,7 @@ Exit codes:
     4  the saved state is missing, damaged, in use by another process or cannot be written
     5  the page is not known
    70  a defect of streamsched: please report the traceback
+   71  the system refused memory
   130  interrupted by Ctrl-C (SIGINT); `run` saves first, unless Ctrl-C comes twice
   143  terminated (SIGTERM); `run` saves first and exits with 0, unless SIGTERM comes twice
 """

@@ -9,6 +9,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from streamsched.cli.startup import leave_at_once
+
 __all__ = ["LazyGroup"]
 
 
@@ -31,7 +33,8 @@ class LazyGroup(click.Group):
         """Import the module of a command; return None if there is no such command."""
         if cmd_name not in self._summaries:
             return None
-        command: click.Command = import_module(f"{self._package}.{cmd_name}").command
+        with leave_at_once():
+            command: click.Command = import_module(f"{self._package}.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

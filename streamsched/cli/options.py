@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable
@@ -12,7 +11,8 @@ from typing import Any, Final
 
 import click
 
-from streamsched.errors import SettingsError
+from streamsched.errors import SettingsError, shorten
+from streamsched.numerics.argument_checks import check_time
 from streamsched.numerics.durations import parse_duration
 
 __all__ = [
@@ -61,7 +61,7 @@ class Parsed(click.types.StringParamType):
         try:
             return self._parse(value)
         except SettingsError as error:
-            self.fail(f"expected {error.expected}, found {value!r}", param, ctx)
+            self.fail(f"expected {error.expected}, found {shorten(value)}", param, ctx)
 
 
 class PlainPath(click.Path):
@@ -86,9 +86,7 @@ def parse_moment(text: str) -> float:
         except ValueError:
             raise SettingsError("time", text, "a date (2025-08-22), ISO 8601 time or epoch seconds") from None
         seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(seconds):
-        raise SettingsError("time", text, "a finite time")
-    return seconds
+    return check_time(seconds, "time")
 
 
 def parse_share(text: str) -> float:

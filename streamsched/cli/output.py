@@ -44,8 +44,8 @@ def echo_json(content: object) -> None:
 
 
 def echo_error(text: str) -> None:
-    """Print `text` to standard error."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    """Print `text` to standard error, control characters as `plain` does: the name of a file may hold any."""
+    print("\n".join(map(plain, text.split("\n"))), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def plain(text: str) -> str:

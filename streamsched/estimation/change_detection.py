@@ -26,8 +26,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.errors import SettingsError
 from streamsched.numerics.jit import kernel
-from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, Outcome
+from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, STATUS_WORDS, Outcome
 
 __all__ = [
     "CHANGE",
@@ -178,17 +179,44 @@ def popcount(word: np.uint64) -> int:
 def hamming(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     """Return in how many of 64 bits the fingerprints differ: uint8[n], or of the shape both broadcast to. O(n).
 
-    Contents differ if this is `CHANGE_BITS` or more. Takes uint64 or Python ints up to 2**64 - 1.
+    Contents differ if this is `CHANGE_BITS` or more. Takes whole numbers from 0 to 2**64 - 1. Raises SettingsError for
+    other values, and for shapes that do not fit together.
 
     >>> hamming([0, 7, 2**64 - 1], [0, 0, 0]).tolist()
     [0, 3, 64]
     """
-    distance = np.bitwise_count(np.bitwise_xor(np.asarray(left, np.uint64), np.asarray(right, np.uint64)))
-    return np.asarray(distance)
+    one, other = _read_fingerprints("left", left), _read_fingerprints("right", right)
+    try:
+        return np.asarray(np.bitwise_count(np.bitwise_xor(one, other)))
+    except ValueError:
+        raise SettingsError("right", f"shape {other.shape}", f"a shape that fits that of left, {one.shape}") from None
+
+
+def _read_fingerprints(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+    """Return fingerprints as an array of their own dtype; raises SettingsError if that would alter one."""
+    error = SettingsError(name, values, "whole numbers from 0 to 2**64 - 1")
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind == "f" and not isinstance(values, np.ndarray):  # small and large numbers in one list
+            found = np.asarray(values, object)
+    except ValueError:  # lists of unequal lengths
+        raise error from None
+    if found.dtype.kind == "O":
+        fits = all(
+            isinstance(one, int | np.integer) and not isinstance(one, bool) and 0 <= one < 1 << 64 for one in found.flat
+        )
+    else:
+        fits = found.size == 0 or (found.dtype.kind in "iu" and not np.any(found < 0))
+    if isinstance(values, np.ma.MaskedArray) or not fits:
+        raise error
+    return found.astype(np.uint64)
 
 
 def _status(outcome: Outcome) -> int:
-    return 200 if outcome.status is None else outcome.status
+    status = outcome.status
+    if isinstance(status, str):
+        return STATUS_WORDS[status]  # no visit either, as a failure
+    return 200 if status is None else status
 
 
 def _given(outcome: Outcome) -> int:

@@ -108,7 +108,7 @@ def _step(
 ) -> None:
     """Sum the next rows of the sweep; at its end, update the priors."""
     if corpus.sweep_row == 0:
-        corpus.sweep_end = corpus.sorted  # later pages wait for the next sweep, or this one might never end
+        corpus.sweep_end = corpus.pages  # later pages wait for the next sweep, or this one might never end
     stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sweep_end)
     for row in range(corpus.sweep_row, stop):
         _sum_page(corpus, pages, groups, seasonality, dirty, row)

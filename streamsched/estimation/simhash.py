@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.errors import SettingsError
+from streamsched.numerics.argument_checks import check_whole, read_items
 from streamsched.numerics.jit import bare_kernel, kernel, mix
 from streamsched.numerics.packed_urls import hash_bytes
 
@@ -66,7 +67,8 @@ def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes
     """Return the fingerprint of each text: uint64[n]; a single str is one text, so n is 1. O(characters).
 
     `width`: how many words vote together, 1 to 64. With 1 the order of words does not count; fingerprints of different
-    widths are not comparable. Raises SettingsError if `width` is out of range.
+    widths are not comparable. Raises SettingsError if `width` is out of range or a text is no str, TypeError if `texts`
+    are no texts.
 
     >>> from streamsched.estimation.change_detection import hamming
     >>> simhash("Red green blue.") == simhash("red, GREEN (blue)")
@@ -74,9 +76,9 @@ def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes
     >>> hamming(simhash("to be or not to be", width=1), simhash("or not to be to be", width=1))
     array([0], dtype=uint8)
     """
-    if not 1 <= width <= _WIDEST:
-        raise SettingsError("width", width, f"1 to {_WIDEST} words")
-    folded = [_fold(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    width = check_whole("width", width, 1, f"1 to {_WIDEST} words", most=_WIDEST)
+    items = [texts] if isinstance(texts, str) else read_items("texts", texts, "a text or texts")
+    folded = [_fold(text) for text in items]
     offsets = np.zeros(len(folded) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, folded), np.int64, len(folded)), out=offsets[1:])
     out = np.empty(len(folded), np.uint64)
@@ -85,7 +87,9 @@ def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes
 
 
 def _fold(text: str) -> bytes:
-    """Return the composed, case-folded text as UTF-8; lone surrogates are kept."""
+    """Return the composed, case-folded text as UTF-8; lone surrogates are kept. Raises SettingsError if it is none."""
+    if not isinstance(text, str):
+        raise SettingsError("texts", text, "texts as str")
     return unicodedata.normalize("NFC", text.casefold()).encode("utf-8", "surrogatepass")
 
 

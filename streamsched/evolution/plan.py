@@ -62,7 +62,7 @@ class EvolutionPlan:
     def __post_init__(self) -> None:
         for name, (minimum, maximum) in _BOUNDS.items():
             check_whole(name, getattr(self, name), minimum, f"a whole number from {minimum} to {maximum}", most=maximum)
-        if self.drift is not None and self.drift not in get_args(Detector):
+        if self.drift is not None and not (isinstance(self.drift, str) and self.drift in get_args(Detector)):
             raise SettingsError("drift", self.drift, f"one of {', '.join(get_args(Detector))}, or None")
         limit = self.time_limit_s
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from streamsched.errors import SnapshotError
 from streamsched.evolution.findings import Candidate, DataSpan, checked_fields, plain_values
 from streamsched.evolution.promotion import Verdict
 from streamsched.formula.champion import Champion
+from streamsched.persistence.files import as_snapshot_errors, draft_of, open_regular, put_in_place, read_regular
 
 __all__ = ["DECISIONS", "RECORDS_NAME", "TRIGGERS", "EvolutionRecord", "RecordBook", "RecordFault"]
 
@@ -135,7 +137,8 @@ class RecordBook:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             new = not self.path.exists()
-            with self.path.open("a+b", buffering=0) as file:
+            handle = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            with os.fdopen(handle, "a+b", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # over choosing the number and writing; closing the file releases it
                 record = _renumber(record, self.next_number())
                 line = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode() + b"\n"
@@ -150,13 +153,37 @@ class RecordBook:
             raise SnapshotError(str(self.path), f"cannot be written: {error.strerror or error}") from error
         return record
 
+    def mend_times(self, latest_s: float, present_s: float) -> int:
+        """Write `present_s` into the records made later than `latest_s`; return how many. O(bytes).
+
+        Lines that are no records stay as they are. Raises SnapshotError if the file cannot be written.
+        """
+        lines, mended = self._bytes().split(b"\n"), 0
+        for at, line in enumerate(lines):
+            with suppress(ValueError, TypeError, AttributeError, RecursionError):
+                record = EvolutionRecord.from_json(json.loads(line))
+                if record.when_s > latest_s:
+                    lines[at] = json.dumps(replace(record, when_s=present_s).to_json(), sort_keys=True).encode()
+                    mended += 1
+        if mended:
+            self._replace(b"\n".join(lines))
+        return mended
+
+    def _replace(self, content: bytes) -> None:
+        """Replace the file by one with `content`, at once. Raises SnapshotError."""
+        draft = draft_of(self.path)
+        with as_snapshot_errors(self.path, "cannot be written"):
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            put_in_place(draft, self.path)
+
     def _bytes(self) -> bytes:
         try:
-            return self.path.read_bytes()
+            return read_regular(self.path)
         except FileNotFoundError:
             return b""
-        except OSError as error:
-            raise SnapshotError(str(self.path), f"cannot be read: {error.strerror or error}") from error
 
 
 def _describe_fault(error: Exception) -> str:

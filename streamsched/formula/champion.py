@@ -98,9 +98,11 @@ def find_formula(objective: str | None, formula: str | Formula | None) -> str | 
 
     An objective may itself be a formula. Raises SettingsError if both are given or the objective is unknown.
     """
+    if not isinstance(objective, str | None):
+        raise SettingsError("objective", objective, f"{', '.join(OBJECTIVES)} or a formula")
     if formula is not None and objective is not None:
         raise SettingsError("objective", objective, "an objective or a formula, not both")
-    if objective is not None and objective not in OBJECTIVES and str(objective).isalpha() and objective not in PROVIDED:
+    if objective is not None and objective not in OBJECTIVES and objective.isalpha() and objective not in PROVIDED:
         raise SettingsError("objective", objective, f"{', '.join(OBJECTIVES)} or a formula")
     return OBJECTIVES.get(objective or "changes", objective or "") if formula is None else formula
 

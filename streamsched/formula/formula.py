@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from streamsched.errors import shorten
 from streamsched.formula.bounds.compiler import BoundProgram, compile_bound
 from streamsched.formula.evaluation.program import BLOCK, Program, compile_tree
 from streamsched.formula.evaluation.simplify import simplify_tree
@@ -15,6 +16,7 @@ from streamsched.formula.syntax.nodes import Node, Terminal, fold, measure
 from streamsched.formula.syntax.parser import parse_tree
 from streamsched.formula.syntax.printer import print_tree
 from streamsched.formula.syntax.vocabulary import TERMINALS
+from streamsched.numerics.argument_checks import check_type, read_items
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats
@@ -44,6 +46,8 @@ class Formula:
     depth: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.root, get_args(Node)):
+            raise TypeError(f"root: expected a tree of nodes, found {shorten(self.root)}: Formula.parse reads text")
         size, depth = measure(self.root)
         names = fold(self.root, _names)
         for name, value in {
@@ -65,7 +69,10 @@ class Formula:
         Traceback (most recent call last):
         streamsched.errors.FormulaError: column 5: found unknown name 'm', expected one of n, X, t, ...
         """
-        return cls(parse_tree(text, TERMINALS if terminals is None else terminals))
+        if not isinstance(text, str):
+            raise TypeError(f"text: expected a formula as str, found {shorten(text)}")
+        names = TERMINALS if terminals is None else _read_names("terminals", terminals)
+        return cls(parse_tree(text, names))
 
     def __str__(self) -> str:
         return self.text
@@ -98,7 +105,8 @@ class Formula:
         >>> program.run({"X": np.array([3.0]), "t": np.array([0.0])}, {}, rows=1)  # t may only grow
         array([3.])
         """
-        return compile_bound(self.root, moving, ranges or {})
+        check_type("ranges", ranges, Mapping | None, "a mapping of terminals to pairs of numbers, or None")
+        return compile_bound(self.root, _read_names("moving", moving), {} if ranges is None else ranges)
 
     def evaluate(self, columns: Mapping[str, Floats]) -> Floats:
         """Return the formula's value for each of n rows, float64[n]. O(n * size).
@@ -110,7 +118,11 @@ class Formula:
         >>> Formula.parse("X / n").evaluate({"X": np.array([1.0, 0.0]), "n": np.array([4.0, 0.0])})
         array([0.25, 0.  ])
         """
+        check_type("columns", columns, Mapping, "a mapping of terminals to columns")
         program = self.compile()
+        for name in self.terminals or columns:
+            if type(columns[name]) is not np.ndarray:
+                raise TypeError(f"columns: expected {name} as float64[n], found {shorten(columns[name])}")
         lengths = sorted({columns[name].size for name in self.terminals or columns})
         if len(lengths) != 1:
             raise ValueError(
@@ -119,6 +131,14 @@ class Formula:
         out = np.empty(lengths[0])
         program.run(columns, out, program.arena(min(BLOCK, max(1, out.size))))
         return out
+
+
+def _read_names(argument: str, names: Collection[str]) -> Collection[str]:
+    """Return `names` as a list; raises TypeError naming `argument` if they are not str."""
+    items = list(names) if isinstance(names, Mapping) else read_items(argument, names, "names of terminals")
+    if not all(isinstance(name, str) for name in items):
+        raise TypeError(f"{argument}: expected names of terminals, found {shorten(names)}")
+    return items
 
 
 def _names(node: Node, below: tuple[frozenset[str], ...]) -> frozenset[str]:

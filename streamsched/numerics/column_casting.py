@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
+from streamsched.numerics.argument_checks import read_items
+from streamsched.numerics.packed_urls import PackedUrls
 
-__all__ = ["as_column"]
+__all__ = ["as_column", "as_urls"]
+
+# Kinds of arrays from which a column is made if no value changes. A float has lost bits of a fingerprint already.
+_FROM: Final = {"b": "biuf", "f": "iuf", "i": "iuf", "u": "iu"}
+_COLUMN: Final = "a column, one value for each URL"
 
 
 def as_column(
@@ -18,19 +24,49 @@ def as_column(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
     """Return `values` as an array of `dtype`, and a mask of the values that were None, or None if none was. O(n).
 
-    Raises InvalidOutcome for the first record whose value `dtype` cannot hold unaltered, and ValueError if there are
-    not `count` values.
+    Raises InvalidOutcome for the first record whose value `dtype` cannot hold unaltered, ValueError if there are not
+    `count` values, and TypeError if `values` are none.
     """
+    _check_mask(field, values)
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         array, missing = values, None
     else:
-        items = list(values)  # type: ignore[arg-type]
+        items = read_items(field, values, _COLUMN)
         gaps = [item is None for item in items]
         missing = np.array(gaps) if any(gaps) else None
         array = _from_items(field, dtype, items)
     if array.shape != (count,):
         raise ValueError(f"{field}: expected {count} values, one for each URL, found shape {list(array.shape)}")
     return _cast(field, dtype, array), missing
+
+
+def as_urls(field: str, values: Any, count: int) -> tuple[PackedUrls, npt.NDArray[np.bool_] | None]:
+    """Return a column of URLs, empty if `values` is None, and a mask of those that were None. O(n).
+
+    The mask is None if `values` cannot hold None. Raises InvalidOutcome for a value that is no text, and ValueError if
+    there are not `count` values.
+    """
+    if values is None:
+        return PackedUrls(b"", [0]), None
+    missing = None
+    if not isinstance(values, PackedUrls):
+        _check_mask(field, values)
+        items = read_items(field, values, _COLUMN)
+        missing = np.array([item is None for item in items], np.bool_)
+        try:
+            values = PackedUrls.pack(["" if item is None else item for item in items])
+        except InvalidOutcome as error:
+            raise InvalidOutcome(error.record, field, error.found, error.expected) from None
+    if len(values) != count:
+        raise ValueError(f"{field}: expected {count} values, one for each URL, found {len(values)}")
+    return values, missing
+
+
+def _check_mask(field: str, values: object) -> None:
+    """Raise InvalidOutcome for an array whose mask would be lost."""
+    if isinstance(values, np.ma.MaskedArray):
+        record = int(np.argmax(np.ma.getmaskarray(values))) if values.ndim == 1 and values.size else 0
+        raise InvalidOutcome(record, field, "a masked array", "a list with None for records without the field")
 
 
 def _from_items(field: str, dtype: np.dtype[Any], items: list[Any]) -> npt.NDArray[Any]:
@@ -56,8 +92,9 @@ def _cast(field: str, dtype: np.dtype[Any], array: npt.NDArray[Any]) -> npt.NDAr
     """Return `array` as `dtype`; raises InvalidOutcome for the first record whose value that would alter."""
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
-    if array.dtype.kind not in "biuf":
-        raise InvalidOutcome(0, field, array[0] if array.size else array.dtype, _name(dtype))
+    if array.dtype.kind not in _FROM[dtype.kind]:
+        found = array[0].item() if array.size else f"an array of {array.dtype}"
+        raise InvalidOutcome(0, field, found, _name(dtype))
     if dtype.kind == "f":
         return array.astype(dtype)
     with np.errstate(invalid="ignore"):

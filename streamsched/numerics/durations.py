@@ -11,7 +11,7 @@ import numpy as np
 
 from streamsched.errors import SettingsError
 
-__all__ = ["format_date", "format_duration", "format_moment", "parse_duration"]
+__all__ = ["format_date", "format_duration", "format_moment", "parse_duration", "write_duration"]
 
 _SECONDS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhdw]?)\s*")
@@ -54,6 +54,18 @@ def format_duration(seconds: float) -> str:
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {name}"
     return f"{seconds:.3g} s"
+
+
+def write_duration(seconds: float) -> str:
+    """Return a duration as `parse_duration` reads it, in the largest unit of which it is a whole multiple.
+
+    >>> write_duration(86_400.0), write_duration(5_400.0), write_duration(0.25)
+    ('1d', '90m', '0.25s')
+    """
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds!r}s".replace(".0s", "s")
 
 
 def format_moment(seconds: float, layout: str = "%Y-%m-%d %H:%M:%S UTC") -> str:

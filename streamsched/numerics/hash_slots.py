@@ -1,4 +1,7 @@
-"""Insertion into open-addressing hash tables whose slots are uint64: the upper half of a key's hash and a number."""
+"""Open-addressing hash tables whose slots are uint64: the upper half of a key's hash and a number.
+
+The hash must be keyed (`keyed_hash`): otherwise anybody who chooses the keys can make all of them collide.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from streamsched.numerics.jit import bare_kernel
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes
 
-__all__ = ["place_slot"]
+__all__ = ["move_slots", "place_slot"]
 
 
 @bare_kernel
@@ -26,3 +29,11 @@ def place_slot(slots: Hashes, tag: int, number: int) -> None:
     while slots[position] != 0:
         position = (position + np.uint64(1)) & mask
     slots[position] = (tag << np.uint64(32)) | np.uint64(number + 1)
+
+
+@bare_kernel
+def move_slots(old: Hashes, slots: Hashes, start: int, stop: int) -> None:
+    """Insert what ``old[start:stop]`` holds into the larger table `slots`. O(stop - start)."""
+    for i in range(start, stop):
+        if old[i] != 0:
+            place_slot(slots, old[i] >> np.uint64(32), np.int64(old[i] & np.uint64(0xFFFFFFFF)) - 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.errors import InvalidOutcome, shorten
+from streamsched.errors import InvalidOutcome
+from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.jit import bare_kernel, fold_multiply, kernel, load_word, prefetch
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class PackedUrls:
 
         Raises ValueError if the offsets are not ascending positions within the blob.
         """
+        for name, column in (("blob", blob), ("offsets", offsets)):
+            if isinstance(column, np.ma.MaskedArray):
+                raise ValueError(f"{name}: expected an array without a mask, found a masked array")
         raw = np.frombuffer(blob, np.uint8) if isinstance(blob, bytes | bytearray | memoryview) else np.asarray(blob)
         if raw.dtype != np.uint8 or raw.ndim != 1:
             raise ValueError(f"blob: expected bytes or uint8[bytes], found {raw.dtype}{list(raw.shape)}")
@@ -50,14 +54,14 @@ class PackedUrls:
             raise ValueError(f"offsets: expected to ascend within 0 to {raw.size}, the blob's bytes")
 
     @classmethod
-    def pack(cls, urls: Sequence[str]) -> PackedUrls:
+    def pack(cls, urls: Iterable[str]) -> PackedUrls:
         """Return `urls` packed. O(total characters).
 
         Raises InvalidOutcome for the first item that is not a str or that UTF-8 cannot encode, and TypeError if `urls`
-        is a single str.
+        is a single str or no sequence.
         """
-        if isinstance(urls, str):
-            raise TypeError(f"urls: expected a sequence of URLs, found one str, {shorten(urls)}: put it into a list")
+        if not isinstance(urls, list | tuple):
+            urls = read_items("urls", urls, "a sequence of URLs, a single one in a list")
         try:
             joined = "".join(urls)
         except TypeError:

@@ -1,4 +1,7 @@
-"""The order of scored pages: score descending, NaN last; equal scores by a salted hash of the page (SPEC 6)."""
+"""The order of scored pages: score descending, NaN last; equal scores by a salted hash of the page (SPEC 6).
+
+Equal hashes, which anybody can make up who chooses the URLs, are ordered by row.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Hashes, Rows
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Rows
 
 __all__ = ["select_top", "sort_key", "sort_keys", "tie_keys"]
 
@@ -46,10 +49,10 @@ def tie_keys(hashes: Hashes, salt: int) -> Hashes:
     return ties
 
 
-def select_top(scores: Floats, ties: Hashes, k: int) -> Rows:
+def select_top(scores: Floats, ties: Hashes, k: int, rows: Ints | None = None) -> Rows:
     """Return the indices of the best `k`: intp[min(k, n)], score descending, NaN last, then `ties` ascending.
 
-    O(n + k log k). Equal scores with equal ties keep index order.
+    O(n + k log k). Equal scores with equal ties go by ``rows``: int64[n], ascending; in index order without rows.
 
     >>> select_top(np.array([0.5, np.nan, 0.5, 0.9]), np.array([7, 1, 3, 2], np.uint64), 3).tolist()
     [3, 2, 0]
@@ -57,15 +60,16 @@ def select_top(scores: Floats, ties: Hashes, k: int) -> Rows:
     keys = sort_keys(scores)
     if k <= 0:
         return np.empty(0, np.intp)
+    lower = [ties] if rows is None else [rows, ties]  # sort keys, the least important first
     chosen = np.arange(keys.size)
     if k < keys.size:
         bar = np.partition(keys, keys.size - k)[keys.size - k]
         above = np.flatnonzero(keys > bar)
         level = np.flatnonzero(keys == bar)
         if above.size + level.size > k:
-            level = level[np.argsort(ties[level], kind="stable")[: k - above.size]]
+            level = level[np.lexsort([key[level] for key in lower])[: k - above.size]]
         chosen = np.sort(np.concatenate([above, level]))
-    return chosen[np.lexsort((ties[chosen], ~keys[chosen]))]
+    return chosen[np.lexsort([*(key[chosen] for key in lower), ~keys[chosen]])]
 
 
 @bare_kernel

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from streamsched.errors import SnapshotError
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import OutcomeBatch
+from streamsched.outcomes import COLUMNS, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Rule
 
 __all__ = [
@@ -34,14 +34,15 @@ Rereader = Callable[[str, dict[str, Any] | None], Iterable[OutcomeBatch]]
 """Reads a stream again: takes its path and a position as JSON, None for its beginning; returns its outcomes."""
 
 _LENGTH: Final = struct.Struct("<I")
-_COLUMNS: Final = ("fetched_at", "given", "status", "fingerprint", "changed", "importance", "cost", "retry_after")
+_COLUMNS: Final = ("fetched_at", "given", *COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
     """`outcomes` outcomes taken from the stream ``path``, after the first ``skipped`` that follow position ``start``.
 
-    ``position``: the stream's position after them. Positions are JSON; None is the stream's beginning.
+    ``position``: the stream's position after them. Positions are JSON; None is the stream's beginning. ``latest_s``:
+    the latest time that was valid by a clock; None if the stream's own times decided.
     """
 
     kind: ClassVar[str] = "take"
@@ -50,6 +51,7 @@ class StreamOffsets:
     skipped: int
     outcomes: int
     position: Any
+    latest_s: float | None
 
     def encode(self) -> bytes:
         """Return the log's entry."""
@@ -106,13 +108,15 @@ def unpack_urls(arrays: Mapping[str, npt.NDArray[Any]]) -> PackedUrls:
 
 def pack_batch(batch: OutcomeBatch) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of `batch`."""
-    return pack_urls(batch.urls) | {name: getattr(batch, name) for name in _COLUMNS}
+    moved = {f"moved_{name}": array for name, array in pack_urls(batch.moved_to).items()}
+    return pack_urls(batch.urls) | moved | {name: getattr(batch, name) for name in _COLUMNS}
 
 
 def unpack_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> OutcomeBatch:
     """Return the batch that `pack_batch` packed."""
     batch = OutcomeBatch.__new__(OutcomeBatch)
     batch.urls = unpack_urls(arrays)
+    batch.moved_to = PackedUrls(arrays["moved_blob"], arrays["moved_offsets"])
     for name in _COLUMNS:
         setattr(batch, name, arrays[name])
     return batch

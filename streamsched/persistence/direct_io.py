@@ -30,7 +30,8 @@ class NewFile:
         self.size = 0
         self._view = memoryview(mmap.mmap(-1, _BLOCK))  # page-aligned, as direct writes require
         self._filled = self._unsynced = 0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        path.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             self._handle = os.open(path, flags | _DIRECT, 0o666)
             self._is_direct = _DIRECT != 0

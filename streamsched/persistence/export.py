@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.errors import SettingsError
+from streamsched.errors import NOTHING, SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.persistence.files import as_snapshot_errors, draft_of
-from streamsched.records.page_schema import LEASED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.page_schema import DENIED, LEASED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
 
@@ -29,7 +29,8 @@ __all__ = ["COLUMNS", "FORMATS", "export_pages"]
 FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}  # by the file's name
 _ROWS: Final = 1 << 16  # a row group: in memory at a time, tens of megabytes
 _ESTIMATES: Final = ("rate", "CG", "NAD", "SAD", "AAD", "GAD")
-_LONGEST_S: Final = 9.2e12  # seconds of either side of 1970 that a timestamp in microseconds holds
+_YEAR_1_S: Final = -62_135_596_800.0  # calendars of most tools hold the years 1 ...
+_YEAR_10000_S: Final = 253_402_300_800.0  # ... to 9999
 
 # Name, type as pyarrow calls it, and what it is; rates are changes per cycle.
 COLUMNS: Final = (
@@ -47,6 +48,7 @@ COLUMNS: Final = (
     ("gone", "uint8", "answers of 404 or 410 in a row"),
     ("succeeded", "bool", "the last visit that showed the page's state had a status below 400"),
     ("asked_for", "bool", "a visit was requested, whatever its score"),
+    ("robots_denied", "bool", "robots.txt forbids it, by its outcomes: visited only if asked for"),
     ("leased_until", "timestamp", "UTC; null if it is not leased"),
     ("fingerprint", "uint64", "of the content last seen, 0 for none"),
     ("posterior_shape", "double", "Gamma posterior of the change rate: shape"),
@@ -87,7 +89,7 @@ def _import_arrow() -> Any:
         arrow = import_module("pyarrow")  # an optional dependency, used here only
         import_module("pyarrow.parquet")
     except ImportError as error:
-        raise SettingsError("export", "no pyarrow", "pip install 'streamsched[export]'") from error
+        raise SettingsError("pyarrow", NOTHING, "an installed package: pip install 'streamsched[export]'") from error
     return arrow
 
 
@@ -145,6 +147,7 @@ def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> di
         "last_outcome": (trace["last_outcome_s"], np.isfinite(trace["last_outcome_s"])),
         "succeeded": (page["flags"] & SUCCEEDED) != 0,
         "asked_for": (page["flags"] & URGENT) != 0,
+        "robots_denied": (page["flags"] & DENIED) != 0,
         "leased_until": (shard.pages.lease_until_s[rows], leased),
         "fingerprint": trace["fingerprint"],
         "posterior_shape": page["prior_shape"] + page["own_shape"],
@@ -163,7 +166,7 @@ def _patterns(pages: PageTable, groups: Ints) -> list[str]:
 
 
 def _fits(seconds: Floats) -> Bools:
-    fits: Bools = np.abs(seconds) < _LONGEST_S
+    fits: Bools = (seconds >= _YEAR_1_S) & (seconds < _YEAR_10000_S)
     return fits
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,8 +19,11 @@ __all__ = [
     "draft_of",
     "list_images",
     "list_segments",
+    "open_regular",
     "put_in_place",
+    "read_regular",
     "remove_drafts",
+    "remove_file",
     "segment_path",
     "sync_directory",
     "write_whole",
@@ -27,6 +31,15 @@ __all__ = [
 
 _IMAGE: Final = re.compile(r"snapshot-(\d{8,})(?:\+(\d{4,}))?\.state")
 _SEGMENT: Final = re.compile(r"calls-(\d{12,})\.log")
+
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,12 +92,59 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
+def remove_file(path: Path) -> None:
+    """Remove the file `path` if it is there. Raises SnapshotError, which names it, if it cannot be removed."""
+    with as_snapshot_errors(path, "cannot be removed"):
+        path.unlink(missing_ok=True)
+
+
 def remove_drafts(directory: Path) -> None:
     """Remove unfinished files of a process that was killed. Call it under the directory's lock."""
     for name in _names(directory):
         if name.startswith(".") and name.endswith(".draft"):
             with suppress(OSError):
                 (directory / name).unlink()
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Return a handle of the regular file at `path`, opened with `flags`; created if they have ``O_CREAT``.
+
+    Never waits, as opening a named pipe does. Raises SnapshotError if it is no regular file, OSError if it cannot be
+    opened.
+    """
+    try:
+        handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and path.is_symlink():
+            raise SnapshotError(str(path), "is a link to a missing file: expected a regular file") from error
+        kind = _kind_of(path)  # a socket cannot be opened, nor a directory for writing
+        if kind is None:
+            raise
+        raise SnapshotError(str(path), f"is {kind}: expected a regular file") from error
+    kind = _KINDS.get(stat.S_IFMT(os.fstat(handle).st_mode))
+    if kind is not None:
+        os.close(handle)
+        raise SnapshotError(str(path), f"is {kind}: expected a regular file")
+    return handle
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the bytes of the regular file at `path`. Raises SnapshotError, or FileNotFoundError if it is missing."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error
+
+
+def _kind_of(path: Path) -> str | None:
+    """Return what the entry `path` is if that is no regular file."""
+    try:
+        return _KINDS.get(stat.S_IFMT(path.stat().st_mode))
+    except OSError:
+        return None
 
 
 def write_whole(handle: int, raw: bytes | memoryview) -> None:

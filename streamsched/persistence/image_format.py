@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
 from streamsched.persistence.direct_io import NewFile
-from streamsched.persistence.files import draft_of, put_in_place
+from streamsched.persistence.files import draft_of, open_regular, put_in_place
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, VISIT
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 7  # of the parts' records and of the settings; no other is read
+FORMAT_VERSION: Final = 8  # of the parts' records and of the settings; no other is read
 _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
     {
         "corpus": CORPUS,
@@ -133,7 +133,7 @@ def read_image(path: Path) -> Image:
     Raises SnapshotError if it is damaged or has another format version.
     """
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TRAILER.size))
             trailer = file.read(_TRAILER.size)

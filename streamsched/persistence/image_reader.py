@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,15 +18,16 @@ from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
 from streamsched.numerics.jit import bare_kernel
-from streamsched.persistence.files import ImageName, list_images
+from streamsched.persistence.files import ImageName, list_images, open_regular
 from streamsched.persistence.image_format import Image, Part, read_image
+from streamsched.persistence.write_ahead_log.segment_format import LogName
 from streamsched.state.page_table import PageTable
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["LoadedImages", "check_image", "load_images"]
+__all__ = ["LoadedImages", "check_image", "check_place", "load_images", "log_of", "streams_in_all_images"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
 _PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
@@ -43,14 +44,16 @@ _log: Final = logging.getLogger("streamsched.persistence")
 class LoadedImages:
     """The state in image ``name``, which includes the calls up to number ``sequence``.
 
-    ``state``: what `SchedulerCore.to_json` returned; ``mark``: the next increment refers to it; ``files``: the image
-    and increments that were read; ``faults``: the errors of newer ones, each with its file.
+    ``state``: what `SchedulerCore.to_json` returned; ``log``: the log that has the later calls, None without one;
+    ``mark``: the next increment refers to it; ``files``: the image and increments that were read; ``faults``: the
+    errors of newer ones, each with its file.
     """
 
     pages: PageTable
     state: dict[str, Any]
     name: ImageName
     sequence: int
+    log: LogName | None
     mark: str
     files: tuple[Path, ...]
     faults: tuple[SnapshotError, ...]
@@ -81,10 +84,35 @@ def load_images(directory: Path) -> LoadedImages:
     raise SnapshotError(str(directory), "holds no saved state: expected a file named snapshot-00000001.state")
 
 
-def check_image(path: Path) -> None:
-    """Check every byte of the image at `path`; raises SnapshotError if one is damaged. O(bytes)."""
+def log_of(contents: Mapping[str, Any]) -> LogName | None:
+    """Return the log that the contents of an image name, None if they name none."""
+    return None if contents["log"] is None else LogName(*contents["log"])
+
+
+def streams_in_all_images(directory: Path) -> set[str]:
+    """Return the streams whose positions are in every whole image in `directory`. O(bytes of the images' contents)."""
+    known: list[set[str]] = []
+    for name in list_images(directory):
+        with suppress(SnapshotError, FileNotFoundError):
+            if not name.step:
+                known.append(set(read_image(name.in_directory(directory)).contents["state"]["positions"]))
+    return set.intersection(*known) if known else set()
+
+
+def check_image(path: Path) -> Image:
+    """Check every byte of the image at `path` and return it; raises SnapshotError if one is damaged. O(bytes)."""
     image = read_image(path)
     _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
+    return image
+
+
+def check_place(image: Image, before: Image | None) -> None:
+    """Raise SnapshotError unless `image` is an increment that follows `before`, or a whole image if that is None."""
+    follows = image.contents["follows"]
+    if before is None and follows is not None:
+        raise SnapshotError(str(image.path), "cannot be used: it is an increment, under the name of a whole image")
+    if before is not None and follows != before.contents["mark"]:
+        raise SnapshotError(str(image.path), f"cannot be used: it does not follow {before.path.name}")
 
 
 def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> LoadedImages:
@@ -93,9 +121,10 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     if chain[0].step:
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
     image = read_image(base)
+    check_place(image, None)
     _read_ahead(base)
-    pages = PageTable.of_settings(image.contents["state"]["settings"])
     images = _follow(directory, image, chain, faults)
+    pages = PageTable.of_state(images[-1].contents["state"])  # bounds may have been set since the whole image
     kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
     kernels.start()  # loading them from the kernel cache takes as long as reading a gigabyte
     while True:
@@ -109,19 +138,21 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
                 raise
             faults.append(error)  # some of its parts may be in the tables already: start again without it
             images = images[:at]
-            pages = PageTable.of_settings(image.contents["state"]["settings"])
+            pages = PageTable.of_state(images[-1].contents["state"])
     kernels.join()
     pages.rebuild_index()
     contents = images[-1].contents
     name = ImageName(chain[0].number, len(images) - 1)
     files = tuple(one.path for one in images)
-    return LoadedImages(pages, contents["state"], name, contents["sequence"], contents["mark"], files, tuple(faults))
+    return LoadedImages(
+        pages, contents["state"], name, contents["sequence"], log_of(contents), contents["mark"], files, tuple(faults)
+    )
 
 
 def _read_ahead(path: Path) -> None:
     """Advise the system to read the file at `path` ahead."""
     if hasattr(os, "posix_fadvise"):
-        with suppress(OSError), path.open("rb") as file:
+        with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
@@ -135,8 +166,7 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
                 before = ImageName(name.number, place).in_directory(directory)
                 raise SnapshotError(str(path), f"cannot be used: {before.name}, which it follows, is missing")
             image = read_image(path)
-            if image.contents["follows"] != images[-1].contents["mark"]:
-                raise SnapshotError(str(path), f"cannot be used: it does not follow {images[-1].path.name}")
+            check_place(image, images[-1])
         except SnapshotError as error:
             faults.append(error)
             break
@@ -194,7 +224,7 @@ def _each_part(
 ) -> list[npt.NDArray[Any]]:
     """Read each of `parts` into the array that `place` returns for it; return the arrays. Raises SnapshotError."""
     try:
-        with image.path.open("rb", buffering=0) as file, ThreadPoolExecutor(_THREADS) as pool:
+        with os.fdopen(open_regular(image.path), "rb", buffering=0) as file, ThreadPoolExecutor(_THREADS) as pool:
             handle = file.fileno()
             return list(pool.map(lambda part: _read_part(image, handle, part, place(part)), parts))
     except FileNotFoundError:

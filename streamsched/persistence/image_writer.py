@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -10,15 +11,26 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
-from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
+from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images, remove_file
 from streamsched.persistence.image_format import ImageWriter, read_image
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
-from streamsched.persistence.write_ahead_log import last_call
+from streamsched.persistence.write_ahead_log.log_reader import newest_log
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
+    from streamsched.persistence.write_ahead_log.segment_format import LogName
 
-__all__ = ["IMAGES_KEPT", "SavePlan", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
+__all__ = [
+    "IMAGES_KEPT",
+    "Closed",
+    "ImageSeries",
+    "SavePlan",
+    "SavedImage",
+    "drop_images",
+    "oldest_call",
+    "save_image",
+    "save_state",
+]
 
 IMAGES_KEPT: Final = 2  # each with its increments
 
@@ -52,22 +64,23 @@ class Calls(Protocol):
         """Return, under the shard's lock, the number of the last call applied."""
         ...
 
-    def before_placing(self) -> None:
-        """Write these calls to disk: no call that an image holds may be missing from the log."""
+    def before_placing(self) -> LogName | None:
+        """Write these calls to disk, as no call that an image holds may be missing from the log; return its name."""
         ...
 
 
 class Closed:
-    """A log that ended with call number `last`."""
+    """The log `name` that ended with call number `last`."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int = 0, name: LogName | None = None) -> None:
         self._last = last
+        self._name = name
 
-    def at_instant(self) -> int:
+    def at_instant(self) -> int:  # noqa: D102  as of Calls
         return self._last
 
-    def before_placing(self) -> None:
-        pass
+    def before_placing(self) -> LogName | None:  # noqa: D102  as of Calls
+        return self._name
 
 
 class SavedImage:
@@ -85,6 +98,38 @@ class SavedImage:
         self.corpus = corpus
         self.mark = mark
         self.positions = positions
+
+
+class ImageSeries:
+    """The images that a process saves by `plan`: ``newest``, and the sizes that decide when the whole state is due."""
+
+    def __init__(self, plan: SavePlan) -> None:
+        self.newest: SavedImage | None = None
+        self._plan = plan
+        self._whole_bytes = self._whole_pages = 0  # of the last whole image
+        self._increment_bytes = 0  # of the increments since
+
+    def continue_after(self, newest: SavedImage, nbytes: Sequence[int], pages: int) -> None:
+        """Continue after loaded images of `nbytes` bytes each, the whole one first, with `pages` pages together."""
+        self.newest = newest
+        self._whole_bytes, self._whole_pages, self._increment_bytes = nbytes[0], pages, sum(nbytes[1:])
+
+    def add(self, saved: SavedImage, *, is_whole: bool) -> None:
+        """Add an image that was saved."""
+        self.newest = saved
+        if is_whole:
+            self._whole_bytes, self._whole_pages, self._increment_bytes = saved.nbytes, int(saved.corpus["pages"][0]), 0
+        else:
+            self._increment_bytes += saved.nbytes
+
+    def next_before(self, pages: int) -> SavedImage | None:
+        """Return the image that an increment of `pages` pages may follow; None if the whole state is due."""
+        newest = self.newest
+        if newest is None or newest.name.step >= self._plan.increments:
+            return None
+        new_pages = pages - int(newest.corpus["pages"][0])  # an increment holds all of their records
+        expected = self._increment_bytes + new_pages * self._whole_bytes / max(self._whole_pages, 1)
+        return None if expected > self._plan.share * self._whole_bytes else newest
 
 
 def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: Calls, *, marking: bool) -> SavedImage:
@@ -110,8 +155,8 @@ def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: 
                     writer.add(*piece)
                 mark = os.urandom(8).hex()  # distinguishes its increments from those of another history
                 contents = {"state": moment.state, "counts": moment.counts(), "sequence": number, "mark": mark}
-                calls.before_placing()
-                nbytes = writer.finish(contents | {"follows": None if before is None else before.mark})
+                log = calls.before_placing()
+                nbytes = writer.finish(contents | {"log": log, "follows": None if before is None else before.mark})
             saved = True
         finally:
             with shard.lock:
@@ -124,19 +169,18 @@ def save_state(directory: Path, shard: Shard) -> Path:
 
     Calls that a log in the directory holds count as earlier. Only the image before it is kept. Raises SnapshotError.
     """
-    saved = save_image(directory, shard, None, Closed(last_call(directory)), marking=False)
-    with as_snapshot_errors(directory, "cannot be written"):
-        drop_images(directory, IMAGES_KEPT)
+    saved = save_image(directory, shard, None, Closed(*newest_log(directory)), marking=False)
+    drop_images(directory, IMAGES_KEPT)
     return saved.path
 
 
 def drop_images(directory: Path, kept: int) -> None:
-    """Remove all images but the newest `kept` whole ones and their increments. Raises OSError."""
+    """Remove all images but the newest `kept` whole ones and their increments. Raises SnapshotError."""
     names = list_images(directory)
     numbers = sorted({name.number for name in names})
     for name in reversed(names):  # an increment before the image it follows
         if name.number in numbers[:-kept]:
-            name.in_directory(directory).unlink(missing_ok=True)
+            remove_file(name.in_directory(directory))
 
 
 def oldest_call(directory: Path) -> int:

@@ -1,24 +1,23 @@
-"""What a state directory holds: whether there is saved state, its newest image, and the calls logged after it."""
+"""What a state directory holds: whether there is saved state, and its newest image."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from streamsched.errors import SnapshotError
 from streamsched.persistence.files import list_images
-from streamsched.persistence.write_ahead_log import Torn, read_calls
+from streamsched.persistence.write_ahead_log.log_reader import has_calls
 
-__all__ = ["has_state", "newest_image", "whole_calls"]
-
-_log: Final = logging.getLogger("streamsched.persistence")
+__all__ = ["has_state", "newest_image"]
 
 
 def has_state(directory: Path) -> bool:
-    """Return whether `directory` holds saved state, damaged or not."""
-    return bool(list_images(directory))
+    """Return whether `directory` holds saved state, damaged or not. Raises SnapshotError if only its log remains."""
+    if list_images(directory):
+        return True
+    if has_calls(directory):
+        raise SnapshotError(str(directory), "holds a log of calls and no image: expected snapshot-00000001.state")
+    return False
 
 
 def newest_image(directory: Path) -> Path:
@@ -27,12 +26,3 @@ def newest_image(directory: Path) -> Path:
     if not names:
         raise SnapshotError(str(directory), "holds no saved state: expected a file named snapshot-00000001.state")
     return names[-1].in_directory(directory)
-
-
-def whole_calls(directory: Path, after: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the calls after number `after` as `read_calls` does, ignoring an entry that a crash left unfinished."""
-    for found in read_calls(directory, after):
-        if isinstance(found, Torn):
-            _log.warning("%s; they are ignored", found)
-        else:
-            yield found

@@ -69,7 +69,7 @@ class SnapshotView:
         self.state = shard.to_json()
         self.corpus = arrays.corpus.copy()
         self._journal = list(_copy_visits(arrays, 0 if since is None else int(since["journaled"][0])))
-        grown = since is None or since["sorted"][0] != self.corpus["sorted"][0]
+        grown = since is None or since["pages"][0] != self.corpus["pages"][0]
         self._candidates = arrays.groups.candidates[: candidate_space(self.rows)].copy() if grown else None
         self._text, self._names = arrays.pages.text, arrays.groups.names  # append-only
         self._seasonality = arrays.seasonality.state.copy()

@@ -13,9 +13,11 @@ from streamsched.politeness.limits import (
     backoff_until,
     host_capacity,
     in_flight_capacity,
+    is_suspended,
     overdue_at,
     probe_at,
     ready_at,
+    retry_at,
     revisit_at,
 )
 from streamsched.records.page_schema import LEASED, OUT, PageArrays
@@ -40,6 +42,7 @@ class Waits(NamedTuple):
     overdue_at: Floats
     revisit_at: Floats
     backoff_until: Floats
+    retry_at: Floats
     probe_at: Floats
     host_ready_s: Floats
     host_capacity: Floats  # further pages of its host that may be in flight, below 1 if it is at its limit
@@ -63,11 +66,13 @@ def are_eligible(shard: ShardArrays, rows: Ints, now: float, limits: Limits) -> 
 def not_before(pages: PageArrays, groups: Records, row: int, limits: Limits, now: float) -> float:
     """Return the earliest time the page is eligible (<= `now` if it is). Host concurrency limits are ignored. O(1).
 
-    inf if the clock does not determine it: a rule excludes the page, or it is in flight under a lease, which an outcome
-    may end and whose expiry `Leases.expire` reports.
+    inf if the clock does not determine it: a rule excludes the page, its host is suspended, or it is in flight under a
+    lease, which an outcome may end and whose expiry `Leases.expire` reports.
     """
     group: Record = groups[pages.records[row].group]
     host: Record = groups[group.host]
+    if is_suspended(host):
+        return np.inf
     return float(max(host.ready_s, page_not_before(pages, row, limits, now)))
 
 
@@ -78,7 +83,7 @@ def page_not_before(pages: PageArrays, row: int, limits: Limits, now: float) -> 
     leased = page.flags & LEASED and pages.lease_until_s[row] > now
     if leased and page.flags & OUT:
         return np.inf
-    until = ready_at(page, pages.traces[row], limits)
+    until = ready_at(pages, row, limits)
     # LEASED without OUT: `Leases.expire` has returned this lease, for a later `now`, and returns none twice.
     return float(max(until, pages.lease_until_s[row]) if leased else until)
 
@@ -90,10 +95,11 @@ def _read_waits(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, 
         trace: Record = pages.traces[rows[i]]
         group: Record = groups[page.group]
         host: Record = groups[group.host]
-        waits.ready_at[i] = ready_at(page, trace, limits)
+        waits.ready_at[i] = ready_at(pages, rows[i], limits)
         waits.overdue_at[i] = overdue_at(page, limits)
         waits.revisit_at[i] = revisit_at(page, limits)
         waits.backoff_until[i] = backoff_until(page, trace, limits)
+        waits.retry_at[i] = retry_at(pages, rows[i])
         waits.probe_at[i] = probe_at(page, trace, limits)
         waits.host_ready_s[i] = host.ready_s
         waits.host_capacity[i] = in_flight_capacity(host, limits)
@@ -106,4 +112,4 @@ def _write_unrestricted(pages: PageArrays, groups: Records, rows: Ints, limits: 
         page: Record = pages.records[rows[i]]
         group: Record = groups[page.group]
         host_free = host_capacity(groups[group.host], limits, now, np.inf) > 0
-        out[i] = host_free and ready_at(page, pages.traces[rows[i]], limits) <= now
+        out[i] = host_free and ready_at(pages, rows[i], limits) <= now

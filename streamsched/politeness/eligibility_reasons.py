@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from streamsched.politeness.eligibility import Waits, read_waits
 from streamsched.politeness.leases import are_leased
-from streamsched.politeness.limits import FOR_DELAY, FOR_RETRY_AFTER, FOR_TOO_MANY, ON_REQUEST, Limits
+from streamsched.politeness.limits import (
+    FOR_DELAY,
+    FOR_RETRY_AFTER,
+    FOR_TOO_MANY,
+    FOR_UNAVAILABLE,
+    ON_REQUEST,
+    Limits,
+)
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
+from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 
 if TYPE_CHECKING:
@@ -25,18 +34,23 @@ _HOST_CAUSES: Final = {
     FOR_TOO_MANY: "too_many_requests",
     FOR_RETRY_AFTER: "retry_after",
     ON_REQUEST: "blocked",
+    FOR_UNAVAILABLE: "unavailable",
 }
 
 
-def eligibility_reasons(shard: ShardArrays, row: int, now: float, limits: Limits) -> tuple[float | None, list[Reason]]:
+def eligibility_reasons(
+    shard: ShardArrays, row: int, now: float, limits: Limits, streams: Sequence[str] = ()
+) -> tuple[float | None, list[Reason]]:
     """Return the earliest time >= `now` at which the page of `row` is eligible, and the reasons. O(1).
 
-    The time is None if it depends on outcomes or rules rather than on the clock. Reasons why the page is not eligible
-    at `now` come first, then the one why it has priority, if any.
+    `streams`: the names of streams by number, from 1. The time is None if it depends on outcomes, rules or other
+    readers rather than on the clock. Reasons why the page is not eligible at `now` come first, then the one why it has
+    priority, if any.
     """
     page, waits = shard.pages.records[row], read_waits(shard, np.array([row]), limits)
     if waits.ready_at[0] == math.inf:
-        return None, [Reason(ReasonCode.NEVER_BY_RULE)]
+        by_rule = bool(limits.rules["never"][page["rule"]])
+        return None, [Reason(ReasonCode.NEVER_BY_RULE if by_rule else ReasonCode.ROBOTS_DENIED)]
     reasons = _waits_for(shard, row, now, waits)
     eligible_from_s = max((reason.fields["until_s"] for reason in reasons), default=now)
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]
@@ -45,8 +59,11 @@ def eligibility_reasons(shard: ShardArrays, row: int, now: float, limits: Limits
         out = int(host["out"])
         fields = {"host": _host_name(shard, row), "out": out, "limit": out + int(waits.host_capacity[0])}
         reasons.append(Reason(ReasonCode.HOST_FULL, fields))
+    if suspended := host["stream"] < 0:
+        name = streams[-int(host["stream"]) - 1]
+        reasons.insert(0, Reason(ReasonCode.STREAM_SUSPENDED, {"host": _host_name(shard, row), "stream": name}))
     reasons += _priority(page, float(waits.overdue_at[0]), now, waiting=bool(reasons))
-    return None if full else eligible_from_s, reasons
+    return None if full or suspended else eligible_from_s, reasons
 
 
 def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[Reason]:
@@ -64,9 +81,13 @@ def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[R
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]
     cause = _HOST_CAUSES.get(int(host["wait_reason"]))
     wait(ReasonCode.HOST_RESTING, waits.host_ready_s[0], host=_host_name(shard, row), cause=cause)
+    if host["probe"] not in (0, row + 1):
+        probe = url_text(shard.pages, int(host["probe"]) - 1)
+        wait(ReasonCode.HOST_PROBING, float(host["probe_until_s"]), host=_host_name(shard, row), probe=probe)
     if not page["flags"] & URGENT:  # a page asked for waits only for its lease and its host
         wait(ReasonCode.BELOW_MIN_REVISIT, waits.revisit_at[0])
         wait(ReasonCode.BACKING_OFF, waits.backoff_until[0], failures=int(page["failures"]))
+        wait(ReasonCode.RETRY_AFTER, waits.retry_at[0])
         wait(ReasonCode.RETIRED, waits.probe_at[0], gone_answers=int(page["gone"]))
     return reasons
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel
-from streamsched.politeness.limits import release_slot, take_slot
+from streamsched.politeness.limits import give_back, release_slot, take_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
 from streamsched.records.page_schema import FOR_PANEL, LEASED, OUT, PageArrays
 
@@ -62,10 +62,9 @@ class Leases:
             self.rebuild(shard)
 
     def release(self, shard: ShardArrays, rows: Ints) -> None:
-        """End the leases of `rows`: int64[m], as an outcome would. O(m)."""
+        """End the leases of `rows`: int64[m], whose pages were not visited. O(m)."""
         mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
-        _recall_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows)
-        shard.pages.records["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
+        _give_back_all(shard.pages, shard.groups.records, shard.dirty, rows)
 
     def expire(self, shard: ShardArrays, now: float) -> Ints:
         """Return the rows whose leases have expired by `now`, each lease once: int64[m], in order of expiry.
@@ -135,3 +134,13 @@ def _recall_all(
             mark_dirty_row(dirty, pages, seasonality, rows[i])
             mark_dirty_group(dirty, groups, np.int64(group.host))
             release_slot(page, groups[group.host])
+
+
+@bare_kernel
+def _give_back_all(pages: PageArrays, groups: Records, dirty: DirtyArrays, rows: Ints) -> None:
+    """End the leases of pages that were not visited."""
+    for i in range(rows.size):
+        page: Record = pages.records[rows[i]]
+        group: Record = groups[page.group]
+        mark_dirty_group(dirty, groups, np.int64(group.host))
+        give_back(pages, rows[i], groups[group.host])

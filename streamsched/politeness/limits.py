@@ -2,7 +2,7 @@
 
 When a page may be visited again follows from the number of its rule, its failures, and its 404 or 410 answers in a row.
 A host's record says how many of its pages are out and before when it must not be visited: leasing pages moves that time
-by the host's delay each, and a 429 or 503 answer by the rest that the host demands.
+by the host's delay each, and answers of the host move it by the rest that they demand (`politeness.host_responses`).
 """
 
 from __future__ import annotations
@@ -11,37 +11,40 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.change_detection import is_failure
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-from streamsched.outcomes import RETRY_AFTER
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS
-from streamsched.records.page_schema import OUT, URGENT, VISITED
+from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, OUT, URGENT, VISITED
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints, Record, Records
+    from streamsched.records.page_schema import PageArrays
     from streamsched.records.schema import DirtyArrays
 
 __all__ = [
     "FOR_DELAY",
     "FOR_RETRY_AFTER",
     "FOR_TOO_MANY",
+    "FOR_UNAVAILABLE",
     "ON_REQUEST",
     "RULE",
     "RULES",
     "Limits",
-    "apply_host_response",
+    "backoff_length",
     "backoff_until",
     "count_leased",
+    "give_back",
     "host_capacity",
     "host_delay",
     "in_flight_capacity",
+    "is_suspended",
     "make_limits",
     "overdue_at",
     "probe_at",
     "ready_at",
     "release_slot",
+    "retry_at",
     "revisit_at",
     "take_slot",
     "write_rule",
@@ -52,6 +55,7 @@ FOR_DELAY: Final = 1  # the delay between two visits
 FOR_TOO_MANY: Final = 2  # it answered 429
 FOR_RETRY_AFTER: Final = 3  # its answer had Retry-After
 ON_REQUEST: Final = 4  # blocked by its owner or by us
+FOR_UNAVAILABLE: Final = 5  # several of its pages answered 503
 
 RULES: Final = 256  # a page's record holds the number of its rule in a byte; number 0 is for the settings
 RULE: Final = np.dtype(
@@ -67,8 +71,7 @@ _NO_LIMIT: Final = 1 << 62
 _NEVER_GONE: Final = 256  # more answers in a row than a record counts
 _BACKOFF_SALT: Final = np.uint64(0xB5C0FBCFEC4D3B2F)  # arbitrary, but not what salts ties and samples
 _PROBE_SALT: Final = np.uint64(0x59F111F1B605D019)
-_TOO_MANY_REQUESTS: Final = 429
-_UNAVAILABLE: Final = 503
+_NEVER_REFUSED: Final = 256  # more pages in a row than a host's record counts
 
 
 class Limits(NamedTuple):
@@ -81,6 +84,9 @@ class Limits(NamedTuple):
     backoff_most_s: float
     retire_after: int
     probe_every_s: float
+    retry_after_most_s: float
+    host_backoff_429: int
+    host_backoff_503: int
     rules: Records  # RULE[RULES], what a rule does not set filled in from the settings
 
 
@@ -94,6 +100,9 @@ def make_limits(politeness: Politeness) -> Limits:
         float(politeness.backoff_most),
         _NEVER_GONE if politeness.retire_after is None else politeness.retire_after,
         float(politeness.probe_every),
+        float(politeness.retry_after_most),
+        _NEVER_REFUSED if politeness.host_backoff_429 is None else politeness.host_backoff_429,
+        _NEVER_REFUSED if politeness.host_backoff_503 is None else politeness.host_backoff_503,
         np.zeros(RULES, RULE),
     )
     for number in range(RULES):
@@ -111,17 +120,23 @@ def write_rule(limits: Limits, number: int, rule: Rule, politeness: Politeness) 
 
 
 @inlined_kernel
-def ready_at(page: Record, trace: Record, limits: Limits) -> float:
+def ready_at(pages: PageArrays, row: int, limits: Limits) -> float:
     """Return when a page may be visited, hosts and leases aside: inf for never, -inf for any time. O(1).
 
-    The latest of `revisit_at`, `backoff_until` and `probe_at`; a page asked for waits for none of them.
+    The latest of `revisit_at`, `backoff_until`, `retry_at` and `probe_at`; a page asked for waits for none of them. inf
+    for a page that robots.txt forbids, unless it was asked for.
     """
+    page: Record = pages.records[row]
+    trace: Record = pages.traces[row]
     rule: Record = limits.rules[page.rule]
     if rule.never:
         return np.inf
     if page.flags & URGENT:
         return -np.inf
-    return float(max(revisit_at(page, limits), backoff_until(page, trace, limits), probe_at(page, trace, limits)))
+    if page.flags & DENIED:
+        return np.inf
+    own = max(revisit_at(page, limits), backoff_until(page, trace, limits), probe_at(page, trace, limits))
+    return float(max(own, retry_at(pages, row)))
 
 
 @inlined_kernel
@@ -138,8 +153,15 @@ def backoff_until(page: Record, trace: Record, limits: Limits) -> float:
     """Return until when a page backs off after failures in a row, -inf after a success. O(1)."""
     if page.failures == 0 or limits.backoff_s <= 0.0:
         return -np.inf
-    wait = _double(limits, page.failures) * _jitter(page.url_hash ^ _BACKOFF_SALT, page.failures)
-    return float(trace.last_outcome_s + wait)
+    wait = backoff_length(limits, page.failures) * _jitter(page.url_hash ^ _BACKOFF_SALT, page.failures)
+    return float(trace.last_attempt_s + wait)
+
+
+@inlined_kernel
+def retry_at(pages: PageArrays, row: int) -> float:
+    """Return until when a page rests by the Retry-After of its last visit, which failed; -inf if it has none. O(1)."""
+    page: Record = pages.records[row]
+    return -np.inf if page.failures == 0 or page.flags & LEASED else float(pages.lease_until_s[row])
 
 
 @inlined_kernel
@@ -147,7 +169,7 @@ def probe_at(page: Record, trace: Record, limits: Limits) -> float:
     """Return when a page that is gone is to be probed, -inf if it is not gone. O(1)."""
     if page.gone < limits.retire_after:
         return -np.inf
-    return float(trace.last_outcome_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
+    return float(trace.last_attempt_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
 
 
 @inlined_kernel
@@ -161,11 +183,13 @@ def overdue_at(page: Record, limits: Limits) -> float:
         return np.inf
     if page.flags & URGENT:
         return -np.inf
+    if page.flags & DENIED:
+        return np.inf
     return float(page.last_visit_s + rule.max_revisit_s)
 
 
 @inlined_kernel
-def _double(limits: Limits, times: int) -> float:
+def backoff_length(limits: Limits, times: int) -> float:
     """Return the rest after `times` failures in a row: doubled by each, up to the longest. O(1)."""
     return float(min(limits.backoff_s * 2.0 ** (times - 1.0), limits.backoff_most_s))
 
@@ -184,6 +208,12 @@ def host_delay(host: Record, limits: Limits) -> float:
 
 
 @inlined_kernel
+def is_suspended(host: Record) -> bool:
+    """Return whether no page of a host may be handed out, because its stream is suspended. O(1)."""
+    return bool(host.stream < 0)
+
+
+@inlined_kernel
 def in_flight_capacity(host: Record, limits: Limits) -> int:
     """Return how many more pages of a host may be out at once; below 0 if a rule came too late. O(1)."""
     most = limits.in_flight if host.max_out == BY_SETTINGS else np.int64(host.max_out)
@@ -192,59 +222,45 @@ def in_flight_capacity(host: Record, limits: Limits) -> int:
 
 @inlined_kernel
 def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> int:
-    """Return how many more pages of a host a batch at `now` may hold; 0 while the host rests. O(1).
+    """Return how many more pages of a host a batch at `now` may hold; 0 while the host rests or is suspended. O(1).
 
     Both limits apply; with a delay, also no more than can be visited within the lease's seconds, but at least one.
-    Pages chosen for the batch but not yet leased are not counted.
+    After a rest that the host demanded it gives one page, its probe, and none while the probe is leased. Pages chosen
+    for the batch but not yet leased are not counted.
     """
-    if host.ready_s > now:
+    if host.ready_s > now or (host.probe != 0 and host.probe_until_s > now) or is_suspended(host):
         return 0
     most = limits.per_batch if host.max_batch == BY_SETTINGS else np.int64(host.max_batch)
     capacity: Any = min(most, in_flight_capacity(host, limits))
     delay_s = host_delay(host, limits)
     if delay_s > 0.0:
         capacity = min(capacity, max(np.int64(min(lease_s / delay_s, 1e18)), 1))
+    if host.asked_to_wait != 0:
+        capacity = min(capacity, 1)
     return int(max(capacity, 0))
 
 
 @bare_kernel
-def count_leased(pages: Records, groups: Records, dirty: DirtyArrays, rows: Ints, limits: Limits, now: float) -> None:
-    """Let the hosts of ``rows``: int64[m], handed out at `now`, rest for their delay, as often as they stand there.
+def count_leased(  # noqa: PLR0913, PLR0917  a kernel
+    pages: Records, groups: Records, dirty: DirtyArrays, rows: Ints, limits: Limits, now: float, until_s: float
+) -> None:
+    """Add to the rest of each host its delay for each of its pages in ``rows``: int64[m], leased at `now`. O(m).
 
-    O(m).
+    If the host has to be probed, the page is its probe, until `until_s`.
     """
     for i in range(rows.size):
         page: Record = pages[rows[i]]
         group: Record = groups[page.group]
         host: Record = groups[group.host]
         mark_dirty_group(dirty, groups, np.int64(group.host))
+        if host.asked_to_wait != 0:
+            host.probe = rows[i] + 1
+            host.probe_until_s = until_s
+            host.wait_reason = FOR_DELAY  # the rest that it demanded is over
         delay_s = host_delay(host, limits)
         if delay_s > 0.0:
             host.ready_s = max(host.ready_s, now) + delay_s
             host.wait_reason = FOR_DELAY
-            host.asked_to_wait = 0  # these visits are after the rest that it demanded
-
-
-@inlined_kernel
-def apply_host_response(
-    host: Record, limits: Limits, given: int, status: int, retry_after: float, fetched_at: float
-) -> None:
-    """Apply an outcome to its host: 429 and 503 may demand a rest, and a success resets the 429 count. O(1).
-
-    Outcomes of visits before the end of such a rest belong to it: they do not change its step. If the delays of earlier
-    leases last longer, the rest lasts as long as they do, since those leases did not know of it.
-    """
-    resting = host.asked_to_wait != 0 and fetched_at < host.ready_s
-    has_retry_after = given & RETRY_AFTER != 0
-    if status == _TOO_MANY_REQUESTS:
-        if not resting:
-            host.consecutive_429s = min(host.consecutive_429s + 1, 255)
-            if not has_retry_after and limits.backoff_s > 0.0:
-                _rest(host, fetched_at + _double(limits, host.consecutive_429s), FOR_TOO_MANY)
-    elif not is_failure(status) and not resting:
-        host.consecutive_429s = 0
-    if has_retry_after and status in (_TOO_MANY_REQUESTS, _UNAVAILABLE):
-        _rest(host, fetched_at + retry_after, FOR_RETRY_AFTER)
 
 
 @inlined_kernel
@@ -260,7 +276,7 @@ def take_slot(page: Record, host: Record) -> None:
 
 @inlined_kernel
 def release_slot(page: Record, host: Record) -> None:
-    """Count a page no more among those of its host that are out, if it is. O(1).
+    """Remove a page from the count of its host's pages that are out, if it is counted. O(1).
 
     Both records must be marked dirty before.
     """
@@ -270,8 +286,15 @@ def release_slot(page: Record, host: Record) -> None:
 
 
 @inlined_kernel
-def _rest(host: Record, until_s: float, why: int) -> None:
-    host.asked_to_wait = 1
-    if until_s > host.ready_s:
-        host.ready_s = until_s
-        host.wait_reason = why
+def give_back(pages: PageArrays, row: int, host: Record) -> None:
+    """End the lease of a page that was not visited, if it has one; it no longer probes its host. O(1).
+
+    Both records must be marked dirty before.
+    """
+    page: Record = pages.records[row]
+    release_slot(page, host)
+    if page.flags & LEASED:
+        pages.lease_until_s[row] = -np.inf  # without a lease it would be the end of a rest
+    page.flags &= ~np.uint8(LEASED | FOR_PANEL)
+    if host.probe == row + 1:
+        host.probe = 0

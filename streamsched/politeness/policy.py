@@ -13,7 +13,7 @@ from streamsched.numerics.argument_checks import check_time, check_whole
 from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import ON_REQUEST, count_leased, make_limits
 from streamsched.politeness.pending_host_blocks import PendingHostBlocks
-from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.politeness.politeness_settings import MOST_PAGES, HostRule, Politeness, Rule
 from streamsched.politeness.rule_book import RuleBook
 from streamsched.politeness.rule_targets import find_hosts, read_host
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
@@ -54,7 +54,7 @@ class PolitenessPolicy:
     def limit_batches(self, per_host: int | None) -> None:
         """Limit batches to `per_host` pages of one host, None for any number. Raises SettingsError."""
         if per_host is not None:
-            per_host = check_whole("per_host", per_host, 1, "1 or more pages, or None for any number")
+            check_whole("per_host", per_host, 1, "1 or more pages, or None for any number", most=MOST_PAGES)
         self.politeness = replace(self.politeness, per_batch=per_host)
         self.limits = self.limits._replace(per_batch=make_limits(self.politeness).per_batch)
 
@@ -73,8 +73,8 @@ class PolitenessPolicy:
 
     def grant(self, shard: ShardArrays, rows: Ints, now: float, until_s: float, panel: int = 0) -> None:
         """Lease `rows`: int64[m] at `now` until `until_s`, and let their hosts rest for their delays. O(m)."""
-        count_leased(shard.pages.records, shard.groups.records, shard.dirty, rows, self.limits, now)
         self.leases.grant(shard, rows, until_s, panel)
+        count_leased(shard.pages.records, shard.groups.records, shard.dirty, rows, self.limits, now, until_s)
 
     @staticmethod
     def ask(shard: ShardArrays, rows: Ints) -> None:
@@ -97,7 +97,8 @@ class PolitenessPolicy:
         sooner = bool(np.any(shard.groups.records["ready_s"][hosts] > until_s))
         shard.groups.records["ready_s"][hosts] = until_s
         shard.groups.records["wait_reason"][hosts] = ON_REQUEST
-        shard.groups.records["asked_to_wait"][hosts] = 0
+        shard.groups.records["asked_to_wait"][hosts] = 0  # nothing to probe: it was not the host that demanded a rest
+        shard.groups.records["probe"][hosts] = 0
         return hosts, sooner
 
     def state(self) -> dict[str, Any]:

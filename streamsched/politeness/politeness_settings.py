@@ -11,10 +11,11 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["MOST_OF_A_HOST", "HostRule", "Politeness", "Rule"]
+__all__ = ["MOST_OF_A_HOST", "MOST_PAGES", "HostRule", "Politeness", "Rule"]
 
 MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: its record holds 16 bits
-_MOST_GONE: Final = 255  # answers of 404 or 410 in a row: a page's record counts them in a byte
+_MOST_ANSWERS: Final = 255  # of one kind in a row: the records of pages and hosts count them in a byte
+MOST_PAGES: Final = 1 << 32  # more than a shard holds
 _ANY: Final = "1 or more pages, or None for any number"
 
 
@@ -28,13 +29,18 @@ class Politeness:
       far apart within the lease, at least one, and the crawler spaces these visits; no other batch holds any of them
       before that time is over. `rank`, which has no lease, is not limited by it;
     - ``in_flight``: the maximum of its pages leased at once, None for any number;
-    - ``per_batch``: the maximum of its pages in one batch, None for any number; a scheduler's ``per_host`` is the same.
+    - ``per_batch``: the maximum of its pages in one batch, None for any number; a scheduler's ``per_host`` is the same;
+    - ``retry_after_most``: the longest rest that an answer can demand by Retry-After;
+    - ``host_backoff_429``, ``host_backoff_503``: the number of pages, 1 to 255, that must give this answer one after
+      another before the whole host rests; None for no such rest. If fewer pages did, a Retry-After holds for each of
+      them alone, in addition to its back-off. After its rest the host gives one page, and the others once a visit has
+      not failed.
 
     Settings of a page:
 
     - ``backoff``, ``backoff_most``: after the i-th failed visit in a row (no response, 429, 5xx) it rests for
       ``backoff * 2**(i - 1)``, at most ``backoff_most``, plus or minus a quarter; 0 for no rest. A host that answers
-      429 without Retry-After rests in the same steps;
+      429 or 503 without Retry-After rests in the same steps;
     - ``retire_after``, ``probe_every``: a page that answered 404 or 410 that many times in a row, 1 to 255, is visited
       only every ``probe_every``, plus or minus a quarter, until it answers otherwise; None to keep visiting it;
     - ``min_revisit``: least time from a successful visit to the next one;
@@ -56,15 +62,20 @@ class Politeness:
     probe_every: str | float = "30d"
     min_revisit: str | float = 0.0
     max_revisit: str | float | None = None
+    retry_after_most: str | float = "1d"
+    host_backoff_429: int | None = 1
+    host_backoff_503: int | None = 3
 
     def __post_init__(self) -> None:
         for name in ("delay", "backoff", "min_revisit"):
             _replace_duration(self, name, zero=True)
-        for name in ("backoff_most", "probe_every", "max_revisit"):
+        for name in ("backoff_most", "probe_every", "max_revisit", "retry_after_most"):
             _replace_duration(self, name)
         for name in ("in_flight", "per_batch"):
-            _replace_count(self, name, _ANY, None)
-        _replace_count(self, "retire_after", f"1 to {_MOST_GONE} answers, or None", _MOST_GONE)
+            _replace_count(self, name, _ANY, MOST_PAGES)
+        _replace_count(self, "retire_after", f"1 to {_MOST_ANSWERS} answers, or None", _MOST_ANSWERS)
+        for name in ("host_backoff_429", "host_backoff_503"):
+            _replace_count(self, name, f"1 to {_MOST_ANSWERS} pages, or None", _MOST_ANSWERS)
         _check_revisits(self.min_revisit, self.max_revisit)
         if self.backoff > self.backoff_most:  # type: ignore[operator]
             raise SettingsError(

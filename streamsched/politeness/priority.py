@@ -68,22 +68,22 @@ def tiers_of(overdue_s: Floats) -> Tiers:
     return tiers.astype(np.uint8)
 
 
-def select_best(scores: Floats, overdue_s: Floats, ties: Hashes, k: int) -> Rows:
+def select_best(scores: Floats, overdue_s: Floats, ties: Hashes, k: int, rows: Ints) -> Rows:
     """Return the indices of the best `k` pages: intp[min(k, n)], in ranking order. O(n + k log k).
 
     The order is by tier, then by ``overdue_s``: float64[n]. Pages without an overdue time follow in the order of
-    `select_top`. ``ties``: uint64[n], ascending, orders pages of one tier that are otherwise equal.
+    `select_top`. ``ties``: uint64[n], then ``rows``: int64[n], ascending, order pages that are otherwise equal.
 
     >>> overdue_s, ties = np.array([8.0, np.inf, -np.inf]), np.zeros(3, np.uint64)
-    >>> select_best(np.array([0.5, 9.0, 0.1]), overdue_s, ties, 3).tolist()
+    >>> select_best(np.array([0.5, 9.0, 0.1]), overdue_s, ties, 3, np.arange(3)).tolist()
     [2, 0, 1]
     """
     ahead = np.flatnonzero(overdue_s < np.inf)
     if not ahead.size:
-        return select_top(scores, ties, k)
-    ahead = ahead[np.lexsort((ties[ahead], overdue_s[ahead]))][: max(k, 0)]
+        return select_top(scores, ties, k, rows)
+    ahead = ahead[np.lexsort((rows[ahead], ties[ahead], overdue_s[ahead]))][: max(k, 0)]
     rest = np.flatnonzero(~(overdue_s < np.inf))
-    return np.concatenate([ahead, rest[select_top(scores[rest], ties[rest], k - ahead.size)]])
+    return np.concatenate([ahead, rest[select_top(scores[rest], ties[rest], k - ahead.size, rows[rest])]])
 
 
 @bare_kernel

@@ -134,7 +134,11 @@ class CertificateTable:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return 6 * self.pages + 6 * -(-self.pages // CHUNK)
+        chunks = -(-self.pages // CHUNK)
+        of_pages, of_chunks = (self._bound, self._tick), (self._peak, self._soonest)
+        return sum(array.resident_bytes(self.pages) for array in of_pages) + sum(
+            array.resident_bytes(chunks) for array in of_chunks
+        )
 
 
 @inlined_kernel

@@ -186,10 +186,7 @@ class FullScan:
                 for done in [pool.submit(scan, *job) for job in jobs]:
                     done.result()
         held = _Held._make(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True))
-        if len(jobs) > 1:  # equal scores with equal ties (hashes can be made to collide) go in the order of rows
-            by_row = np.argsort(held.rows)
-            held = _Held._make(column[by_row] for column in held)
-        best = select_best(held.scores, held.overdue_s, held.ties, query.k)
+        best = select_best(held.scores, held.overdue_s, held.ties, query.k, held.rows)
         return Ranked(held.rows[best], held.scores[best], tiers_of(held.overdue_s[best]))
 
 
@@ -261,7 +258,7 @@ class _Candidates:
 
     def _shrink(self) -> None:
         held = self.held()
-        best = select_best(held.scores, held.overdue_s, held.ties, self._k)
+        best = select_best(held.scores, held.overdue_s, held.ties, self._k, held.rows)
         self._count = best.size
         for column, values in zip(self._held, [column[best] for column in held], strict=True):
             column[: self._count] = values

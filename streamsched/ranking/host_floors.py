@@ -59,7 +59,7 @@ class HostFloors:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return 8 * self._groups
+        return sum(array.resident_bytes(self._groups) for array in (self._floor, self._room))
 
     def lift(self, hosts: Ints, levels: Floats, used: npt.NDArray[np.int32]) -> None:
         """Set the floors of hosts with too many pages. O(m log m).

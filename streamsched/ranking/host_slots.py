@@ -78,7 +78,7 @@ class HostSlots:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return 8 * self._groups
+        return sum(array.resident_bytes(self._groups) for array in (self._used, self._least))
 
     def cover(self, shard: ShardArrays) -> None:
         """Make room for new hosts. O(new hosts)."""

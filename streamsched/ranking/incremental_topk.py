@@ -289,7 +289,7 @@ class IncrementalTopK:
         """Return the best of the pages found that hosts have slots for."""
         wanted = query.k
         while True:
-            best = select_best(found.scores, found.overdue_s, found.ties, wanted)
+            best = select_best(found.scores, found.overdue_s, found.ties, wanted, found.rows)
             ranked = Ranked(found.rows[best], found.scores[best], tiers_of(found.overdue_s[best]))
             selected = fill_slots(self._host_slots, shard, query, ranked)
             if selected.rows.size == query.k or best.size < wanted:

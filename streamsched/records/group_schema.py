@@ -32,7 +32,6 @@ SURGE_SHARES: Final = 5  # shares of a group's pages that a surge may hit: the l
 _Fields = dict[str, Any]  # name to format
 
 PATTERN_FIELDS: Final[_Fields] = {  # written by records.url_patterns; visits and changes by state.ingest
-    "key": "<u8",  # hash of the name
     "name_span": "<u8",  # start in GroupArrays.names << 16 | length
     "visits": "<u8",
     "changes": "<u8",
@@ -40,6 +39,8 @@ PATTERN_FIELDS: Final[_Fields] = {  # written by records.url_patterns; visits an
     "parent": "<u4",  # a host is its own parent
     "host": "<u4",
     "recheck_until": "<u4",  # until this sweep, pages of the group may still belong to a deeper one
+    "host_pages": "<u4",  # of a host: its pages
+    "host_patterns": "<u4",  # of a host: its URL patterns
     "depth": "u1",  # path segments in the name
 }
 PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
@@ -49,15 +50,22 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "rate_sum": "<f8",  # current sweep: sum of the posterior means of the group's pages
     "rate_count": "<f8",  # current sweep: pages in the sum
 }
-POLITENESS_FIELDS: Final[_Fields] = {  # written by politeness.limits and politeness.rule_book; used of hosts only
+POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.suspended_streams; used of hosts only
     "ready_s": "<f8",  # no visits before
     "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
     "out": "<u4",  # leased pages
     "max_out": "<u2",  # most leased pages at a time
     "max_batch": "<u2",  # most pages in a batch
-    "consecutive_429s": "u1",  # consecutive answers of 429
+    "backoffs": "u1",  # rests that it demanded in a row, at most 255
     "wait_reason": "u1",  # why ready_s is set, by the codes of politeness.limits
-    "asked_to_wait": "u1",  # 1 if the host has asked for a wait since it was last given visits
+    "asked_to_wait": "u1",  # 1 from a rest that it demanded until a good answer to a visit after that
+    "refused_since_s": "<f8",  # the earliest of the answers that `refusals` counts
+    "probe_until_s": "<f8",  # when the lease of the probe ends
+    "probe": "<u4",  # row plus 1 of the page that was leased last after a demanded rest; 0: none is awaited
+    "stream": "<i4",  # number of the stream that last delivered an outcome, negative if suspended; 0: none known
+    "refusal": "<u2",  # 429 or 503, valid if refusals is above 0
+    "refusals": "u1",  # pages that gave this answer one after another, at most 255
+    "spare": ("u1", 5),
 }
 SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open window, and of an earlier one it keeps
     "open_s": "<f8",  # start of the open window, -inf before the first
@@ -75,10 +83,11 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
 }
 
 _LAYOUT: Final = (
-    *("key", "name_span"),
+    *("host_pages", "host_patterns", "name_span"),
     *PRIOR_FIELDS,
     *("visits", "changes", "pages", "parent", "host", "recheck_until"),
-    *("ready_s", "delay_s", "out", "max_out", "max_batch", "consecutive_429s", "wait_reason", "depth", "asked_to_wait"),
+    *("ready_s", "delay_s", "out", "max_out", "max_batch", "backoffs", "wait_reason", "depth", "asked_to_wait"),
+    *("refused_since_s", "probe_until_s", "probe", "stream", "refusal", "refusals", "spare"),
     *SURGE_FIELDS,
 )
 
@@ -99,6 +108,7 @@ class GroupArrays(NamedTuple):
 
     records: Records  # GROUP[groups]
     names: Bytes  # the groups' names, one after another
+    key: Hashes  # uint64[2]: of the index's hash
     slots: Hashes  # hash index of the groups
     candidates: Bytes  # count-min sketch: pages met per path prefix that is not a group yet
     scratch: Bytes  # one URL's name under construction

@@ -1,4 +1,4 @@
-"""Records of pages: what scoring reads (`PAGE`, 64 bytes), the rest (`TRACE`, 40 bytes), and the arrays that hold them.
+"""Records of pages: what scoring reads (`PAGE`, 64 bytes), the rest (`TRACE`, 48 bytes), and the arrays that hold them.
 
 Rows are assigned in the order in which pages are first seen. A row never moves and is never freed.
 """
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Floats, Records
 
 __all__ = [
+    "DENIED",
     "FOR_PANEL",
     "LEASED",
     "LONGEST_INTERVAL",
@@ -31,10 +32,11 @@ __all__ = [
 VISITED: Final = 1  # a visit has shown the page's content; before that, last_visit_s is when the page became known
 SUCCEEDED: Final = 2  # the last such visit had a status below 400
 WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
-LEASED: Final = 8  # leased until PageArrays.lease_until_s
+LEASED: Final = 8  # leased until PageArrays.lease_until_s, whose time may have passed
 FOR_PANEL: Final = 16  # beside LEASED: leased for the panel, so its outcome is no evidence for or against the formula
 OUT: Final = 32  # beside LEASED: included in its host's count of leased pages, GROUP.out
 URGENT: Final = 64  # requested: to be visited once whatever its score
+DENIED: Final = 128  # robots.txt forbids it, by its last outcome that says either way
 
 # Bounds of an interval in cycles, for learning and for scoring. Values beyond them are clock errors: without the lower
 # bound a rate could become infinite, without the upper one an exposure, and NaN would spread from one page to all.
@@ -63,7 +65,8 @@ PAGE: Final = np.dtype(
 TRACE: Final = np.dtype(
     [
         ("url_span", "<u8"),  # start in PageArrays.text << 16 | length
-        ("last_outcome_s", "<f8"),  # newest outcome of any kind, -inf before the first
+        ("last_outcome_s", "<f8"),  # newest outcome of any kind, -inf before the first: no older one is applied
+        ("last_attempt_s", "<f8"),  # ... newest one that reports a fetch, from which waits are counted
         ("fingerprint", "<u8"),
         ("history", "<u8"),  # change flags of the last 64 visits, bit 0 the newest
         ("weighted_changes", "<f8"),  # sum of i * I_i over visits i = 1..n
@@ -77,4 +80,6 @@ class PageArrays(NamedTuple):
     records: Records  # PAGE[rows]
     traces: Records  # TRACE[rows]
     text: Bytes  # the URLs, one after another
-    lease_until_s: Floats  # float64[rows], valid if LEASED is set
+    # float64[rows]: the end of the lease if LEASED is set. Else, if the last visit failed, the end of the rest that its
+    # Retry-After demanded, -inf for none: a page has one of the two at most.
+    lease_until_s: Floats

@@ -48,7 +48,7 @@ def rebuild_members(groups: GroupArrays, pages: Records, corpus: Records) -> Non
     """Rebuild all lists. O(pages + groups)."""
     for group in range(corpus[0].groups):
         groups.first_members[group] = 0
-    for row in range(corpus[0].sorted):
+    for row in range(corpus[0].pages):
         page: Record = pages[row]
         add_member(groups, np.int64(page.group), row)
 

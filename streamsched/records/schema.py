@@ -53,9 +53,10 @@ CORPUS: Final = np.dtype(
         ("names_end", "<i8"),  # bytes of group names
         ("journaled", "<i8"),  # visits ever written to the journal
         ("halvings", "<i8"),  # times that the share of sampled pages was halved
-        ("sorted", "<i8"),  # rows already assigned to groups: all that the stream has reached
         ("applied", "<i8"),  # outcomes applied
         ("failures", "<i8"),  # of these, failed visits
+        ("refused_pages", "<i8"),  # outcomes and discoveries of unknown pages that `page_bounds` refused
+        ("refused_patterns", "<i8"),  # new pages that a larger group took because of the bound on URL patterns
         ("sweep", "<i8"),  # completed sweeps: the epoch of the priors
         ("sweep_row", "<i8"),  # next row of the current sweep
         ("sweep_end", "<i8"),  # ... and its end: the pages at its beginning

@@ -15,10 +15,18 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.pattern_members import list_members
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Records
+    from streamsched.numerics.arrays import Floats, Ints, Record, Records
     from streamsched.records.group_schema import GroupArrays
 
-__all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_group", "invalidate_row"]
+__all__ = [
+    "CAPACITY",
+    "UNWATCHED",
+    "InvalidatedRows",
+    "InvalidationBuffer",
+    "invalidate_all",
+    "invalidate_group",
+    "invalidate_row",
+]
 
 CAPACITY: Final = 1 << 20  # rows; beyond that, certifying all pages again is faster
 GROUP_CAPACITY: Final = 1 << 16  # groups; the pages of more hardly fit into CAPACITY
@@ -53,6 +61,13 @@ def invalidate_row(buffer: InvalidationBuffer, row: int) -> None:
         if at < buffer.rows.size:
             buffer.rows[at] = row
         marks[_COUNT] = at + 1
+
+
+@inlined_kernel
+def invalidate_all(buffer: InvalidationBuffer) -> None:
+    """Record that any row may have to be ranked anew. O(1)."""
+    if buffer.marks[_KNOWN]:
+        buffer.marks[_COUNT] = buffer.rows.size + 1
 
 
 @inlined_kernel
@@ -105,7 +120,7 @@ class InvalidatedRows:
     def forget(self) -> None:
         """Forget all records, as after all pages were certified. O(1)."""
         self._sweep = self._place()
-        self.buffer.marks[:] = 0, self._corpus["sorted"][0], 0
+        self.buffer.marks[:] = 0, self._corpus["pages"][0], 0
 
     def add(self, rows: Ints) -> None:
         """Record ``rows``: int64[m]. O(m)."""
@@ -116,7 +131,7 @@ class InvalidatedRows:
         self.buffer.marks[_COUNT] = count + rows.size
 
     def spread(self, groups: GroupArrays, pages: Records) -> None:
-        """Expand the recorded groups to rows, before these are taken. O(pages of the groups)."""
+        """Expand the recorded groups to rows, before these are taken. O(pages of the groups), O(pages) at most."""
         _spread(groups, pages, self.buffer)
 
     def _place(self) -> tuple[int, int]:
@@ -142,7 +157,11 @@ class InvalidatedRows:
 @bare_kernel
 def _spread(groups: GroupArrays, pages: Records, buffer: InvalidationBuffer) -> None:
     marks = buffer.marks
-    if marks[_GROUPS] > buffer.groups.size:
+    listed = 0  # rows passed: a group may be recorded many times, and have pages that none of its surges affects
+    for i in range(min(marks[_GROUPS], buffer.groups.size)):
+        group: Record = groups.records[buffer.groups[i]]
+        listed += group.pages
+    if marks[_GROUPS] > buffer.groups.size or listed > max(marks[_KNOWN], _SWEPT_PER_ROW * buffer.rows.size):
         marks[_COUNT] = buffer.rows.size + 1
     for i in range(min(marks[_GROUPS], buffer.groups.size)):
         if marks[_COUNT] > buffer.rows.size:

@@ -1,7 +1,8 @@
-"""URL to row: an open-addressing index over 64-bit hashes that compares the URL text, and the text itself.
+"""URL to row: an open-addressing index over keyed hashes that compares the URL text, and the text itself.
 
-A slot holds the upper half of a hash and the row; two URLs with the same 64-bit hash are distinguished by their text.
-The index grows by filling a table twice as large, a few slots for each new URL, so no insertion waits for a rehash.
+A slot holds the upper half of a hash and the row; URLs whose halves are equal are distinguished by their text. Without
+the key nobody can construct URLs whose hashes collide. The index grows by filling a table twice as large, a few slots
+for each new URL, so no insertion waits for a rehash.
 """
 
 from __future__ import annotations
@@ -11,20 +12,31 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records, frozen
-from streamsched.numerics.hash_slots import place_slot
-from streamsched.numerics.jit import bare_kernel, prefetch
+from streamsched.numerics.hash_slots import move_slots, place_slot
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
+from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
 
 if TYPE_CHECKING:
     from streamsched.records.page_schema import PageArrays
 
-__all__ = ["LOOKUP_CHUNK", "MAX_PAGES", "NOT_FOUND", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]
+__all__ = [
+    "LOOKUP_CHUNK",
+    "NOT_FOUND",
+    "IndexArrays",
+    "UrlIndex",
+    "append_page",
+    "find_row",
+    "hash_urls",
+    "resolve",
+    "url_text",
+    "url_texts",
+]
 
 NOT_FOUND: Final = -1
-MAX_PAGES: Final = (1 << 32) - 2  # a slot keeps row + 1 in 32 bits
 _FEWEST_SLOTS: Final = 1 << 10
-LOOKUP_CHUNK: Final = 2048  # rows whose records, two or three cache lines each, fill an eighth of an L2 cache
+LOOKUP_CHUNK: Final = 2048  # a power of two; the records of as many rows fill an eighth of an L2 cache
 _AT_ONCE: Final = 32  # look-ups that are prefetched together
 _MOVED_PER_INSERT: Final = 8  # old slots moved per new URL: the old table is empty long before the new one is full
 
@@ -32,41 +44,32 @@ _MOVED_PER_INSERT: Final = 8  # old slots moved per new URL: the old table is em
 class UrlIndex:
     """The hash index of one shard's URLs; 8 bytes a slot, 37 % to 75 % full.
 
-    ``slots``: uint64[2^k]; ``old``: uint64[2^j], the table being moved from, or length 0; ``moved``: int64[1], the old
-    slots moved so far.
+    ``key``: uint64[2], of the hash; ``slots``: uint64[2^k]; ``old``: uint64[2^j], the table being moved from, or length
+    0; ``moved``: int64[1], the old slots moved so far.
     """
 
-    __slots__ = ("_keys", "_likely", "_rows", "moved", "old", "slots")
+    __slots__ = ("_hashes", "_likely", "_rows", "key", "moved", "old", "slots")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Hashes) -> None:
+        self.key = key
         self.slots: Hashes = np.zeros(_FEWEST_SLOTS, np.uint64)
         self.old: Hashes = np.zeros(0, np.uint64)
         self.moved: Ints = np.zeros(1, np.int64)
-        self._keys: Hashes = np.empty(_AT_ONCE, np.uint64)
+        self._hashes: Hashes = np.empty(LOOKUP_CHUNK, np.uint64)
         self._likely: Ints = np.empty(_AT_ONCE, np.int64)
         self._rows: Ints = np.empty(LOOKUP_CHUNK, np.int64)
 
     def ensure(self, pages: int) -> None:
         """Make room for `pages` pages in all; O(1), or O(pages) if one call more than doubles them."""
         while 4 * pages > 3 * self.slots.size:
-            _move(self.old, self.slots, self.moved, self.old.size)
+            move_slots(self.old, self.slots, int(self.moved[0]), self.old.size)
             self.old, self.slots = self.slots, np.zeros(2 * self.slots.size, np.uint64)
             self.moved[0] = 0
 
-    def find(self, pages: PageArrays, corpus: Records, urls: PackedUrls) -> Ints:
+    def find(self, pages: PageArrays, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], NOT_FOUND for unknown ones. O(1) a URL."""
         rows = np.empty(len(urls), np.int64)
-        resolve(pages, corpus, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
-        return rows
-
-    def enter(self, pages: PageArrays, corpus: Records, urls: PackedUrls) -> Ints:
-        """Return the rows of `urls`: int64[n], adding unknown ones as new rows. O(1) a URL.
-
-        The arrays must have room for n more pages and their text.
-        """
-        rows = np.empty(len(urls), np.int64)
-        resolve(pages, corpus, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, True)
-        self.settle()
+        resolve(pages, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows)
         return rows
 
     def settle(self) -> None:
@@ -76,15 +79,15 @@ class UrlIndex:
 
     def arrays(self) -> IndexArrays:
         """Return the arrays of the index, valid until it grows."""
-        return IndexArrays(self.slots, self.old, self.moved, self._keys, self._likely, self._rows)
+        return IndexArrays(self.key, self.slots, self.old, self.moved, self._hashes, self._likely, self._rows)
 
-    def rebuild(self, pages: Records, corpus: Records) -> None:
-        """Build the index from the page records. O(pages)."""
-        self.__init__()  # type: ignore[misc]
+    def rebuild(self, pages: PageArrays, corpus: Records) -> None:
+        """Build the index from the URLs' texts. O(their bytes)."""
+        self.__init__(self.key)  # type: ignore[misc]
         count = int(corpus["pages"][0])
         while 4 * count > 3 * self.slots.size:
             self.slots = np.zeros(2 * self.slots.size, np.uint64)
-        _enter_all(pages, self.slots, count)
+        _enter_all(pages, self.arrays(), count)
 
     def nbytes(self) -> int:
         """Return the memory in use, in bytes."""
@@ -94,11 +97,12 @@ class UrlIndex:
 class IndexArrays(NamedTuple):
     """The arrays of an index, for kernels."""
 
+    key: Hashes
     slots: Hashes
     old: Hashes
     moved: Ints
-    keys: Hashes  # hashes of the URLs being looked up together
-    likely: Ints  # the rows they probably have
+    hashes: Hashes  # of the URLs looked up last: that of number i is at position i % LOOKUP_CHUNK
+    likely: Ints  # the rows that the URLs being looked up together probably have
     rows: Ints  # int64[LOOKUP_CHUNK], working memory of callers that use the rows at once
 
 
@@ -112,29 +116,64 @@ def url_texts(pages: PageArrays, rows: Ints) -> list[str]:
     return decode_spans(pages.text, pages.traces["url_span"][rows])
 
 
-@bare_kernel
-def resolve(  # noqa: PLR0913, PLR0917  a kernel
-    pages: PageArrays, corpus: Records, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool
-) -> None:
-    """Fill `rows` in order, `_AT_ONCE` at a time: first all their memory is prefetched, then each is looked up.
+def hash_urls(pages: PageArrays, count: int) -> Hashes:
+    """Return the hashes without a key of the first `count` pages' URLs: uint64[count]. O(total length)."""
+    hashes = np.empty(count, np.uint64)
+    _hash_texts(pages.text, pages.traces[:count], hashes)
+    return hashes
 
-    `insert`: whether unknown URLs are added as new rows.
+
+@bare_kernel
+def resolve(pages: PageArrays, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints) -> None:
+    """Fill `rows` with those of the URLs, NOT_FOUND for unknown ones.
+
+    `_AT_ONCE` at a time: first all their memory is prefetched, then each is looked up.
     """
     for first in range(0, rows.size, _AT_ONCE):
         count = min(_AT_ONCE, rows.size - first)
+        base = first & (LOOKUP_CHUNK - 1)
         _prefetch_candidates(pages, index, blob, offsets, first, count)
         for i in range(count):
             start, stop = offsets[first + i], offsets[first + i + 1]
-            key = index.keys[i]
-            row = _find(pages, index.slots, key, blob, start, stop)
-            if row < 0 and index.moved[0] < index.old.size:
-                row = _find(pages, index.old, key, blob, start, stop)
-            if row < 0 and insert:
-                row = _append(pages, corpus[0], key, blob, start, stop)
-                place_slot(index.slots, key >> np.uint64(32), row)
-                if index.moved[0] < index.old.size:
-                    _move(index.old, index.slots, index.moved, _MOVED_PER_INSERT)
-            rows[first + i] = row
+            rows[first + i] = find_row(pages, index, index.hashes[base + i], blob, start, stop)
+
+
+@inlined_kernel
+def find_row(pages: PageArrays, index: IndexArrays, hash_: int, blob: Bytes, start: int, stop: int) -> int:
+    """Return the row of the URL ``blob[start:stop]``, whose keyed hash is `hash_`; NOT_FOUND if it is unknown."""
+    row = _find(pages, index.slots, hash_, blob, start, stop)
+    if row < 0 and index.moved[0] < index.old.size:
+        row = _find(pages, index.old, hash_, blob, start, stop)
+    return row
+
+
+@inlined_kernel
+def append_page(  # noqa: PLR0913, PLR0917  a kernel
+    pages: PageArrays, corpus: Record, index: IndexArrays, hash_: int, blob: Bytes, start: int, stop: int
+) -> int:
+    """Add a row for the unknown URL ``blob[start:stop]``, a page without observations; return the row. O(bytes).
+
+    `hash_`: its keyed hash. The arrays must have room.
+    """
+    row = int(corpus.pages)
+    for i in range(stop - start):
+        pages.text[corpus.text_end + i] = blob[start + i]
+    trace = pages.traces[row]
+    trace.url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
+    trace.last_outcome_s = trace.last_attempt_s = -np.inf
+    page = pages.records[row]
+    page.url_hash = hash_bytes(blob, start, stop)
+    assign_prior(page, corpus.shape, corpus.mean)  # until it is assigned to a group
+    page.importance = 1.0
+    page.cost = 1.0
+    corpus.text_end += stop - start
+    corpus.pages = row + 1
+    place_slot(index.slots, hash_ >> np.uint64(32), row)
+    if index.moved[0] < index.old.size:
+        stop_at = min(index.moved[0] + _MOVED_PER_INSERT, index.old.size)
+        move_slots(index.old, index.slots, index.moved[0], stop_at)
+        index.moved[0] = stop_at
+    return row
 
 
 @bare_kernel
@@ -143,12 +182,13 @@ def _prefetch_candidates(
 ) -> None:
     """Hash the next URLs, and prefetch slots, records and text of the rows that they likely have."""
     mask = np.uint64(index.slots.size - 1)
+    base = first & (LOOKUP_CHUNK - 1)
     for i in range(count):
-        key = hash_bytes(blob, offsets[first + i], offsets[first + i + 1])
-        index.keys[i] = key
-        prefetch(index.slots, np.int64((key >> np.uint64(32)) & mask))
+        hash_ = keyed_hash(index.key, blob, offsets[first + i], offsets[first + i + 1])
+        index.hashes[base + i] = hash_
+        prefetch(index.slots, np.int64((hash_ >> np.uint64(32)) & mask))
     for i in range(count):
-        index.likely[i] = _likely_row(index.slots, index.keys[i])
+        index.likely[i] = _likely_row(index.slots, index.hashes[base + i])
         if index.likely[i] >= 0:
             prefetch(pages.records, index.likely[i])
             prefetch(pages.traces, index.likely[i])
@@ -162,10 +202,10 @@ def _prefetch_candidates(
 
 
 @bare_kernel
-def _likely_row(slots: Hashes, key: int) -> int:
-    """Return the first row whose slot agrees with the upper half of `key`, NOT_FOUND if none does."""
+def _likely_row(slots: Hashes, hash_: int) -> int:
+    """Return the first row whose slot agrees with the upper half of `hash_`, NOT_FOUND if none does."""
     mask = np.uint64(slots.size - 1)
-    tag = key >> np.uint64(32)
+    tag = hash_ >> np.uint64(32)
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
@@ -176,14 +216,14 @@ def _likely_row(slots: Hashes, key: int) -> int:
 
 
 @bare_kernel
-def _find(pages: PageArrays, slots: Hashes, key: int, blob: Bytes, start: int, stop: int) -> int:
+def _find(pages: PageArrays, slots: Hashes, hash_: int, blob: Bytes, start: int, stop: int) -> int:
     mask = np.uint64(slots.size - 1)
-    tag = key >> np.uint64(32)
+    tag = hash_ >> np.uint64(32)
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
             row = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
-            if pages.records[row].url_hash == key and _has_text(pages, row, blob, start, stop):
+            if _has_text(pages, row, blob, start, stop):
                 return row
         position = (position + np.uint64(1)) & mask
     return NOT_FOUND
@@ -200,38 +240,23 @@ def _has_text(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int) -
 
 
 @bare_kernel
-def _append(pages: PageArrays, corpus: Record, key: int, blob: Bytes, start: int, stop: int) -> int:
-    """Add a row for a new URL, a page without observations; return the row."""
-    row = int(corpus.pages)
-    for i in range(stop - start):
-        pages.text[corpus.text_end + i] = blob[start + i]
-    trace = pages.traces[row]
-    trace.url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
-    trace.last_outcome_s = -np.inf
-    page = pages.records[row]
-    page.url_hash = key
-    assign_prior(page, corpus.shape, corpus.mean)  # until it is assigned to a group
-    page.importance = 1.0
-    page.cost = 1.0
-    corpus.text_end += stop - start
-    corpus.pages = row + 1
-    return row
+def _enter_all(pages: PageArrays, index: IndexArrays, count: int) -> None:
+    """Enter the first `count` rows into an empty index, `_AT_ONCE` at a time, for their slots to be prefetched."""
+    mask = np.uint64(index.slots.size - 1)
+    for first in range(0, count, _AT_ONCE):
+        stop = min(first + _AT_ONCE, count)
+        for row in range(first, stop):
+            span = pages.traces[row].url_span
+            start = np.int64(span >> np.uint64(16))
+            hash_ = keyed_hash(index.key, pages.text, start, start + np.int64(span & np.uint64(0xFFFF)))
+            index.hashes[row - first] = hash_
+            prefetch(index.slots, np.int64((hash_ >> np.uint64(32)) & mask))
+        for row in range(first, stop):
+            place_slot(index.slots, index.hashes[row - first] >> np.uint64(32), row)
 
 
 @bare_kernel
-def _move(old: Hashes, slots: Hashes, moved: Ints, count: int) -> None:
-    """Enter the next `count` slots of the old table into the new one."""
-    stop = min(moved[0] + count, old.size)
-    for i in range(moved[0], stop):
-        if old[i] != 0:
-            place_slot(slots, old[i] >> np.uint64(32), np.int64(old[i] & np.uint64(0xFFFFFFFF)) - 1)
-    moved[0] = stop
-
-
-@bare_kernel
-def _enter_all(pages: Records, slots: Hashes, count: int) -> None:
-    mask = np.uint64(slots.size - 1)
-    for row in range(count):
-        if row + _AT_ONCE < count:
-            prefetch(slots, np.int64((pages[row + _AT_ONCE].url_hash >> np.uint64(32)) & mask))
-        place_slot(slots, pages[row].url_hash >> np.uint64(32), row)
+def _hash_texts(text: Bytes, traces: Records, out: Hashes) -> None:
+    for row in range(out.size):
+        start = np.int64(traces[row].url_span >> np.uint64(16))
+        out[row] = hash_bytes(text, start, start + np.int64(traces[row].url_span & np.uint64(0xFFFF)))

@@ -7,12 +7,13 @@ that are moved down by the prior sweep.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.numerics.hash_slots import place_slot
-from streamsched.numerics.jit import bare_kernel, mix
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.numerics.packed_urls import decode_spans, hash_bytes, same_bytes
 from streamsched.numerics.url_syntax import default_port, find_authority
 from streamsched.records.dirty_tracking import mark_dirty_group
@@ -20,13 +21,14 @@ from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
 from streamsched.records.pattern_members import add_member, remove_member
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records
+    from streamsched.numerics.arrays import Bytes, Ints, Record, Records
     from streamsched.records.page_schema import PageArrays
     from streamsched.records.schema import DirtyArrays
 
 __all__ = [
     "GROUP_PAGES",
     "MAX_DEPTH",
+    "HostPlace",
     "assign_deeper_group",
     "assign_group",
     "candidate_space",
@@ -34,6 +36,7 @@ __all__ = [
     "group_name",
     "group_names",
     "host_names",
+    "locate_host",
     "place_groups",
     "renew_candidates",
 ]
@@ -72,16 +75,44 @@ def host_names(groups: GroupArrays, pages: Records, rows: Ints) -> list[str]:
     return [names[i] for i in place.tolist()]
 
 
+class HostPlace(NamedTuple):
+    """Where the host of a URL ends, and its group.
+
+    ``group``: -1 if no page of the host is known; ``rest``: bytes of the URL before what follows the host; ``size``:
+    bytes of the host's name, which the scratch holds.
+    """
+
+    group: int
+    rest: int
+    size: int
+
+
+@inlined_kernel
+def locate_host(groups: GroupArrays, text: Bytes, start: int, stop: int) -> HostPlace:
+    """Return the place of the host of the URL ``text[start:stop]``, and write its name into the scratch. O(URL)."""
+    rest, size = _write_host(text, groups.scratch, start, stop)
+    return HostPlace(_find(groups, size), rest - start, size)
+
+
 @bare_kernel
-def assign_group(groups: GroupArrays, pages: PageArrays, corpus: Record, dirty: DirtyArrays, row: int) -> None:
+def assign_group(  # noqa: PLR0913, PLR0917  a kernel
+    groups: GroupArrays,
+    pages: PageArrays,
+    corpus: Record,
+    dirty: DirtyArrays,
+    row: int,
+    place: HostPlace,
+    most_patterns: int,
+) -> None:
     """Assign a new page to the deepest group of its URL, adding its host and a prefix if due. O(URL).
 
-    At most one prefix, even if the sketch says that several are due: the caller has made room for two groups a page.
+    `place`: what `locate_host` has just returned for the URL; `most_patterns`: of a host. At most one prefix is added,
+    even if the sketch says that several are due: the caller has made room for two groups a page.
     """
-    start, stop, end = _write_host(pages, groups.scratch, row)
-    group = _find(groups, end)
-    if group < 0:
-        group = _open(groups, corpus, dirty, end, -1, 0)
+    first, stop = _url_ends(pages, row)
+    start, end = first + place.rest, place.size
+    host = place.group if place.group >= 0 else _open(groups, corpus, dirty, end, -1, 0)
+    group = host
     opened = False
     for depth in range(1, MAX_DEPTH + 1):
         start, end = _write_segment(pages.text, groups.scratch, start, stop, end)
@@ -89,22 +120,28 @@ def assign_group(groups: GroupArrays, pages: PageArrays, corpus: Record, dirty: 
             break
         child = _find(groups, end)
         if child < 0:
-            if not _is_due(groups.candidates, groups.scratch, corpus.sorted, end) or opened:
+            if not _is_due(groups.candidates, groups.scratch, corpus.pages, end) or opened:
+                break
+            if groups.records[host].host_patterns >= most_patterns:
+                corpus.refused_patterns += 1
                 break
             child = _open(groups, corpus, dirty, end, group, depth)
             opened = True
         group = child
     mark_dirty_group(dirty, groups.records, group)
+    mark_dirty_group(dirty, groups.records, host)
     pages.records[row].group = group
     groups.records[group].pages += 1
+    groups.records[host].host_pages += 1
     add_member(groups, group, row)
 
 
 @bare_kernel
 def assign_deeper_group(groups: GroupArrays, pages: PageArrays, dirty: DirtyArrays, row: int) -> None:
     """Move a page down to the deepest group that its URL has by now. O(URL)."""
-    start, stop, end = _write_host(pages, groups.scratch, row)
-    first = group = int(np.int64(pages.records[row].group))
+    first, stop = _url_ends(pages, row)
+    start, end = _write_host(pages.text, groups.scratch, first, stop)
+    before = group = int(np.int64(pages.records[row].group))
     for depth in range(1, MAX_DEPTH + 1):
         start, end = _write_segment(pages.text, groups.scratch, start, stop, end)
         if start < 0:
@@ -119,27 +156,33 @@ def assign_deeper_group(groups: GroupArrays, pages: PageArrays, dirty: DirtyArra
         groups.records[group].pages -= 1
         groups.records[child].pages += 1
         group = child
-    if group != first:
-        remove_member(groups, first, row)
+    if group != before:
+        remove_member(groups, before, row)
         pages.records[row].group = group
         add_member(groups, group, row)
 
 
-@bare_kernel
-def _write_host(pages: PageArrays, name: Bytes, row: int) -> tuple[int, int, int]:
-    """Write the page's host into `name`; return where the rest of the URL begins and ends, and the host's size."""
-    text = pages.text
+@inlined_kernel
+def _url_ends(pages: PageArrays, row: int) -> tuple[int, int]:
+    """Return where the URL of `row` begins and ends in the text. O(1)."""
     span = pages.traces[row].url_span
     # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
     start = int(np.int64(span >> np.uint64(16)))
-    stop = start + int(np.int64(span & np.uint64(0xFFFF)))
+    return start, start + int(np.int64(span & np.uint64(0xFFFF)))
+
+
+@bare_kernel
+def _write_host(text: Bytes, name: Bytes, start: int, stop: int) -> tuple[int, int]:
+    """Write the host of the URL ``text[start:stop]`` into `name`; return where the rest of the URL begins, and the
+    host's size.
+    """
     first, last, scheme = find_authority(text, start, stop)
     size = 0
     for i in range(first, last):
         byte = text[i]
         name[size] = byte + 32 if 65 <= byte <= 90 else byte  # host names ignore case
         size += 1
-    return last, stop, size - default_port(name, size, scheme)
+    return last, size - default_port(name, size, scheme)
 
 
 @bare_kernel
@@ -160,15 +203,14 @@ def _write_segment(text: Bytes, name: Bytes, start: int, stop: int, size: int) -
 @bare_kernel
 def _find(groups: GroupArrays, size: int) -> int:
     """Return the group whose name is the scratch's first `size` bytes, -1 if there is none. O(size)."""
-    key = hash_bytes(groups.scratch, 0, size)
     slots = groups.slots
     mask = np.uint64(slots.size - 1)
-    tag = key >> np.uint64(32)
+    tag = keyed_hash(groups.key, groups.scratch, 0, size) >> np.uint64(32)
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
             group = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
-            if groups.records[group].key == key and _is_named(groups, group, size):
+            if _is_named(groups, group, size):
                 return group
         position = (position + np.uint64(1)) & mask
     return -1
@@ -186,9 +228,7 @@ def _is_named(groups: GroupArrays, group: int, size: int) -> bool:
 def _open(groups: GroupArrays, corpus: Record, dirty: DirtyArrays, size: int, parent: int, depth: int) -> int:
     """Add the group named by the scratch's first `size` bytes under `parent`, -1 for a host; return it."""
     group = int(corpus.groups)
-    key = hash_bytes(groups.scratch, 0, size)
     record = groups.records[group]
-    record.key = key
     record.name_span = (np.uint64(corpus.names_end) << np.uint64(16)) | np.uint64(size)
     for i in range(size):
         groups.names[corpus.names_end + i] = groups.scratch[i]
@@ -208,23 +248,30 @@ def _open(groups: GroupArrays, corpus: Record, dirty: DirtyArrays, size: int, pa
         record.mean = record.own_mean = groups.records[parent].mean
         mark_dirty_group(dirty, groups.records, parent)
         groups.records[parent].recheck_until = corpus.sweep + 1
-    place_slot(groups.slots, key >> np.uint64(32), group)
+        mark_dirty_group(dirty, groups.records, np.int64(record.host))
+        host: Record = groups.records[record.host]
+        host.host_patterns += 1
+    place_slot(groups.slots, keyed_hash(groups.key, groups.scratch, 0, size) >> np.uint64(32), group)
     corpus.groups = group + 1
     return group
 
 
 @bare_kernel
-def place_groups(slots: Hashes, groups: Records, count: int) -> None:
-    """Enter the first `count` groups into an empty index. O(count)."""
+def place_groups(groups: GroupArrays, count: int) -> None:
+    """Enter the first `count` groups into an empty index. O(their names)."""
     for group in range(count):
-        place_slot(slots, groups[group].key >> np.uint64(32), group)
+        span = groups.records[group].name_span
+        start = np.int64(span >> np.uint64(16))
+        hash_ = keyed_hash(groups.key, groups.names, start, start + np.int64(span & np.uint64(0xFFFF)))
+        place_slot(groups.slots, hash_ >> np.uint64(32), group)
 
 
 @bare_kernel
 def _is_due(candidates: Bytes, name: Bytes, pages: int, size: int) -> bool:
     """Count one more page with this prefix; return whether `GROUP_PAGES` have had it.
 
-    A count-min sketch of two rows in one array: collisions can make a group early, but never lose one.
+    A count-min sketch of two rows in one array: collisions can make a group early, but never lose one. Its hash has no
+    key, because its collisions are part of the results; the bound on a host's URL patterns limits what they can do.
     """
     key = hash_bytes(name, 0, size)
     mask = np.uint64(candidate_space(pages) - 1)

@@ -1,8 +1,9 @@
 """The visit journal: the visits of a uniform sample of pages, newest last, as training data for evolution.
 
-Which pages are sampled depends on the pages alone: those whose salted hash is small. The share is halved each time the
-shard's pages double beyond `SAMPLE_PAGES`, so that half of that many to that many are sampled, whatever the shard's
-size; a page that leaves the sample never returns. The visits are kept in a ring buffer.
+Which pages are sampled depends on their rows alone, that is on the order in which they were first seen: those whose
+row's hash is small. A hash of URLs would let anybody who chooses URLs fill the sample. The share is halved each time
+the shard's pages double beyond `SAMPLE_PAGES`, so a larger shard has a sample of about `SAMPLE_PAGES` / 2 to
+`SAMPLE_PAGES` pages; a page that leaves the sample never returns. The visits are kept in a ring buffer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SAW_CHANGE: Final = 1
 WAS_FIRST: Final = 2  # the page's first visit, with nothing to compare with
 
 _SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # arbitrary, but different from the salts of ties and slots
-_ROWS_AT_ONCE: Final = 1 << 16  # rows hashed together, in cache
+_ROWS_AT_ONCE: Final = 1 << 16  # rows hashed together
 _WHOLE: Final = np.uint64((1 << 64) - 1)
 
 
@@ -53,9 +54,9 @@ def narrow_sample(corpus: Record, pages: int) -> None:
 
 
 @inlined_kernel
-def record_visit(journal: Records, corpus: Record, page: Record, row: int, at_s: float, flags: int) -> None:
-    """Append a visit of `page`, which is in `row`, if the page is sampled; it overwrites the oldest. O(1)."""
-    if mix(page.url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
+def record_visit(journal: Records, corpus: Record, row: int, at_s: float, flags: int) -> None:
+    """Append a visit of the page of `row`, if it is sampled; it overwrites the oldest. O(1)."""
+    if _hash_row(row) <= _WHOLE >> np.uint64(corpus.halvings):
         visit: Record = journal[corpus.journaled & (journal.size - 1)]
         visit.at_s = at_s
         visit.row = row
@@ -68,19 +69,19 @@ def sample_bar(corpus: Records) -> int:
     return int(_WHOLE) >> int(corpus["halvings"][0])
 
 
-def sample_hashes(pages: Records, rows: Ints) -> Hashes:
+def sample_hashes(rows: Ints) -> Hashes:
     """Return the hashes by which the pages of `rows`: int64[m] are sampled: uint64[m]. O(m)."""
     hashes = np.empty(rows.size, np.uint64)
-    _hash_pages(pages, rows, hashes)
+    _hash_rows(rows, hashes)
     return hashes
 
 
-def find_sampled(pages: Records, start: int, stop: int, bar: int) -> Ints:
+def find_sampled(start: int, stop: int, bar: int) -> Ints:
     """Return the rows from `start` up to `stop` with a sample hash of at most `bar`, ascending. O(rows)."""
     found = [np.empty(0, np.int64)]
     for first in range(start, stop, _ROWS_AT_ONCE):
         rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
-        found.append(rows[sample_hashes(pages, rows) <= np.uint64(bar)])
+        found.append(rows[sample_hashes(rows) <= np.uint64(bar)])
     return np.concatenate(found)
 
 
@@ -113,7 +114,7 @@ def copy_sample(shard: ShardArrays, rows: Ints) -> ShardArrays:
 def number_sample(copied: ShardArrays, rows: Ints) -> ShardArrays:
     """Return what `copy_sample` returned for ``rows``: int64[m], ascending, with the copy's own rows in its journal.
 
-    Visits to other pages are left out. O(v log m).
+    Visits to other pages are left out, and all pages of the copy are in its sample. O(v log m).
     """
     ring, journaled = copied.journal, int(copied.corpus["journaled"][0])
     if journaled > ring.size:
@@ -125,6 +126,7 @@ def number_sample(copied: ShardArrays, rows: Ints) -> ShardArrays:
     ring["row"] = places[known]
     corpus = copied.corpus.copy()
     corpus["journaled"] = ring.size
+    corpus["halvings"] = 0
     return copied._replace(journal=ring, corpus=corpus)
 
 
@@ -137,14 +139,14 @@ class Visits(NamedTuple):
     first: Bools
 
 
-def read_visits(journal: Records, pages: Records, corpus: Records) -> Visits:
+def read_visits(journal: Records, corpus: Records) -> Visits:
     """Return the journal's visits to pages that are still in the sample. O(pages + v log v)."""
     journaled = int(corpus["journaled"][0])
     ring = journal[:journaled]
     if journaled > ring.size:
         ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
     sampled = np.zeros(int(corpus["pages"][0]), np.bool_)
-    sampled[find_sampled(pages, 0, sampled.size, sample_bar(corpus))] = True
+    sampled[find_sampled(0, sampled.size, sample_bar(corpus))] = True
     ring = ring[sampled[ring["row"]]]
     ring = ring[np.argsort(ring["row"], kind="stable")]
     flags = ring["flags"]
@@ -153,7 +155,12 @@ def read_visits(journal: Records, pages: Records, corpus: Records) -> Visits:
 
 
 @bare_kernel
-def _hash_pages(pages: Records, rows: Ints, out: Hashes) -> None:
+def _hash_rows(rows: Ints, out: Hashes) -> None:
     for i in range(rows.size):
-        page: Record = pages[rows[i]]
-        out[i] = mix(page.url_hash ^ _SAMPLE_SALT)
+        out[i] = _hash_row(rows[i])
+
+
+@inlined_kernel
+def _hash_row(row: int) -> np.uint64:
+    """Return the hash by which the page of `row` is sampled. O(1)."""
+    return mix(mix(np.uint64(row) ^ _SAMPLE_SALT))  # twice: rows are small numbers

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.errors import InvalidOutcome, SettingsError
+from streamsched.numerics.argument_checks import check_flag, check_time, check_type, check_whole, read_items
+from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
@@ -17,14 +20,18 @@ from streamsched.scheduler.logged_calls import (
     ASK,
     BLOCK,
     DISCOVER,
+    LIMIT_AHEAD,
     LIMIT_PER_HOST,
     NEXT_BATCH,
     OBSERVE,
     RELEASE,
+    SET_BOUNDS,
     SET_POLITENESS,
     SET_RULES,
+    SUSPEND_STREAMS,
     Call,
 )
+from streamsched.state.stream_clock import admit_outcomes, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.evolution.data.training_data import Training
@@ -113,6 +120,52 @@ class AnyScheduler(ABC):
     def per_host(self, most: int | None) -> None:
         self._perform(LIMIT_PER_HOST, most)
 
+    @property
+    def max_ahead(self) -> float | None:
+        """How far ahead of the newest outcome another one may be, in seconds, None for any time. May be set."""
+        return self.core.clock.max_ahead_s
+
+    @max_ahead.setter
+    def max_ahead(self, max_ahead: str | float | None) -> None:
+        self._perform(LIMIT_AHEAD, parse_max_ahead(max_ahead))
+
+    @property
+    def max_pages(self) -> int | None:
+        """The most pages that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages
+
+    @max_pages.setter
+    def max_pages(self, most: int | None) -> None:
+        self._perform(SET_BOUNDS, {"max_pages": most})
+
+    @property
+    def max_pages_per_host(self) -> int | None:
+        """The most pages of a host that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages_per_host
+
+    @max_pages_per_host.setter
+    def max_pages_per_host(self, most: int | None) -> None:
+        self._perform(SET_BOUNDS, {"max_pages_per_host": most})
+
+    @property
+    def max_patterns_per_host(self) -> int | None:
+        """The most URL patterns of a host, None for no bound. May be set."""
+        return self.core.pages.bounds.max_patterns_per_host
+
+    @max_patterns_per_host.setter
+    def max_patterns_per_host(self, most: int | None) -> None:
+        self._perform(SET_BOUNDS, {"max_patterns_per_host": most})
+
+    @property
+    def refused_pages(self) -> int:
+        """How many outcomes and discoveries of unknown pages `max_pages` and `max_pages_per_host` have refused."""
+        return int(self.core.pages.arrays.corpus["refused_pages"][0])
+
+    @property
+    def refused_patterns(self) -> int:
+        """How many new pages joined a larger URL pattern because of `max_patterns_per_host`."""
+        return int(self.core.pages.arrays.corpus["refused_patterns"][0])
+
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""
         with self.core.lock:
@@ -121,23 +174,28 @@ class AnyScheduler(ABC):
     def observe(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> Observed:
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
 
-        Outcomes that break the format are rejected and listed in the result. Outcomes no newer than their page's last
-        one are duplicates or late and change nothing.
+        Outcomes that break the format, or lie too far in the future, are rejected and listed in the result. Outcomes
+        no newer than their page's last one are duplicates or late and change nothing. Those of unknown pages beyond
+        `max_pages` or `max_pages_per_host` are refused.
         """
-        if isinstance(outcomes, Outcome):
-            outcomes = [outcomes]
-        batch = outcomes if isinstance(outcomes, OutcomeBatch) else OutcomeBatch.from_outcomes(outcomes)
-        return self._perform(OBSERVE, batch)
+        return self._perform(OBSERVE, _as_batch(outcomes), self._latest_s())
+
+    def find_ahead(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> list[InvalidOutcome]:
+        """Return which of these valid `outcomes` `observe` would reject for their times, and change nothing. O(n)."""
+        batch = _as_batch(outcomes)
+        with self.core.lock:
+            return admit_outcomes(copy(self.core.clock), batch, [], self._latest_s())[1]
 
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
         """Add pages that are known but never visited; return how many were new. O(1) a URL.
 
         Until its first visit a page is ranked as if it had been visited at `now`. `importance`: float64[n], the weight
-        of each page from now on, known pages included. Raises InvalidOutcome for a URL that breaks the format.
+        of each page from now on, known pages included. Pages beyond `max_pages` or `max_pages_per_host` are refused:
+        `refused_pages` counts them. Raises InvalidOutcome for a URL that breaks the format.
         """
         packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
-        weights = None if importance is None else np.broadcast_to(np.asarray(importance, np.float64), len(packed))
-        return self._perform(DISCOVER, packed, check_time(now), weights)
+        weights = None if importance is None else _read_weights(importance, len(packed))
+        return self._perform(DISCOVER, packed, self._check_now(now), weights)
 
     def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without leasing them and without quotas or panel.
@@ -148,6 +206,7 @@ class AnyScheduler(ABC):
         O(k); O(pages) for times before the last batch or long after it.
         """
         now, k = check_time(now), _check_pages(k)
+        surge_probes = check_flag("surge_probes", surge_probes)
         with self.core.lock:
             return self.core.batch_builder.preview(k, now, surge_probes=surge_probes)
 
@@ -162,7 +221,7 @@ class AnyScheduler(ABC):
         visits, and the host is in no other batch until their time is over. O(k) if the clock advances in steps;
         O(pages) for the first batches, after a leap of the clock, or for a large part of all pages.
         """
-        now, k = check_time(now), _check_pages(k)
+        now, k = self._check_now(now), _check_pages(k)
         return self._perform(NEXT_BATCH, k, now, parse_duration(lease, "lease"))
 
     def release(self, urls: Sequence[str]) -> int:
@@ -179,7 +238,7 @@ class AnyScheduler(ABC):
         They precede other pages until their next outcomes and wait only for leases and hosts; a rule `never` still
         applies. Unknown pages are added as by `discover`. Raises InvalidOutcome for a URL that breaks the format.
         """
-        return self._perform(ASK, PackedUrls.pack(urls), check_time(now))
+        return self._perform(ASK, PackedUrls.pack(urls), self._check_now(now))
 
     def block(self, host: str, until: float) -> int:
         """Return no page of `host` before `until`, UTC epoch seconds; return how many known hosts that are. O(1).
@@ -189,6 +248,18 @@ class AnyScheduler(ABC):
         SettingsError if `host` is not a host or `until` not a time.
         """
         return self._perform(BLOCK, host, check_time(until, "until"))
+
+    def suspend_streams(self, streams: Collection[str]) -> int:
+        """Return no page of hosts whose last outcome came from one of `streams`; return how many pages these have.
+
+        For partitions of a topic that another process of the group reads: it has the newer outcomes and leases. It
+        replaces the streams of the last call, so an empty collection releases all. Hosts without an outcome of a
+        stream of `DurableScheduler.take`, such as those that are only discovered, are never suspended. O(hosts).
+        """
+        names = read_items("streams", streams, "a collection of streams, as in `positions`")
+        if not all(isinstance(name, str) for name in names):
+            raise SettingsError("streams", streams, "a collection of streams, as in `positions`")
+        return self._perform(SUSPEND_STREAMS, frozenset(names))
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern. None removes a rule.
@@ -202,6 +273,7 @@ class AnyScheduler(ABC):
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> int:
         """Set one rule as `set_rules` does; for many rules that is faster."""
+        check_type("target", target, str, "a host, a URL pattern or a page")
         return self.set_rules({target: rule})
 
     def set_politeness(self, politeness: Politeness) -> None:
@@ -244,6 +316,30 @@ class AnyScheduler(ABC):
     def digest(self) -> str:
         """Return one hash of the logical state, equal for equal states however they came about. O(pages)."""
         return self.core.digest()
+
+    def _latest_s(self) -> float | None:
+        """Return the latest time that outcomes may have by a clock; None without a clock."""
+        return None
+
+    def _check_now(self, now: float) -> float:
+        """Return the time of a call that changes the state. Raises SettingsError if it cannot be the present."""
+        return check_time(now)
+
+
+def _as_batch(outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> OutcomeBatch:
+    if isinstance(outcomes, Outcome):
+        outcomes = [outcomes]
+    return outcomes if isinstance(outcomes, OutcomeBatch) else OutcomeBatch.from_outcomes(outcomes)
+
+
+def _read_weights(importance: npt.ArrayLike, count: int) -> Floats:
+    """Return `importance`, one weight for all pages or one for each, as float64[count]. Raises InvalidOutcome."""
+    single = isinstance(importance, int | float | np.integer | np.floating)
+    values: Any = [importance] * count if single else importance
+    weights, missing = as_column("importance", np.dtype(np.float64), values, count)
+    if missing is not None:
+        raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "importance", None, "a number")
+    return weights
 
 
 def _check_pages(k: int) -> int:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -16,14 +16,15 @@ import numpy as np
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
-from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.numerics.argument_checks import check_flag, check_part, check_time, check_whole
+from streamsched.numerics.keyed_hash import write_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.formula_switch import FormulaSwitch
-from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar
+from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar, sample_hashes
 from streamsched.scheduler.batches.batch_builder import BatchBuilder, GrantedLeases
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas
@@ -31,24 +32,29 @@ from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.state.digest import digest_state
+from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times
 from streamsched.state.page_table import PageTable
+from streamsched.state.stream_clock import StreamClock, admit_outcomes
+from streamsched.state.suspended_streams import SuspendedStreams
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Floats, Hashes, Ints
+    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["SchedulerCore"]
 
-_NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
+_MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
+_NOT_DIGESTED: Final = ("positions", "streams", "champion", "index_key")  # how the state came about or is found
 
 
 class SchedulerCore:
     """The state of one shard behind a lock.
 
-    ``pages``: the page table; ``positions``: by stream, the position up to which its outcomes are applied, as JSON;
-    ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken over. All
-    methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
+    ``pages``: the page table; ``clock``: the newest time of its stream; ``positions``: by stream, the position up to
+    which its outcomes are applied, as JSON; ``lock``: held while the state changes; ``on_champion``: called under the
+    lock when a formula has taken over. All methods may be called from several threads. Arguments are checked by the
+    caller unless a method says otherwise.
     """
 
     def __init__(
@@ -60,9 +66,11 @@ class SchedulerCore:
         self.on_champion: Callable[[Champion], None] | None = None
         self.champion = self._wanted = champion
         self.pages = pages
+        self.clock = StreamClock(settings.max_ahead)
         self.politeness_policy = policy
         self.panel = Panel(settings.panel, settings.cycle_s)
         self.quotas = BatchQuotas(settings.new_share, settings.explore_share, settings.seed)
+        self.streams = SuspendedStreams()
         self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
         self._settings = settings
         self._surge_probes = SurgeProbes() if settings.surge_probes else None
@@ -71,7 +79,7 @@ class SchedulerCore:
     @classmethod
     def new(cls, settings: SchedulerSettings) -> SchedulerCore:
         """Return a scheduler without pages."""
-        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions)
+        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions, settings.bounds)
         return cls(settings, pages, PolitenessPolicy(settings.politeness, None), Champion(settings.formula))
 
     @classmethod
@@ -83,8 +91,10 @@ class SchedulerCore:
         )
         core = cls(settings, pages, policy, Champion.from_json(state["champion"]))
         core.positions = state["positions"]
+        core.streams.restore(state["streams"])
         core.panel.restore(state["panel"])
         core.quotas.restore(state["quotas"])
+        core.clock.restore(state["clock"])
         return core
 
     def to_json(self) -> dict[str, Any]:
@@ -97,34 +107,48 @@ class SchedulerCore:
             "policy": policy,
             "panel": self.panel.state(),
             "quotas": self.quotas.state(),
+            "clock": self.clock.state(),
             "positions": dict(self.positions),
+            "streams": self.streams.to_json(),
+            "index_key": write_key(self.pages.key),
         }
 
     @property
     def settings(self) -> SchedulerSettings:
         """The present settings; their formula may still be preparing to take over."""
-        return replace(self._settings, formula=self._wanted.formula, politeness=self.politeness_policy.politeness)
+        return replace(
+            self._settings,
+            formula=self._wanted.formula,
+            politeness=self.politeness_policy.politeness,
+            max_ahead=self.clock.max_ahead_s,
+            bounds=self.pages.bounds,
+        )
 
     def digest(self) -> str:
         """Return one hash of the logical state. O(pages)."""
         with self.lock:
             state = {name: value for name, value in self.to_json().items() if name not in _NOT_DIGESTED}
+            state["clock"] = self.clock.newest_s  # refusals may be those of outcomes delivered twice
             return digest_state(self.pages, state)
 
-    def observe(self, batch: OutcomeBatch) -> Observed:
-        """Apply the valid outcomes of `batch` in their order. O(1) an outcome."""
+    def observe(self, batch: OutcomeBatch, latest_s: float | None = None, *, stream: str | None = None) -> Observed:
+        """Apply the valid outcomes of `batch` in their order. O(1) an outcome.
+
+        `latest_s`: the latest time that is valid by a clock, None if the stream's own times decide; `stream`: what
+        delivered them, None if that is unknown.
+        """
         problems = batch.problems()
-        if problems:
-            valid = np.ones(len(batch), np.bool_)
-            valid[[problem.record for problem in problems]] = False
-            batch = batch.take(np.flatnonzero(valid))
         with self.lock:
+            batch, problems = admit_outcomes(self.clock, batch, problems, latest_s)
             limits, then = self.politeness_policy.limits, self.formula_switch.count
-            counts = self.pages.observe(batch, limits, surges=self._settings.surges, then=then).tolist()
+            number, surges = self.streams.number(stream if len(batch) else None), self._settings.surges
+            counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
-        applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
-        kept = tuple(problems[:KEPT_REJECTIONS])
-        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *others = counts
+        kept, rejected = tuple(problems[:KEPT_REJECTIONS]), len(problems)
+        return Observed(
+            applied, changed, first_visits, duplicates, late, rejected, failures, kept, served, hits, *others
+        )
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
         """Add unknown pages and set the importance of all `urls`; return how many were added. O(1) a URL.
@@ -133,6 +157,7 @@ class SchedulerCore:
         """
         _check_urls(urls, now, importance)
         with self.lock:
+            self.clock.advance(now)
             added = self._add(urls, now)
             if importance is not None:
                 self.pages.weigh(urls, importance)
@@ -141,11 +166,13 @@ class SchedulerCore:
     def next_batch(self, k: int, now: float, lease_s: float) -> Batch:
         """Return a batch of `k` pages, leased for `lease_s`."""
         with self.lock:
+            self.clock.advance(now)
             return self.batch_builder.lease_batch(k, now, lease_s)
 
     def restore_leases(self, leases: GrantedLeases) -> None:
         """Lease the pages of an earlier batch again. O(batch)."""
         with self.lock:
+            self.clock.advance(leases.now)
             self.batch_builder.restore_leases(leases)
 
     def release(self, urls: PackedUrls) -> int:
@@ -160,8 +187,10 @@ class SchedulerCore:
         """Give `urls` priority for one visit; return how many were added. O(1) a URL. Raises InvalidOutcome."""
         _check_urls(urls, now)
         with self.lock:
+            self.clock.advance(now)
             added = self._add(urls, now)
             rows = self.pages.find(urls)
+            rows = rows[rows >= 0]
             self.politeness_policy.ask(self.pages.arrays, rows)
             self.formula_switch.keep_up(rows)
         return added
@@ -173,6 +202,14 @@ class SchedulerCore:
             if sooner:  # otherwise the bounds of their pages remain valid
                 self.formula_switch.forget()
         return blocked.size
+
+    def suspend_streams(self, streams: Collection[str]) -> int:
+        """Suspend the hosts of `streams` and no others; return how many pages they have. O(hosts)."""
+        with self.lock:
+            pages, is_released = self.streams.suspend(self.pages.arrays, streams)
+            if is_released:  # otherwise the bounds remain valid
+                self.formula_switch.forget()
+        return pages
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set or remove rules; return how many pages they may concern. Raises SettingsError."""
@@ -196,8 +233,35 @@ class SchedulerCore:
         with self.lock:
             self.politeness_policy.limit_batches(most)
 
+    def limit_ahead(self, max_ahead_s: float | None) -> None:
+        """Reject outcomes further ahead of the newest one than that from now on, None for none."""
+        with self.lock:
+            self.clock.max_ahead_s = max_ahead_s
+
+    def set_bounds(self, bounds: Mapping[str, int | None]) -> None:
+        """Replace those of the bounds on pages and URL patterns that `bounds` names. O(1). Raises SettingsError."""
+        with self.lock:
+            self.pages.bounds = replace(self.pages.bounds, **bounds)
+
+    def mend_times(self, latest_s: float) -> dict[str, int]:
+        """Replace all times later than `latest_s` by the newest time before; return how many of each kind. O(pages).
+
+        Leases and rests of hosts may end later by the longest back-off. The whole state must be saved afterwards.
+        """
+        with self.lock:
+            shard = self.pages.arrays
+            bounds = TimeBounds.up_to(latest_s, shard, float(self.politeness_policy.politeness.backoff_most))
+            leased = find_future_leases(shard, bounds.wait_s)
+            self.politeness_policy.leases.release(shard, leased)
+            changed = {"leases": leased.size} | mend_times(shard, bounds)
+            changed["panel"] = self.panel.turn_back(latest_s, bounds.present_s)
+            changed["stream_time"] = self.clock.turn_back(latest_s, bounds.present_s)
+            self.formula_switch.forget()
+        return changed
+
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""
+        check_flag("wait", wait)
         parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
         self._wanted = champion
@@ -229,9 +293,13 @@ class SchedulerCore:
 
     def trainings(self, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
         """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
-        span = Span.up_to(check_time(now), check_whole("cycles", cycles, 1, "1 or more cycles"), self.pages.cycle_s)
-        sample, panel_bar = self._copy_sample()
-        gathered = gather_training(sample, span, panel_bar)
+        span = Span.up_to(
+            check_time(now),
+            check_whole("cycles", cycles, 1, f"1 to {_MOST_CYCLES:,} cycles", most=_MOST_CYCLES),
+            self.pages.cycle_s,
+        )
+        sample, in_panel = self._copy_sample()
+        gathered = gather_training(sample, span, in_panel)
         for seed in seeds:
             yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
 
@@ -240,19 +308,21 @@ class SchedulerCore:
 
         A longer history would hold fewer pages. inf if the journal no longer has their first visits.
         """
+        share = check_part("share", share)
         return count_cycles(self._copy_sample()[0], check_time(now), self.pages.cycle_s, share)
 
-    def _copy_sample(self) -> tuple[ShardArrays, int]:
-        """Return the journal's sample as a table of its own, and the panel's bar. O(pages), O(sample) of it locked.
+    def _copy_sample(self) -> tuple[ShardArrays, Bools]:
+        """Return the journal's sample as a table of its own, and which of its pages are in the panel: bool[m].
 
-        Page hashes never change, so the sample is found without the lock.
+        O(pages), O(m) of it locked. What is sampled follows from the rows, so the sample is found without the lock.
         """
         with self.lock:
-            shard, pages = self.pages.arrays, len(self.pages)
-        rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
+            pages, bar = len(self.pages), sample_bar(self.pages.arrays.corpus)
+        rows = find_sampled(0, pages, bar)
         with self.lock:
             copied, panel_bar = copy_sample(self.pages.arrays, rows), self.panel.bar
-        return number_sample(copied, rows), panel_bar
+        in_panel = sample_hashes(rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_)
+        return number_sample(copied, rows), in_panel
 
     def _crown(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on."""
@@ -269,6 +339,7 @@ class SchedulerCore:
             self.quotas,
             self._settings.seed,
             self._surge_probes,
+            self.streams.names,
         )
 
     def _add(self, urls: PackedUrls, now: float) -> int:

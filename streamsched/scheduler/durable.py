@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
-from streamsched.errors import SnapshotError
-from streamsched.persistence.call_codec import Rereader, StreamOffsets
-from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
-from streamsched.persistence.image_format import read_image
-from streamsched.persistence.image_reader import LoadedImages, load_images
+from streamsched.errors import SettingsError, SnapshotError
+from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
+from streamsched.outcomes import OutcomeBatch
+from streamsched.persistence.call_codec import Rereader, encode_call
+from streamsched.persistence.files import remove_drafts
+from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
+    ImageSeries,
     SavedImage,
     SavePlan,
     drop_images,
@@ -25,18 +28,22 @@ from streamsched.persistence.image_writer import (
     save_state,
 )
 from streamsched.persistence.lock import lock_state
-from streamsched.persistence.recovery import has_state, whole_calls
-from streamsched.persistence.write_ahead_log import CallLog, cut_log, last_call
+from streamsched.persistence.recovery import has_state
+from streamsched.persistence.taken_outcomes import TakenOutcomes
+from streamsched.persistence.write_ahead_log.call_log import CallLog
+from streamsched.persistence.write_ahead_log.log_reader import LogEnd
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import USE, Call, replay
+from streamsched.scheduler.logged_calls import FORGET, USE, Call
+from streamsched.scheduler.recovered_state import AppliedLog, apply_log
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.state.stream_clock import WallClock
 
 if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Records
-    from streamsched.outcomes import OutcomeBatch
+    from streamsched.persistence.write_ahead_log.segment_format import LogName
     from streamsched.scheduler.results import Observed
 
 __all__ = ["DurableScheduler"]
@@ -52,23 +59,24 @@ class DurableScheduler(AnyScheduler):
     A call that changes the state returns once it is on disk, and is never lost; concurrent calls share the wait for the
     disk. Outcomes of a stream that can be read again go through `take`, with the stream's position, and are not logged.
     If a call cannot be written (a full disk), it and all later ones raise SnapshotError until a save succeeds; saves
-    are tried again, and `trouble` holds the error.
+    are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a forked process,
+    `close` does nothing and every other call raises SnapshotError.
 
     Created by `open`, not by its constructor.
     """
 
-    def __init__(self, core: SchedulerCore, directory: Path, plan: SavePlan, sequence: int) -> None:
-        """Log calls from number `sequence` + 1 on."""
-        super().__init__(core)
+    def __init__(self, core: SchedulerCore, directory: Path, plan: SavePlan, end: LogEnd) -> None:
+        """Log calls after the `end` of the log."""
+        self._process = os.getpid()
         self.directory = directory
+        super().__init__(core)
         self.plan = plan
         self.trouble: SnapshotError | None = None
-        self._log = CallLog(directory, sequence)
+        self._log = CallLog(directory, end)
+        self._clock: WallClock | None = None
         self._resources = ExitStack()
-        self._taken: list[StreamOffsets] = []  # since the last entry of the log
-        self._beyond: dict[str, int] = {}  # by stream: outcomes taken beyond its position, of an unfinished part
-        self._last: SavedImage | None = None  # the next increment follows it
-        self._increment_bytes = self._image_bytes = self._image_pages = 0  # since the last whole image; of that image
+        self._taken = TakenOutcomes()
+        self._images = ImageSeries(plan)
         self._saving = threading.Lock()
         self._wake = threading.Event()
         self._stopping = self._closing = False
@@ -86,41 +94,65 @@ class DurableScheduler(AnyScheduler):
         reread: Rereader | None = None,
         plan: SavePlan | None = None,
         threads: int | None = None,
+        clock: WallClock | None = None,
     ) -> Self:
         """Return the scheduler whose state is in `directory`, as after its last call; a new one if there is none.
 
         `settings`: keyword arguments of `Scheduler`, for a new one; `reread`: reads outcomes of a stream again, if
-        calls depend on them; `threads`: as for `Scheduler`. O(pages), and O(calls since the last save). Raises
+        calls depend on them; `threads`: as for `Scheduler`; `clock`: rejects outcomes and times of calls that are ahead
+        of it, in place of the stream's own times. O(pages), and O(calls since the last save). Raises
         StateInUse if another process owns the directory, SnapshotError if it cannot be written or has no whole image,
         StreamNeeded if `reread` is needed and missing.
         """
-        directory = Path(directory)
+        directory = check_path("directory", directory)
+        check_type("settings", settings, Mapping | None, "keyword arguments of Scheduler by name, or None")
+        check_type("plan", plan, SavePlan | None, "a SavePlan, or None for its defaults")
+        check_type("clock", clock, WallClock | None, "a WallClock, or None to go by the stream's own times")
+        if reread is not None and not callable(reread):
+            raise SettingsError("reread", reread, "a function that reads a stream again, or None")
         with ExitStack() as stack:
             stack.enter_context(lock_state(directory, make=True))
             remove_drafts(directory)
             loaded = load_images(directory) if has_state(directory) else None
             last: SavedImage | None = None
             if loaded is None:
-                core, number = Scheduler(**(settings or {})).core, 0
+                given: dict[str, Any] = {"threads": threads} | dict(settings or {})
+                core = Scheduler(**given).core
+                applied = AppliedLog(0, LogEnd.of_new_log(), is_damaged=False)
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
                 last = _describe_image(loaded, _begin_marks(core))
-                number = _apply_log(core, directory, loaded, reread)
-            sequence = max(number, last_call(directory))
-            scheduler = cls(core, directory, SavePlan() if plan is None else plan, sequence)
-            scheduler._begin_to_save(loaded, last)
+                applied = apply_log(core, directory, loaded, reread)
+            scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end)
+            scheduler._clock = clock
+            if applied.number < applied.end.sequence:
+                scheduler._log.append(encode_call({"call": FORGET}))
+            scheduler._begin_to_save(loaded, last, is_damaged=applied.is_damaged)
             scheduler._resources.push(stack.pop_all())
         return scheduler
 
-    def _begin_to_save(self, loaded: LoadedImages | None, last: SavedImage | None) -> None:
-        """Save a new state, or set what the next increment follows; then save in the background."""
-        if loaded is None or last is None or loaded.faults:
+    @property
+    def core(self) -> SchedulerCore:
+        """The internals. Raises SnapshotError in a process forked from the one that opened the scheduler."""
+        if os.getpid() != self._process:
+            raise SnapshotError(
+                str(self.directory), f"belongs to process {self._process}, from which this one was forked: open it here"
+            )
+        return self._core
+
+    @core.setter
+    def core(self, core: SchedulerCore) -> None:
+        self._core = core
+
+    def _begin_to_save(self, loaded: LoadedImages | None, last: SavedImage | None, *, is_damaged: bool) -> None:
+        """Save a new or damaged state, or set what the next increment follows; then save in the background."""
+        if loaded is None or last is None or loaded.faults or is_damaged:
             self.snapshot(full=True)
         else:
-            nbytes = [path.stat().st_size for path in loaded.files]
-            self._last = last
+            self._images.continue_after(last, [path.stat().st_size for path in loaded.files], len(self))
             self._saved_changes = -int(self._log.sequence > loaded.sequence)
-            self._image_bytes, self._image_pages, self._increment_bytes = nbytes[0], len(self), sum(nbytes[1:])
+            if loaded.log is None:  # calls are acknowledged only once an image names their log
+                self.snapshot()
         self._thread.start()
 
     def take(self, outcomes: OutcomeBatch, path: str, position: Any) -> Observed:
@@ -129,24 +161,24 @@ class DurableScheduler(AnyScheduler):
         `position` None leaves the position as it is, for parts of a delivery before the last. The outcomes are on disk
         after the next save; until then the stream must be able to deliver them again.
         """
-        core = self.core
+        core = self.core  # raises after a fork, whatever was given
+        check_type("outcomes", outcomes, OutcomeBatch, "an OutcomeBatch")
+        check_type("path", path, str, "the name of a stream")
+        _check_position(position)
         with core.lock:
-            observed = core.observe(outcomes)
-            if not self._taken or self._taken[-1].path != path:
-                self._taken.append(StreamOffsets(path, core.positions.get(path), self._beyond.get(path, 0), 0, None))
-            if position is None:
-                self._beyond[path] = self._beyond.get(path, 0) + len(outcomes)
-            else:
-                core.positions[path] = position
-                self._beyond.pop(path, None)
-            last = self._taken[-1]
-            self._taken[-1] = replace(last, outcomes=last.outcomes + len(outcomes), position=core.positions.get(path))
+            latest_s = self._latest_s()
+            observed = core.observe(outcomes, stream=path, latest_s=latest_s)
+            if latest_s is not None and not observed.rejected:
+                latest_s = TIME_LIMIT_S  # the same for all that are accepted whole, so that one entry holds many
+            self._taken.add(path, len(outcomes), latest_s, core.positions, position)
             self._changes += 1
         return observed
 
-    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: ARG002, D102
+    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: D102
+        core = self.core
+        check_flag("wait", wait)
         self._log.check()
-        self.core.use(formula, wait=True)  # it is on disk when this returns
+        core.use(formula, wait=True)  # it is on disk when this returns
         self._log.commit(self._log.sequence)
 
     def _perform(self, call: Call[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -157,6 +189,13 @@ class DurableScheduler(AnyScheduler):
             number = 0 if entry is None else self._append(entry)
         self._log.commit(number)
         return result
+
+    def _latest_s(self) -> float | None:
+        return None if self._clock is None else self._clock.latest_s()
+
+    def _check_now(self, now: float) -> float:
+        now = check_time(now)
+        return now if self._clock is None else self._clock.check_now(now, self.core.clock.newest_s)
 
     def _log_champion(self, champion: Champion) -> None:
         """Log, under the lock, that `champion` has taken over."""
@@ -175,24 +214,19 @@ class DurableScheduler(AnyScheduler):
         return self._log.append(entry)
 
     def _log_taken(self) -> None:
-        for taken in self._taken:
-            self._log.append(taken.encode())
+        for entry in self._taken.encode():
+            self._log.append(entry)
         self._taken.clear()
 
     @property
     def saved(self) -> SavedImage:
         """The newest image on disk: its ``path``, and the ``positions`` of streams saved with it."""
-        assert self._last is not None
-        return self._last
+        assert self._images.newest is not None
+        return self._images.newest
 
     def streams_in_all_images(self) -> set[str]:
         """Return the streams whose positions are in every whole image on disk. O(bytes of the images' contents)."""
-        known: list[set[str]] = []
-        for name in list_images(self.directory):
-            with suppress(SnapshotError, FileNotFoundError):
-                if not name.step:
-                    known.append(set(read_image(name.in_directory(self.directory)).contents["state"]["positions"]))
-        return set.intersection(*known) if known else set()
+        return streams_in_all_images(self.directory)
 
     @property
     def is_saved(self) -> bool:
@@ -206,8 +240,9 @@ class DurableScheduler(AnyScheduler):
         on meanwhile. Raises SnapshotError if it cannot be written; nothing is lost by that.
         """
         self._check_open()
+        check_flag("full", full)
         with self._saving:
-            before = None if full or self._is_full_due() else self._last
+            before = None if full else self._images.next_before(len(self))
             instant = _SaveInstant(self)
             try:
                 saved = save_image(self.directory, self.core, before, instant, marking=True)
@@ -231,22 +266,11 @@ class DurableScheduler(AnyScheduler):
 
     def _finish_save(self, saved: SavedImage, before: SavedImage | None, instant: _SaveInstant) -> None:
         """Note that an image is on disk, and remove the files that are no longer needed."""
-        self._last, self._saved_changes = saved, instant.changes
+        self._saved_changes = instant.changes
+        self._images.add(saved, is_whole=before is None)
         if before is None:
-            self._image_bytes, self._increment_bytes = saved.nbytes, 0
-            self._image_pages = int(saved.corpus["pages"][0])
-            with as_snapshot_errors(self.directory, "cannot be written"):
-                drop_images(self.directory, self.plan.kept)
-                self._log.drop_until(oldest_call(self.directory))
-        else:
-            self._increment_bytes += saved.nbytes
-
-    def _is_full_due(self) -> bool:
-        if self._last is None or self._last.name.step >= self.plan.increments:
-            return True
-        new_pages = len(self) - int(self._last.corpus["pages"][0])  # an increment holds all of their records
-        expected = self._increment_bytes + new_pages * self._image_bytes / max(self._image_pages, 1)
-        return expected > self.plan.share * self._image_bytes
+            drop_images(self.directory, self.plan.kept)
+            self._log.drop_until(oldest_call(self.directory))
 
     def _save_regularly(self) -> None:
         every = float(self.plan.every)
@@ -262,12 +286,17 @@ class DurableScheduler(AnyScheduler):
                         self.snapshot()
 
     def _check_open(self) -> None:
+        self.core  # noqa: B018  raises after a fork
         if self._closing:
             raise SnapshotError(str(self.directory), _CLOSED)
 
     def close(self, *, save: bool = True) -> None:
-        """Save the changes, unless `save` is False, and release the directory; a second call does nothing."""
-        if self._closing:
+        """Save the changes, unless `save` is False, and release the directory; a second call does nothing.
+
+        It also does nothing in a process forked from the one that opened it.
+        """
+        check_flag("save", save)
+        if self._closing or os.getpid() != self._process:
             return
         self._stopping = True
         self._wake.set()
@@ -283,9 +312,11 @@ class DurableScheduler(AnyScheduler):
 
     def save(self, path: str | Path) -> Path:
         """Save the whole state to the directory `path`, its own or another; return the file written. O(pages)."""
-        if Path(path).resolve() == self.directory.resolve():
+        core = self.core
+        path = check_path("path", path)
+        if path.resolve() == self.directory.resolve():
             return self.snapshot(full=True)
-        return save_state(Path(path), self.core)
+        return save_state(path, core)
 
     def __enter__(self) -> Self:
         return self
@@ -311,9 +342,21 @@ class _SaveInstant:
         self._number, self.changes, self.missed = scheduler._reach_instant(failed=self.failed)  # noqa: SLF001
         return self._number
 
-    def before_placing(self) -> None:
-        if not self.failed:
-            self._scheduler._log.commit(self._number)  # noqa: SLF001
+    def before_placing(self) -> LogName:
+        log = self._scheduler._log  # noqa: SLF001
+        if self.failed:
+            log.renew()
+        else:
+            log.commit(self._number)
+        return log.name
+
+
+def _check_position(position: object) -> None:
+    """Raise SettingsError if `position` cannot be saved."""
+    try:
+        json.dumps(position)
+    except (TypeError, ValueError, RecursionError):
+        raise SettingsError("position", position, "plain values for JSON") from None
 
 
 def _begin_marks(core: SchedulerCore) -> Records:
@@ -329,14 +372,3 @@ def _describe_image(loaded: LoadedImages, corpus: Records) -> SavedImage:
     """Return the newest image that was loaded."""
     path = loaded.files[-1]
     return SavedImage(loaded.name, path, path.stat().st_size, corpus, loaded.mark, dict(loaded.state["positions"]))
-
-
-def _apply_log(core: SchedulerCore, directory: Path, loaded: LoadedImages, reread: Rereader | None) -> int:
-    """Apply the calls logged since the image, and cut off the rest of the log; return the number of the last call."""
-    number = loaded.sequence
-    calls = whole_calls(directory, loaded.sequence)
-    for number in replay(core, calls, str(directory), reread):  # noqa: B007
-        pass
-    with as_snapshot_errors(directory, "cannot be written"):
-        cut_log(directory, number)
-    return number

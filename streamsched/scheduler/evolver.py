@@ -11,30 +11,30 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
+from streamsched.errors import FormulaError, SettingsError, SnapshotError
 from streamsched.evolution.drift import HitRateWatch
+from streamsched.evolution.elites import Elites, read_elites, write_elites
 from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.gp.loop import derive_seed
 from streamsched.evolution.plan import EvolutionPlan
-from streamsched.evolution.process.exchange_files import read_json, write_json
 from streamsched.evolution.process.job import Job, remove_abandoned_jobs
 from streamsched.evolution.process.worker import load_evolution_function
 from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
-from streamsched.numerics.argument_checks import check_time
+from streamsched.numerics.argument_checks import check_path, check_time, check_type, read_items
+from streamsched.scheduler.core import SchedulerCore
+from streamsched.scheduler.results import Observed
 
 if TYPE_CHECKING:
     from streamsched.evolution.data.change_history import ChangeHistory
     from streamsched.scheduler.any_scheduler import AnyScheduler
-    from streamsched.scheduler.results import Observed
 
-__all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
+__all__ = ["BREED", "Evolver"]
 
 BREED: Final = "streamsched.evolution.pipeline:run_evolution"
-ARCHIVE_NAME: Final = "elites.json"
 _ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
 _MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages, one draw misleads less
 
@@ -62,7 +62,9 @@ class Evolver:
         """Continue from the records in `directory`. Raises SnapshotError if they cannot be read."""
         if not isinstance(plan, EvolutionPlan | None):
             raise SettingsError("plan", plan, "an EvolutionPlan, or None for its defaults")
-        directory = None if directory is None else Path(directory)
+        if not isinstance(getattr(scheduler, "core", None), SchedulerCore):
+            raise SettingsError("scheduler", scheduler, "a Scheduler or DurableScheduler")
+        directory = None if directory is None else check_path("directory", directory)
         self.scheduler = scheduler
         self.plan = EvolutionPlan() if plan is None else plan
         self.archive: tuple[str, ...] = ()
@@ -93,6 +95,7 @@ class Evolver:
 
     def note(self, observed: Observed) -> None:
         """Add the result of `Scheduler.observe` to the watched hit rate. A microsecond a served page."""
+        check_type("observed", observed, Observed, "an Observed")
         if self._watch is not None and observed.served:
             with self._lock:
                 self._watch.note(observed.served, observed.hits)
@@ -112,7 +115,7 @@ class Evolver:
         self._last_cycle = self._since_cycle = cycle
         with suppress(SnapshotError):  # a restart then counts anew
             if self._directory is not None:
-                self._write_elites(self._directory)
+                write_elites(self._directory, self._elites())
         return cycle
 
     def tick(self, now: float) -> EvolutionRecord | None:
@@ -146,7 +149,7 @@ class Evolver:
         evolution itself.
         """
         now = check_time(now)
-        if trigger not in TRIGGERS:
+        if not isinstance(trigger, str) or trigger not in TRIGGERS:
             raise SettingsError("trigger", trigger, f"one of {', '.join(TRIGGERS)}")
         with self._lock:
             if self._job is not None:
@@ -229,7 +232,7 @@ class Evolver:
         if isinstance(outcome, str):
             record = replace(draft, why=outcome)
         else:
-            record = self._judge(draft, outcome)
+            record = _judge(draft, outcome, self.scheduler.champion)
         before = self.scheduler.champion
         if record.decision == "promoted":
             try:
@@ -245,43 +248,19 @@ class Evolver:
             self.scheduler.use(record.champion_after)
         return record
 
-    def _judge(self, draft: EvolutionRecord, bred: EvolutionResult) -> EvolutionRecord:
-        """Return the record with the decision of the contest, or "kept" if the champion changed meanwhile."""
-        record = replace(
-            draft,
-            decision="kept",
-            candidates=bred.candidates,
-            challenger=bred.challenger,
-            metric=bred.metric,
-            verdict=bred.verdict,
-        )
-        if bred.verdict is None or bred.challenger is None:
-            few = f"too little to learn from: {draft.data}"
-            return replace(record, why="nothing beat the champion in validation" if bred.candidates else few)
-        current = self.scheduler.champion
-        if current.formula != draft.champion_before.formula:
-            why = "not promoted: the champion was changed while it evolved"
-            return replace(record, champion_after=current, why=why)
-        if not bred.verdict.promote:
-            return replace(record, champion_after=current, why=bred.verdict.why)
-        try:
-            formula = Formula.parse(bred.challenger)
-        except FormulaError as error:
-            why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
-            return replace(record, decision="failed", why=why)
-        gain = bred.verdict.relative_gain
-        champion = Champion(formula, BY_EVOLUTION, draft.number, draft.when_s, gain, bred.metric)
-        return replace(record, decision="promoted", champion_after=champion, why=bred.verdict.why)
-
     def keep(self, directory: Path, records: Iterable[EvolutionRecord]) -> None:
         """Write `records` and the elites to `directory`, so that another evolver can continue from there.
 
         For an evolver without a directory. O(records). Raises SnapshotError if they cannot be written.
         """
+        directory = check_path("directory", directory)
+        kept = read_items("records", records, "EvolutionRecord objects")
+        for record in kept:
+            check_type("records", record, EvolutionRecord, "EvolutionRecord objects")
         book = RecordBook(directory)
-        for record in records:
+        for record in kept:
             book.append(record)
-        self._write_elites(directory)
+        write_elites(directory, self._elites())
 
     def _keep_elites(self, archive: Iterable[str], record: EvolutionRecord) -> EvolutionRecord:
         """Keep elites for the next evolution, new ones first; return `record`, with a note if they were not written.
@@ -291,24 +270,13 @@ class Evolver:
         before, self.archive = self.archive, tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
         try:
             if self._directory is not None:
-                self._write_elites(self._directory, record.number, before)
+                write_elites(self._directory, self._elites(), record.number, before)
         except SnapshotError as error:
             return replace(record, why=f"{record.why}; elites were not kept: {error}")
         return record
 
-    def _write_elites(self, directory: Path, number: int = 0, before: Iterable[str] = ()) -> None:
-        """Write the elites of record `number`, and those `before` it, which apply if that record was never written."""
-        content: dict[str, Any] = {
-            "formulas": list(self.archive),
-            "record": number,
-            "before": list(before),
-            "since_cycle": self._since_cycle,
-        }
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            write_json(directory / ARCHIVE_NAME, content)
-        except OSError as error:
-            raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
+    def _elites(self) -> Elites:
+        return Elites(self.archive, self._since_cycle)
 
     def _restore(self, directory: Path) -> None:
         """Continue from the records and the elites in `directory`; elites that cannot be read are ignored."""
@@ -317,14 +285,9 @@ class Evolver:
         records = book.read()[0]
         if records:
             self._catch_up(records[-1].champion_after)
-        try:
-            kept = read_json(directory / ARCHIVE_NAME)
-            is_recorded = kept.get("record", 0) < self._number
-            self.archive = tuple(Formula.parse(text).text for text in kept["formulas" if is_recorded else "before"])
-            since = kept.get("since_cycle")
-            self._last_cycle = self._since_cycle = since if isinstance(since, int) else None
-        except (StreamschedError, KeyError, TypeError):
-            self.archive = ()
+        elites = read_elites(directory, self._number)
+        self.archive = elites.formulas
+        self._last_cycle = self._since_cycle = elites.since_cycle
         evolutions = [record for record in records if record.decision != "set"]
         if evolutions:
             self._last_cycle = math.floor(evolutions[-1].when_s / self.scheduler.cycle_s)
@@ -338,3 +301,34 @@ class Evolver:
         if current != champion and (current.origin != BY_HAND or current.record is not None):
             with suppress(FormulaError):  # of a version with other terminals
                 self.scheduler.use(champion)
+
+
+def _judge(draft: EvolutionRecord, bred: EvolutionResult, current: Champion) -> EvolutionRecord:
+    """Return the record with the decision of the contest, "kept" if the champion is no longer the draft's.
+
+    `current`: the champion now.
+    """
+    record = replace(
+        draft,
+        decision="kept",
+        candidates=bred.candidates,
+        challenger=bred.challenger,
+        metric=bred.metric,
+        verdict=bred.verdict,
+    )
+    if bred.verdict is None or bred.challenger is None:
+        few = f"too little to learn from: {draft.data}"
+        return replace(record, why="nothing beat the champion in validation" if bred.candidates else few)
+    if current.formula != draft.champion_before.formula:
+        why = "not promoted: the champion was changed while it evolved"
+        return replace(record, champion_after=current, why=why)
+    if not bred.verdict.promote:
+        return replace(record, champion_after=current, why=bred.verdict.why)
+    try:
+        formula = Formula.parse(bred.challenger)
+    except FormulaError as error:
+        why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
+        return replace(record, decision="failed", why=why)
+    gain = bred.verdict.relative_gain
+    champion = Champion(formula, BY_EVOLUTION, draft.number, draft.when_s, gain, bred.metric)
+    return replace(record, decision="promoted", champion_after=champion, why=bred.verdict.why)

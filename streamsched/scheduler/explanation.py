@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -92,11 +93,14 @@ class Explanation:
 
 
 class RankedBy(NamedTuple):
-    """The champion, the ranking that scores by it, and the limits that decide which pages are eligible."""
+    """The champion, the ranking that scores by it, the limits that decide which pages are eligible, and the names of
+    streams by number, from 1.
+    """
 
     champion: Champion
     ranking: FullScan
     limits: Limits
+    streams: Sequence[str] = ()
 
 
 def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> Explanation:
@@ -111,7 +115,7 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     group = shard.groups.records[page["group"]]
     leased = bool(are_leased(shard, rows, now)[0])
     eligible = bool(are_eligible(shard, rows, now, ranked.limits)[0])
-    eligible_from_s, reasons = eligibility_reasons(shard, row, now, ranked.limits)
+    eligible_from_s, reasons = eligibility_reasons(shard, row, now, ranked.limits, ranked.streams)
     visited = bool(page["flags"] & VISITED)
     last_outcome_s = shard.pages.traces["last_outcome_s"][row]
     position, of_eligible = _find_position(shard, ranked, query, row)
@@ -156,7 +160,8 @@ def _find_position(shard: ShardArrays, ranked: RankedBy, query: Query, row: int)
         same = overdue_s == own[0]
         level = rows[same & (keys == own[1])]
         better += int(np.count_nonzero((overdue_s < own[0]) | (same & (keys > own[1]))))
-        better += int(np.count_nonzero(tie_keys(shard.pages.records["url_hash"][level], query.salt) < own[2]))
+        ties = tie_keys(shard.pages.records["url_hash"][level], query.salt)
+        better += int(np.count_nonzero((ties < own[2]) | ((ties == own[2]) & (level < row))))
         eligible += rows.size
     return better + 1, eligible
 

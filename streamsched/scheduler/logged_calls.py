@@ -39,19 +39,23 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints
     from streamsched.numerics.packed_urls import PackedUrls
     from streamsched.outcomes import OutcomeBatch
-    from streamsched.scheduler.results import Batch
+    from streamsched.scheduler.results import Batch, Observed
 
 __all__ = [
     "ASK",
     "BLOCK",
     "CALLS",
     "DISCOVER",
+    "FORGET",
+    "LIMIT_AHEAD",
     "LIMIT_PER_HOST",
     "NEXT_BATCH",
     "OBSERVE",
     "RELEASE",
+    "SET_BOUNDS",
     "SET_POLITENESS",
     "SET_RULES",
+    "SUSPEND_STREAMS",
     "USE",
     "Call",
     "replay",
@@ -85,6 +89,14 @@ class Call(Generic[Arguments, Result]):
         return None if logged is None else encode_call({"call": self.kind} | logged[0], logged[1])
 
 
+def _log_outcomes(
+    core: SchedulerCore, observed: Observed, batch: OutcomeBatch, latest_s: float | None
+) -> Logged | None:
+    """Log the rejected outcomes too: the replay rejects them again, and the stream's clock has counted them."""
+    is_changed = observed.applied or observed.refused or core.clock.has_moved
+    return ({"latest_s": latest_s}, pack_batch(batch)) if is_changed else None
+
+
 def _log_discovery(core: SchedulerCore, added: int, urls: PackedUrls, now: float, importance: Floats | None) -> Logged:  # noqa: ARG001
     return {"now": now}, pack_urls(urls) | ({} if importance is None else {"importance": importance})
 
@@ -115,8 +127,8 @@ def _use(core: SchedulerCore, champion: Champion) -> None:
 OBSERVE: Final = Call(
     "observe",
     SchedulerCore.observe,
-    lambda core, observed, batch: ({}, pack_batch(batch)) if observed.applied else None,
-    lambda core, fields, arrays: core.observe(unpack_batch(arrays)),
+    _log_outcomes,
+    lambda core, fields, arrays: core.observe(unpack_batch(arrays), fields["latest_s"]),
 )
 DISCOVER: Final = Call(
     "discover",
@@ -149,17 +161,35 @@ SET_RULES: Final = Call(
     lambda core, concerned, rules: ({"rules": pack_rules(rules)}, {}),
     lambda core, fields, arrays: core.set_rules(unpack_rules(fields["rules"])),
 )
+SET_BOUNDS: Final = Call(
+    "set bounds",
+    SchedulerCore.set_bounds,
+    lambda core, _, bounds: ({"bounds": core.pages.bounds.to_json()}, {}),
+    lambda core, fields, arrays: core.set_bounds(fields["bounds"]),
+)
 SET_POLITENESS: Final = Call(
     "set politeness",
     SchedulerCore.set_politeness,
     lambda core, _, politeness: ({"politeness": politeness.to_json()}, {}),
     lambda core, fields, arrays: core.set_politeness(Politeness.from_json(fields["politeness"])),
 )
+SUSPEND_STREAMS: Final = Call(
+    "suspend streams",
+    SchedulerCore.suspend_streams,
+    lambda core, pages, streams: ({"streams": sorted(streams)}, {}),
+    lambda core, fields, arrays: core.suspend_streams(fields["streams"]),
+)
 LIMIT_PER_HOST: Final = Call(
     "limit per host",
     SchedulerCore.limit_per_host,
     lambda core, _, most: ({"most": core.politeness_policy.politeness.per_batch}, {}),
     lambda core, fields, arrays: core.limit_per_host(fields["most"]),
+)
+LIMIT_AHEAD: Final = Call(
+    "limit ahead",
+    SchedulerCore.limit_ahead,
+    lambda core, _, max_ahead_s: ({"max_ahead_s": max_ahead_s}, {}),
+    lambda core, fields, arrays: core.limit_ahead(**fields),
 )
 USE: Final = Call(  # logged when the formula takes over
     "use",
@@ -176,16 +206,23 @@ CALLS: Final[Mapping[str, Call[..., Any]]] = MappingProxyType(
             DISCOVER,
             NEXT_BATCH,
             RELEASE,
+            SET_BOUNDS,
             ASK,
             BLOCK,
             SET_RULES,
             SET_POLITENESS,
+            SUSPEND_STREAMS,
             LIMIT_PER_HOST,
+            LIMIT_AHEAD,
             USE,
         )
     }
 )
 """All logged calls by their kinds."""
+
+
+FORGET: Final = "forget"
+"""The kind of an entry that cancels what was taken from streams since the last call: a restart reads it again."""
 
 
 class _LogMismatch(Exception):
@@ -207,6 +244,10 @@ def replay(
         kind = fields.pop("call")
         if kind == StreamOffsets.kind:
             pending.append((number, StreamOffsets(**fields)))
+            continue
+        if kind == FORGET:
+            pending = []
+            yield number
             continue
         for earlier, taken in pending:
             if reread is None:
@@ -240,7 +281,7 @@ class _StreamReplay:
             for _ in stream.read(taken.skipped, taken.path, log):
                 pass
         for batch in stream.read(taken.outcomes, taken.path, log):
-            self._core.observe(batch)
+            self._core.observe(batch, stream=taken.path, latest_s=taken.latest_s)
         within = taken.position == taken.start
         stream.position, stream.beyond = taken.position, taken.skipped + taken.outcomes if within else 0
         if taken.position is not None:

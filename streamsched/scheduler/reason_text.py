@@ -16,6 +16,7 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 _HOST_CAUSES: Final = {
     "delay": "for the delay between two visits",
     "too_many_requests": "because it answered 429",
+    "unavailable": "because several of its pages answered 503",
     "retry_after": "as its Retry-After header asked",
     "blocked": "because it was blocked",
 }
@@ -83,7 +84,8 @@ def _taken_by(fields: _Fields) -> str:
 def _host_share_used(fields: _Fields) -> str:
     places = sum(fields["taken_by"].values())
     taken = f"{'has' if places == 1 else 'have'} gone to {_taken_by(fields)}"
-    return _absent(fields, f"{_count(places, 'place')} of {fields['host']} {taken}")
+    probing = "; after its rest it gives one page at first" if fields["probing"] else ""
+    return _absent(fields, f"{_count(places, 'place')} of {fields['host']} {taken}{probing}")
 
 
 def _displaced(fields: _Fields) -> str:
@@ -155,14 +157,28 @@ def _failed_visits(fields: _Fields) -> str:
 
 _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.NEVER_BY_RULE: lambda fields: "not eligible: its rule says never to visit it",
+    ReasonCode.ROBOTS_DENIED: lambda fields: (
+        "not eligible: robots.txt forbids it, until another outcome of it comes or a visit is asked for"
+    ),
+    ReasonCode.STREAM_SUSPENDED: lambda fields: (
+        f"not eligible: another reader of the group owns {fields['stream']}, which delivers the outcomes of "
+        f"{fields['host']}"
+    ),
     ReasonCode.LEASED: lambda fields: f"not eligible: leased {_until(fields)}",
     ReasonCode.HOST_RESTING: _host_resting,
+    ReasonCode.HOST_PROBING: lambda fields: (
+        f"not eligible: {fields['host']} rested and gives no other page before the outcome of {fields['probe']}, "
+        f"at the latest {_until(fields)}"
+    ),
     ReasonCode.HOST_FULL: _host_full,
     ReasonCode.BELOW_MIN_REVISIT: lambda fields: (
         f"not eligible: visited less than its minimum interval ago, waits {_until(fields)}"
     ),
     ReasonCode.BACKING_OFF: lambda fields: (
         f"not eligible: backing off {_until(fields)}, after {_count(fields['failures'], 'failed visit')}"
+    ),
+    ReasonCode.RETRY_AFTER: lambda fields: (
+        f"not eligible: rests {_until(fields)}, as the Retry-After header of its last answer asked"
     ),
     ReasonCode.RETIRED: lambda fields: (
         f"not eligible: retired after {_count(fields['gone_answers'], 'answer')} of 404 or 410, "

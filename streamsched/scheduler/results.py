@@ -19,11 +19,14 @@ KEPT_REJECTIONS: Final = 100  # of one call, listed; the rest are only counted
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Counts of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = all given.
+    """Counts of the outcomes of one `Scheduler.observe` call.
 
-    `changed`, `first_visits` and `failures` are among `applied`; `rejections` lists the first 100 of `rejected`.
+    applied + duplicates + late + rejected + refused = all given. `changed`, `first_visits` and `failures` are among
+    `applied`; `rejections` lists the first 100 of `rejected`; `refused`: outcomes of unknown pages that were not added,
+    because of `max_pages` or `max_pages_per_host`.
     `served`: applied outcomes that show whether a page has changed which `Scheduler.next_batch` returned for its score,
-    not for the panel; `hits`: those of them that show a change.
+    not for the panel; `hits`: those of them that show a change. `robots_denied` and `not_attempted`: applied outcomes
+    with these statuses; `moved`: applied outcomes with `moved_to`.
     """
 
     applied: int = 0
@@ -36,6 +39,10 @@ class Observed:
     rejections: tuple[InvalidOutcome, ...] = ()
     served: int = 0
     hits: int = 0
+    refused: int = 0
+    robots_denied: int = 0
+    not_attempted: int = 0
+    moved: int = 0
 
     def __add__(self, other: Observed) -> Observed:
         """Return the sums of both."""
@@ -50,6 +57,10 @@ class Observed:
             (self.rejections + other.rejections)[:KEPT_REJECTIONS],
             self.served + other.served,
             self.hits + other.hits,
+            self.refused + other.refused,
+            self.robots_denied + other.robots_denied,
+            self.not_attempted + other.not_attempted,
+            self.moved + other.moved,
         )
 
 

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula.champion import Champion, find_formula, parse_provided
-from streamsched.persistence.call_codec import StreamNeeded
-from streamsched.persistence.image_reader import load_images
+from streamsched.numerics.argument_checks import check_path
 from streamsched.persistence.image_writer import save_state
-from streamsched.persistence.recovery import whole_calls
 from streamsched.politeness.policy import PolitenessPolicy
+from streamsched.records.page_bounds import MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import Call, replay
+from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.settings import DEFAULT_FORMULA, SchedulerSettings, parse_cycle
+from streamsched.state.stream_clock import MAX_AHEAD, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
+    from streamsched.persistence.call_codec import StreamNeeded
     from streamsched.politeness.politeness_settings import Politeness
+    from streamsched.scheduler.logged_calls import Call
 
 __all__ = ["DEFAULT_FORMULA", "Scheduler"]
 
@@ -43,9 +45,13 @@ class Scheduler(AnyScheduler):
     least this share of a batch are never-visited pages, if that many exist; `explore_share`: the share of a batch drawn
     uniformly at random; `surges`: whether to detect surges, bulk changes of a host or URL pattern (if not, the terminal
     is 0 and each change counts for its page alone); `surge_probes`: whether batches include pages visited to detect
-    surges, if the formula reads them; `regions`: top-level domains and clocks whose weekly profiles are learned
-    separately, None to learn no seasonality, which saves some memory and time; `threads`: of the ranking, None for all
-    cores (the result is the same). Methods may be called from several threads; each waits for the others.
+    surges, if the formula reads them; `max_ahead`: outcomes further ahead of the newest one are rejected, as their
+    clocks must be wrong, None to accept them; `regions`: top-level domains and clocks whose weekly profiles are learned
+    separately, None to learn no seasonality, which saves some memory and time; `max_pages`, `max_pages_per_host`: the
+    most pages; further ones are refused and counted (`refused_pages`), and known ones updated as before;
+    `max_patterns_per_host`: the most URL patterns of a host, whose new pages then join the larger ones; None for no
+    bound; `threads`: of the ranking, None for all cores (the result is the same). Methods may be called from several
+    threads; each waits for the others. A process forked from this one must not use it: load a saved state there.
 
     >>> from streamsched import Outcome
     >>> s = Scheduler(cycle="1d")
@@ -72,7 +78,11 @@ class Scheduler(AnyScheduler):
         explore_share: float = 0.0,
         surges: bool = True,
         surge_probes: bool = True,
+        max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
+        max_pages: int | None = None,
+        max_pages_per_host: int | None = MAX_PAGES_PER_HOST,
+        max_patterns_per_host: int | None = MAX_PATTERNS_PER_HOST,
         threads: int | None = None,
     ) -> None:
         """Start without pages. Raises SettingsError for an invalid setting, FormulaError for an invalid formula."""
@@ -87,7 +97,13 @@ class Scheduler(AnyScheduler):
             explore_share=explore_share,
             surges=surges,
             surge_probes=surge_probes,
+            max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
+            bounds=PageBounds(
+                max_pages=max_pages,
+                max_pages_per_host=max_pages_per_host,
+                max_patterns_per_host=max_patterns_per_host,
+            ),
             threads=threads,
         )
         super().__init__(SchedulerCore.new(settings))
@@ -104,9 +120,10 @@ class Scheduler(AnyScheduler):
         The file holds the state at the instant of the call. Other threads go on; each waits for milliseconds at a time.
         Raises SnapshotError if it cannot be written, StreamNeeded if logged calls of that directory would be lost.
         """
-        if self._incomplete is not None and Path(self._incomplete.path).resolve() == Path(path).resolve():
+        directory = check_path("path", path)
+        if self._incomplete is not None and Path(self._incomplete.path).resolve() == directory.resolve():
             raise self._incomplete
-        return save_state(Path(path), self.core)
+        return save_state(directory, self.core)
 
     @classmethod
     def load(cls, path: str | Path, *, threads: int | None = None) -> Self:
@@ -114,17 +131,13 @@ class Scheduler(AnyScheduler):
 
         Nothing in the directory changes; another process may own it. Damaged files are reported by the logger
         ``streamsched.persistence``, and the newest whole state is loaded; if logged calls depend on a stream that must
-        be read again, the state before them. Raises SnapshotError if there is no state, or none is whole.
+        be read again, the state before them. Raises SnapshotError if there is no state, none is whole, or logged calls
+        are damaged or missing.
         """
-        directory = Path(path)
-        loaded = load_images(directory)
-        core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
+        found = recover_state(check_path("path", path), threads)
         scheduler = cls.__new__(cls)  # its settings are part of the state
-        AnyScheduler.__init__(scheduler, core)
-        try:
-            for _ in replay(core, whole_calls(directory, loaded.sequence), str(directory)):
-                pass
-        except StreamNeeded as needed:
-            _log.warning("%s; loaded the state before that call", needed)
-            scheduler._incomplete = needed  # noqa: SLF001  its own
+        AnyScheduler.__init__(scheduler, found.core)
+        if found.needed is not None:
+            _log.warning("%s; loaded the state before that call", found.needed)
+            scheduler._incomplete = found.needed  # noqa: SLF001  its own
         return scheduler

@@ -164,6 +164,7 @@ def _why_host_full(shard: ShardArrays, composed: ComposedBatch, subject: _Subjec
         "host": group_name(shard.groups, host),
         "taken_by": _count(taken),
         "tie_lost": bool(np.any(taken == _SAME) or equal_priority),
+        "probing": bool(shard.groups.records["asked_to_wait"][host]),
     }
     return Reason(ReasonCode.HOST_SHARE_USED, fields)
 

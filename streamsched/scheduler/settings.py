@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
 from streamsched.formula.champion import OBJECTIVES, parse_provided
-from streamsched.numerics.argument_checks import check_share, check_whole
+from streamsched.numerics.argument_checks import check_flag, check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
+from streamsched.records.page_bounds import PageBounds
+from streamsched.state.stream_clock import parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_FORMULA", "SchedulerSettings", "parse_cycle"]
 
 DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
+_ROUNDING: Final = 1e-9  # of a sum of shares: 0.1 + 0.2 + 0.7 may be more than 1
 _SHORTEST_CYCLE_S: Final = 1.0
 _LONGEST_CYCLE_S: Final = 1e12  # beyond it, rates per cycle leave the range in which float64 sums them
 
@@ -40,7 +43,9 @@ class SchedulerSettings:
     explore_share: float
     surges: bool
     surge_probes: bool
+    max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
+    bounds: PageBounds
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -51,12 +56,14 @@ class SchedulerSettings:
             "panel": check_share("panel", self.panel),
             "new_share": check_share("new_share", self.new_share),
             "explore_share": check_share("explore_share", self.explore_share),
-            "surges": bool(self.surges),
-            "surge_probes": bool(self.surge_probes),
+            "surges": check_flag("surges", self.surges),
+            "surge_probes": check_flag("surge_probes", self.surge_probes),
+            "max_ahead": parse_max_ahead(self.max_ahead),
             "regions": None if self.regions is None else check_regions(self.regions),
         }
         if self.threads is not None:
             checked["threads"] = check_whole("threads", self.threads, 1, "1 to 256, or None", most=256)
+        _check_sum(*(check_share(name, getattr(self, name)) for name in ("new_share", "explore_share", "panel")))
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -64,10 +71,11 @@ class SchedulerSettings:
         """Return the settings as plain values for JSON, `threads` excepted."""
         names = ("cycle_s", "seed", "change_bits", "panel", "new_share", "explore_share", "surges", "surge_probes")
         regions = self.regions
-        return {name: getattr(self, name) for name in names} | {
+        return {name: getattr(self, name) for name in (*names, "max_ahead")} | {
             "formula": self.formula.text,
             "politeness": self.politeness.to_json(),
             "regions": None if regions is None else {name: region.to_json() for name, region in regions.items()},
+            "bounds": self.bounds.to_json(),
         }
 
     @classmethod
@@ -78,8 +86,23 @@ class SchedulerSettings:
             "formula": parse_provided(fields["formula"]),
             "politeness": Politeness.from_json(fields["politeness"]),
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
+            "bounds": PageBounds(**fields["bounds"]),
         }
         return cls(**{**fields, **parsed}, threads=threads)
+
+
+def _check_sum(new_share: float, explore_share: float, panel: float) -> None:
+    """Raise SettingsError if the shares of a batch are more than the batch."""
+    if new_share + explore_share + panel <= 1.0 + _ROUNDING:
+        return
+    if new_share:
+        others, found, rest = (
+            f"panel = {panel:g} and explore_share = {explore_share:g}",
+            new_share,
+            panel + explore_share,
+        )
+        raise SettingsError("new_share", found, f"at most {max(1.0 - rest, 0.0):g} beside {others}")
+    raise SettingsError("explore_share", explore_share, f"at most {1.0 - panel:g} beside panel = {panel:g}")
 
 
 def parse_cycle(cycle: str | float) -> float:

@@ -16,6 +16,7 @@ from streamsched.service.event_log import LOG
 
 if TYPE_CHECKING:
     from streamsched.evolution.plan import EvolutionPlan
+    from streamsched.numerics.arrays import Floats
     from streamsched.scheduler.any_scheduler import AnyScheduler
 
 __all__ = ["Apply", "EvolutionHook", "FileEvolution", "LiveEvolution", "cut_at_cycles"]
@@ -84,7 +85,11 @@ class FileEvolution:
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
         """Call `apply` with the parts of `outcomes`, and evolve between two parts if due. O(n), and the evolutions."""
         total = Observed()
-        parts = list(cut_at_cycles(outcomes, self._scheduler.cycle_s, self._cycle))
+        times = outcomes.fetched_at.copy()
+        if self._scheduler.core.clock.newest_s == -np.inf:
+            times[:1] = np.nan  # the stream's first time may be wrong: no other confirms it
+        times[[problem.record for problem in self._scheduler.find_ahead(outcomes)]] = np.nan
+        parts = list(cut_at_cycles(outcomes, times, self._scheduler.cycle_s, self._cycle))
         for number, (part, cycle) in enumerate(parts, 1):
             if cycle is not None and cycle != self._cycle:
                 self._cycle = cycle
@@ -107,17 +112,17 @@ class FileEvolution:
 
 
 def cut_at_cycles(
-    outcomes: OutcomeBatch, cycle_s: float, reached: int | None
+    outcomes: OutcomeBatch, times: Floats, cycle_s: float, reached: int | None
 ) -> Iterator[tuple[OutcomeBatch, int | None]]:
     """Yield `outcomes` in parts, each with the newest cycle in the stream at its start. O(n).
 
-    `reached`: the newest cycle before the first outcome, None if there was none. Late outcomes, of an earlier cycle,
-    start no part.
+    `times`: float64[n], those of the outcomes, NaN for one that does not count; `reached`: the newest cycle before the
+    first outcome, None if there was none. Late outcomes, of an earlier cycle, start no part.
     """
     if len(outcomes) == 0:
         return
     with np.errstate(invalid="ignore"):
-        cycles = np.where(np.isfinite(outcomes.fetched_at), np.floor(outcomes.fetched_at / cycle_s), -np.inf)
+        cycles = np.where(np.isfinite(times), np.floor(times / cycle_s), -np.inf)
     newest = np.maximum.accumulate(np.maximum(cycles, -np.inf if reached is None else float(reached)))
     starts = np.flatnonzero(np.r_[True, newest[1:] > newest[:-1]])
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(outcomes)], strict=True):

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["IngestLoop"]
 
 _HOUSEKEEPING_S: Final = 1.0  # interval of commits, and of looks at saves, rejections and evolution
+_COUNTED: Final = (
+    "applied",
+    "changed",
+    "first_visits",
+    "failures",
+    "robots_denied",
+    "not_attempted",
+    "moved",
+    "duplicates",
+    "late",
+    "refused",
+)
 _NO_OUTCOMES: Final = OutcomeBatch([], [])
 
 
@@ -55,6 +67,7 @@ class IngestLoop:
         self._logged_save = scheduler.saved
         self._logged_trouble: SnapshotError | None = None
         self._committed: Mapping[str, Any] = {}
+        self._owned: frozenset[str] | None = None  # partitions; None before the first are assigned
         self._in_all_images: set[str] = set()  # streams whose positions every kept image holds
         source.on_revoke = self._on_revoke
 
@@ -67,6 +80,7 @@ class IngestLoop:
             for delivery in deliveries:
                 if delivery is not None:
                     self._apply(delivery)
+                self._follow_ownership(frozenset(self._source.positions))
                 if self._clock() >= self._housekeeping_at:
                     self._housekeeping_at = self._clock() + _HOUSEKEEPING_S
                     self._do_housekeeping(idle=delivery is None)
@@ -100,8 +114,7 @@ class IngestLoop:
 
     def counts(self) -> dict[str, int]:
         """Return the counters of outcomes, of the source, of evolutions and of published pages by name."""
-        names = ("applied", "changed", "first_visits", "failures", "duplicates", "late")
-        counts = {name: int(getattr(self.total, name)) for name in names} | self._source.counts()
+        counts = {name: int(getattr(self.total, name)) for name in _COUNTED} | self._source.counts()
         if self._evolution is not None:
             counts["evolutions"] = self._evolution.evolutions
         if self._batches is not None:
@@ -113,6 +126,10 @@ class IngestLoop:
         start = self._source.starts.get(path)
         if start is not None and path not in self._scheduler.positions:
             self._note_start(start)
+
+        problems = self._scheduler.find_ahead(delivery.outcomes)
+        if problems:  # kept aside before the position passes them
+            self._source.reject(delivery, problems)
 
         def apply(part: OutcomeBatch, is_last: bool) -> Observed:
             if not self._source.is_replayable:
@@ -151,6 +168,7 @@ class IngestLoop:
     def _on_revoke(self, positions: Mapping[str, Position]) -> None:
         """Save and commit before partitions go to another reader, so that it starts at their positions."""
         self._note_positions()
+        self._follow_ownership(frozenset(self._source.positions) - frozenset(positions))
         try:
             self._scheduler.snapshot()
         except SnapshotError as error:  # the next reader starts at the last save: nothing is lost for either
@@ -162,6 +180,22 @@ class IngestLoop:
                     break
             self._commit(force=True)
         LOG.info("partitions taken away", partitions=",".join(sorted(positions)))
+
+    def _follow_ownership(self, owned: frozenset[str]) -> None:
+        """Suspend the partitions that are not `owned`: others have their newer outcomes, and their leases."""
+        if not self._source.is_partitioned or owned == self._owned or (not owned and self._owned is None):
+            return
+        streams = self._scheduler.core.streams
+        others = {one for one in streams.names if not self._source.owns(one) and one in streams.suspended}
+        suspended = others | {one for one in streams.names if self._source.owns(one) and one not in owned}
+        try:
+            if suspended != streams.suspended:
+                pages = self._scheduler.suspend_streams(suspended)
+                LOG.info("ownership changed", owned=len(owned), suspended=len(suspended), pages_suspended=pages)
+        except SnapshotError as error:  # nor can a batch be logged: none is handed out until this succeeds
+            LOG.error("ownership not recorded", reason=str(error))
+        else:
+            self._owned = owned
 
     def _commit(self, *, force: bool = False) -> None:
         """Commit the positions in the newest save; if brokers refuse them now, the next commit makes up for it.
@@ -214,6 +248,7 @@ class IngestLoop:
         per_s = (applied - self._progress_applied) / (now - self._progress_at)
         self._progress_at, self._progress_applied = now, applied
         fields: dict[str, Any] = {} if self._batches is None else {"handed_out": self._batches.sent}
+        fields["refused"] = self.total.refused
         LOG.info("progress", applied=applied, per_s=per_s, pages=len(self._scheduler), lag=self.lag, **fields)
         if self._source.is_partitioned and self.lag is None:
             LOG.warning("waiting for partitions: others of the group may hold them")

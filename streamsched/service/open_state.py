@@ -4,26 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.recovered_state import continue_without_lost_calls
+from streamsched.state.future_times import newest_time
 
 if TYPE_CHECKING:
+    from streamsched.errors import SnapshotError
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.state.stream_clock import WallClock
 
-__all__ = ["open_state"]
+__all__ = ["drop_lost_log", "open_state", "repair_state"]
+
+_NEVER: Final = SavePlan(every="52w")  # the one save is at the end
 
 
-def open_state(directory: Path) -> DurableScheduler:
+def open_state(directory: Path, clock: WallClock | None = None) -> DurableScheduler:
     """Return the scheduler of the state in `directory`; its calls return once they are on disk. O(pages).
 
-    Raises SnapshotError if there is no state, StateInUse if another process owns it.
+    `clock`: refuses times ahead of it. Raises SnapshotError if there is no state, StateInUse if another process owns
+    it.
     """
     with lock_state(directory):
         newest_image(directory)
-    return DurableScheduler.open(directory, reread=_reread)
+    return DurableScheduler.open(directory, reread=_reread, clock=clock)
+
+
+def drop_lost_log(directory: Path) -> list[SnapshotError]:
+    """Continue without the calls of a damaged log that cannot be read; return the damage. See
+    `recovered_state.continue_without_lost_calls`.
+    """
+    return continue_without_lost_calls(directory, reread=_reread)
+
+
+def repair_state(directory: Path, latest_s: float) -> dict[str, int]:
+    """Mend all times in the state in `directory` that are later than `latest_s`, and save it if there are any.
+
+    Returns how many of each kind were changed. O(pages). Raises SnapshotError and StateInUse as `open_state` does.
+    """
+    from streamsched.evolution.elites import mend_evolution_times  # noqa: PLC0415  takes long to import
+
+    with lock_state(directory):
+        newest_image(directory)
+    with DurableScheduler.open(directory, reread=_reread, plan=_NEVER) as scheduler:
+        present_s = newest_time(scheduler.core.pages.arrays, latest_s)
+        changed = scheduler.core.mend_times(latest_s)
+        changed["evolutions"] = mend_evolution_times(directory, scheduler.cycle_s, latest_s, present_s)
+        if any(changed.values()):
+            scheduler.snapshot(full=True)
+    return changed
 
 
 def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch]:

@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka.kafka_settings import SCHEME, read_settings
-from streamsched.errors import FormulaError, SettingsError, SettingsErrors
+from streamsched.errors import NOTHING, FormulaError, SettingsError, SettingsErrors
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.setting_sources import PREFIX, CommandLine, Environment, Given, TomlFile
@@ -28,6 +28,7 @@ from streamsched.service.setting_tables import (
     TextPath,
     check_topic,
 )
+from streamsched.state.stream_clock import parse_max_ahead
 
 __all__ = ["SETTING_NAMES", "RunSettings", "read_run_settings"]
 
@@ -43,7 +44,9 @@ class RunSettings(BaseSettings):
     """What a run does; see `read_run_settings`.
 
     ``source``: a file's path, "-" for standard input, or a topic's URL; ``evolve_every``: cycles; ``kafka``: further
-    settings of the topics' URLs, by the names that `read_settings` takes; ``rules``: by target, None to remove one.
+    settings of the topics' URLs, by the names that `read_settings` takes; ``rules``: by target, None to remove one;
+    ``max_ahead``: how far ahead of the clock, or of a file's newest outcome, an outcome may be: None for the default,
+    "none" for any time.
     """
 
     model_config = SettingsConfigDict(
@@ -63,6 +66,7 @@ class RunSettings(BaseSettings):
     dead_letters: TextPath | None = None
     evolve_every: Annotated[int, Field(ge=1)] | None = None
     threads: int | None = None
+    max_ahead: str | float | None = None
     scheduler: SchedulerTable = SchedulerTable()
     politeness: PolitenessTable = PolitenessTable()
     save: SaveTable = SaveTable()
@@ -79,6 +83,12 @@ class RunSettings(BaseSettings):
     def is_topic(self) -> bool:
         """Whether outcomes come from Kafka."""
         return self.source.startswith(SCHEME)
+
+    def ahead_of(self, default: str | float | None) -> str | float | None:
+        """Return ``max_ahead``, or `default` if it is not given; None for no bound."""
+        if self.max_ahead is None:
+            return default
+        return None if self.max_ahead == NONE else self.max_ahead
 
     @field_validator("source")
     @classmethod
@@ -104,6 +114,16 @@ class RunSettings(BaseSettings):
         except SettingsError as error:
             raise SettingsError("", value, error.expected) from error
         return value
+
+    @field_validator("max_ahead", mode="plain")
+    @classmethod
+    def _check_max_ahead(cls, value: Any) -> str | float | None:
+        if value == NONE:
+            return NONE
+        try:
+            return parse_max_ahead(value)
+        except SettingsError as error:
+            raise SettingsError("", value, f'{error.expected}, or "{NONE}"') from error
 
     @field_validator("kafka", mode="plain")
     @classmethod
@@ -190,7 +210,7 @@ def _describe(error: ErrorDetails, given: Mapping[str, Given]) -> Iterator[Setti
             if full == name or full.startswith(f"{name}."):
                 yield SettingsError(given[full].place, _HIDDEN, "a setting that docs/run.md lists")
     elif error["type"] == "missing":
-        yield SettingsError(f"--{name}", None, _REQUIRED[name])
+        yield SettingsError(f"--{name}", NOTHING, _REQUIRED[name])
     else:
         found = given[name].value if name in given else _HIDDEN
         yield SettingsError(_find_place(name, given), found, _describe_expected(error, cause))

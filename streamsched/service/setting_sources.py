@@ -16,7 +16,8 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource
 
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.errors import SettingsError
+from streamsched.errors import SettingsError, SnapshotError
+from streamsched.persistence.files import read_regular
 
 __all__ = ["PREFIX", "CommandLine", "Environment", "Given", "TomlFile", "read_assignments"]
 
@@ -115,10 +116,10 @@ def variable_of(name: str) -> str:
 def _read_toml(path: Path) -> Tables:
     """Return the tables in the file; unlike pydantic's own source, a missing file is an error."""
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise SettingsError("--config", str(path), f"a file that can be read ({error.strerror or error})") from error
+        return tomllib.loads(read_regular(path).decode())
+    except (SnapshotError, FileNotFoundError) as error:
+        reason = error.reason if isinstance(error, SnapshotError) else error.strerror
+        raise SettingsError("--config", str(path), f"a file that can be read ({reason})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError("--config", str(path), f"a TOML file ({error})") from error
 

@@ -108,7 +108,7 @@ class SettingsTable(BaseModel):
 
 
 class SchedulerTable(SettingsTable):
-    """Settings of a new `Scheduler`; only the formula or the objective may change later."""
+    """Settings of a new `Scheduler`; only the formula, the objective and the bounds `max_…` may change later."""
 
     target = Scheduler
     cycle: Duration | None = None
@@ -119,6 +119,9 @@ class SchedulerTable(SettingsTable):
     panel: float | None = None
     new_share: float | None = None
     explore_share: float | None = None
+    max_pages: int | None = None
+    max_pages_per_host: int | None = None
+    max_patterns_per_host: int | None = None
 
 
 class PolitenessTable(SettingsTable):
@@ -134,6 +137,9 @@ class PolitenessTable(SettingsTable):
     probe_every: Duration | None = None
     min_revisit: Duration | None = None
     max_revisit: Duration | None = None
+    retry_after_most: Duration | None = None
+    host_backoff_429: int | None = None
+    host_backoff_503: int | None = None
 
 
 class SaveTable(SettingsTable):

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.file_source import open_file
 from streamsched.connectors.kafka import open_kafka, open_sink
+from streamsched.connectors.kafka.kafka_settings import SCHEME, check_credentials, read_settings
 from streamsched.connectors.source import Position, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
+from streamsched.numerics.durations import write_duration
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.recovery import has_state
 from streamsched.politeness.politeness_settings import Politeness
@@ -17,6 +19,7 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
 from streamsched.service.stream_replay import reread_files, reread_with
+from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.scheduler.any_scheduler import AnyScheduler
@@ -24,14 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["open_run_batches", "open_run_source", "open_run_state", "resume_source"]
 
+_BOUNDS: Final = frozenset(("max_pages", "max_pages_per_host", "max_patterns_per_host"))
+_CHANGEABLE: Final = _BOUNDS | {"formula", "objective"}  # settings of the scheduler that a saved state does not fix
 _PATIENCE: Final = "5s"  # with the brokers of batches: ingest waits meanwhile
-_READER_SETTINGS: Final = frozenset(
-    ("group", "partitions", "start", "lost", "until_end", "dead_letters", "versions")
-)  # of Kafka, without meaning for a producer
 
 
 def open_run_source(settings: RunSettings) -> Source:
     """Open the source of `settings` at its beginning. Raises SettingsError and SourceError as `open_source` does."""
+    for url in (settings.source, settings.batches.to):
+        if url is not None and url.startswith(SCHEME):
+            check_credentials(read_settings(url, settings.kafka))  # before anything connects
     if not settings.is_topic:
         return open_file(settings.source, format=settings.format, dead_letters=settings.dead_letters)
     for name, given in (("format", settings.format), ("from_start", settings.from_start)):
@@ -48,16 +53,17 @@ def open_run_batches(
     """Return the publisher of batches of `scheduler`, None without a topic for them. Raises SourceError."""
     if settings.batches.to is None:
         return None
-    kafka = {name: value for name, value in settings.kafka.items() if name not in _READER_SETTINGS}
-    sink = open_sink(settings.batches.to, {"patience": _PATIENCE, **kafka})
+    sink = open_sink(settings.batches.to, {"patience": _PATIENCE, **settings.kafka})
     plan = BatchPlan(**settings.batches.given())
     return BatchPublisher(scheduler, sink, plan, wall=wall, clock=time.monotonic)
 
 
-def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
-    """Return the saved scheduler, or a new one, with `settings` in force from `now` on, UTC epoch seconds. O(pages).
+def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live: bool = False) -> DurableScheduler:
+    """Return the saved scheduler, or a new one, with `settings` in force from now on. O(pages).
 
-    Raises SettingsErrors for settings that only a new state can have, and the errors of `DurableScheduler.open`.
+    `wall`: the clock, UTC epoch seconds; `is_live`: whether outcomes ahead of it are rejected, as those of a crawl
+    under way are; otherwise the stream's own times decide. Raises SettingsErrors for settings that only a new state can
+    have, and the errors of `DurableScheduler.open`.
     """
     is_new = not has_state(settings.state)
     reread = reread_with(settings.source, settings.kafka) if settings.is_topic else reread_files
@@ -69,13 +75,18 @@ def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
         reread=reread,
         plan=SavePlan(**settings.save.given()),
         threads=settings.threads,
+        clock=WallClock(wall, settings.ahead_of(MAX_AHEAD_OF_CLOCK)) if is_live else None,
     )
     try:
         if not is_new:
             _check_fixed(scheduler, settings)
-            _change_formula(scheduler, settings, now)
+            _change_formula(scheduler, settings, wall())
+            _change_bounds(scheduler, settings)
             if politeness is not None and politeness != scheduler.politeness:
                 scheduler.set_politeness(politeness)
+        max_ahead = parse_max_ahead(settings.ahead_of(scheduler.max_ahead))
+        if not is_live and max_ahead != scheduler.max_ahead:
+            scheduler.max_ahead = max_ahead
         if settings.rules:
             scheduler.set_rules(settings.rules)
     except BaseException:
@@ -101,10 +112,12 @@ def resume_source(source: Source, scheduler: AnyScheduler, settings: RunSettings
 
 def _check_fixed(scheduler: AnyScheduler, settings: RunSettings) -> None:
     """Raise SettingsErrors for settings that differ from those of the saved state and cannot change."""
-    given = {name: value for name, value in settings.scheduler.given().items() if name not in ("formula", "objective")}
-    asked, saved = _fixed_settings(Scheduler(**given)), _fixed_settings(scheduler)
+    given = {name: value for name, value in settings.scheduler.given().items() if name not in _CHANGEABLE}
+    saved = _fixed_settings(scheduler)
+    asked = _fixed_settings(Scheduler(**(saved | given)))
+    shown = saved | {"cycle": write_duration(saved["cycle"])}
     errors = [
-        SettingsError(f"scheduler.{name}", value, f"{saved[name]}, as in the saved state")
+        SettingsError(f"scheduler.{name}", value, f"{shown[name]}, as in the saved state")
         for name, value in given.items()
         if asked[name] != saved[name]
     ]
@@ -123,6 +136,13 @@ def _fixed_settings(scheduler: AnyScheduler) -> dict[str, Any]:
         "new_share": settings.new_share,
         "explore_share": settings.explore_share,
     }
+
+
+def _change_bounds(scheduler: AnyScheduler, settings: RunSettings) -> None:
+    """Put the given bounds on pages and URL patterns in force."""
+    for name, value in settings.scheduler.given().items():
+        if name in _BOUNDS and getattr(scheduler, name) != value:
+            setattr(scheduler, name, value)
 
 
 def _change_formula(scheduler: AnyScheduler, settings: RunSettings, now: float) -> None:

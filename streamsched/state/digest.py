@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 5  # of what is hashed, not of the format on disk
+_VERSION: Final = 6  # of what is hashed, not of the format on disk
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
     """Return the SHA-256 of settings, records and texts, not of their layout on disk. O(pages)."""
     arrays = _arrays(pages)
-    leased = (arrays["pages"]["flags"] & LEASED) != 0
-    arrays["lease_until_s"] = np.where(leased, arrays["lease_until_s"], 0.0)
+    waits = ((arrays["pages"]["flags"] & LEASED) != 0) | (arrays["pages"]["failures"] > 0)
+    arrays["lease_until_s"] = np.where(waits, arrays["lease_until_s"], 0.0)
     arrays["pages"], arrays["groups"] = arrays["pages"].copy(), arrays["groups"].copy()
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
+    arrays["groups"]["stream"] = 0  # it says how the state came about
+    arrays["corpus"] = arrays["corpus"].copy()
+    arrays["corpus"]["refused_pages"] = 0  # a repeated outcome that is refused counts again
     whole = hashlib.sha256(json.dumps([_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
         whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)

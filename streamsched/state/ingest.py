@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,30 +19,45 @@ from streamsched.estimation.change_detection import (
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
-from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
+from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
-from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
-from streamsched.politeness.limits import Limits, apply_host_response, release_slot
+from streamsched.numerics.keyed_hash import keyed_hash
+from streamsched.outcomes import (
+    CHANGED,
+    COST,
+    FINGERPRINT,
+    IMPORTANCE,
+    MOVED_TO,
+    NOT_ATTEMPTED,
+    RETRY_AFTER,
+    ROBOTS_DENIED,
+    STATUS,
+)
+from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
+from streamsched.politeness.limits import Limits, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.page_schema import FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
-from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
+from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
+from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
-from streamsched.records.url_patterns import assign_group, renew_candidates
-from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, narrow_sample, record_visit
+from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
+from streamsched.state.new_pages import NewUrl, add_page
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
+    from streamsched.records.page_bounds import BoundLimits
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes", "init_pages"]
+__all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes"]
 
-# Positions in the counts that `apply_outcomes` adds to. Every outcome counts as APPLIED, DUPLICATES or LATE, an applied
-# one also as one of the others. SERVED are outcomes of pages leased for their score that show whether the page had
-# changed, HITS those of them that found a change.
+# Positions in the counts that `apply_outcomes` adds to. An outcome counts as APPLIED, DUPLICATES, LATE or REFUSED, an
+# applied one also as one of CHANGES, FIRST_VISITS, FAILURES, UNCHANGED, DENIALS and NOT_TRIED. SERVED are outcomes of
+# pages leased for their score that show whether the page had changed, HITS those of them that found a change. MOVED are
+# applied outcomes that name another URL.
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
-COUNTS: Final = 9
+REFUSED, DENIALS, NOT_TRIED, MOVED = range(9, 13)
+COUNTS: Final = 13
 
 _AHEAD: Final = 12  # outcomes between prefetching a group and using it
 _HOST_AHEAD: Final = 6  # ... its host, which the group names
@@ -50,13 +65,16 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
-    politeness, and whether surges are learned.
+    politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, and
+    the bounds on pages.
     """
 
     cycle_s: float
     change_bits: int
     limits: Limits
     surges: bool
+    stream: int
+    bounds: BoundLimits
 
 
 class OutcomeColumns(NamedTuple):
@@ -72,6 +90,8 @@ class OutcomeColumns(NamedTuple):
     importance: Floats
     cost: Floats
     retry_after: Floats
+    moved_blob: Bytes
+    moved_offsets: Ints  # of length 1 if absent
 
 
 class IngestCounts(NamedTuple):
@@ -79,31 +99,6 @@ class IngestCounts(NamedTuple):
 
     counts: Ints
     invalidated: InvalidationBuffer
-
-
-@bare_kernel
-def init_pages(shard: ShardArrays, known_since_s: float) -> None:
-    """Assign all pages entered since the last call to groups, as known since `known_since_s`. O(URL) a page."""
-    for row in range(shard.corpus[0].sorted, shard.corpus[0].pages):
-        _init_page(shard, row, known_since_s)
-
-
-@bare_kernel
-def _init_page(shard: ShardArrays, row: int, known_since_s: float) -> None:
-    corpus: Record = shard.corpus[0]
-    page: Record = shard.pages.records[row]
-    mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-    page.last_visit_s = known_since_s
-    renew_candidates(shard.groups.candidates, row + 1)
-    corpus.sorted = row + 1
-    narrow_sample(corpus, row + 1)
-    known_groups = int(corpus.groups)
-    assign_group(shard.groups, shard.pages, corpus, shard.dirty, row)
-    for group in range(known_groups, corpus.groups):
-        inherit_profile(shard.seasonality, shard.groups, group)
-    refresh_prior(page, corpus, shard.groups.records)
-    refresh_link(shard.seasonality, row, page, corpus.sweep)
-    store_utc_offset(shard.seasonality, row, known_since_s)
 
 
 @bare_kernel
@@ -117,36 +112,46 @@ def apply_outcomes(
 ) -> None:
     """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to `result`. O(1) each.
 
-    A new page gets the next row: the arrays must have room. Rows are looked up `LOOKUP_CHUNK` outcomes at a time, few
-    enough that their records are still in the core's own cache when the outcomes are applied.
+    A new page gets the next row, for which the arrays must have room, or is refused. Rows are looked up `LOOKUP_CHUNK`
+    outcomes at a time, few enough that their records are still in the core's own cache when the outcomes are applied.
     """
     for start in range(span[0], span[1], LOOKUP_CHUNK):
         rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
         offsets = columns.offsets[start : start + rows.size + 1]
-        resolve(shard.pages, shard.corpus, index, columns.blob, offsets, rows, True)
-        _apply(shard, rows, start, columns, rules, result)
+        resolve(shard.pages, index, columns.blob, offsets, rows)
+        _apply(shard, index, rows, start, columns, rules, result)
 
 
 @bare_kernel
-def _apply(
-    shard: ShardArrays, rows: Ints, start: int, columns: OutcomeColumns, rules: IngestRules, result: IngestCounts
+def _apply(  # noqa: PLR0913, PLR0917  a kernel
+    shard: ShardArrays,
+    index: IndexArrays,
+    rows: Ints,
+    start: int,
+    columns: OutcomeColumns,
+    rules: IngestRules,
+    result: IngestCounts,
 ) -> None:
-    """Apply outcome ``start + i`` to ``rows[i]``, in order."""
+    """Apply outcome ``start + i`` to ``rows[i]``, in order; a page that was unknown before is added first."""
     counts = result.counts
     for i in range(rows.size):
-        if i + _AHEAD < rows.size:
+        if i + _AHEAD < rows.size and rows[i + _AHEAD] >= 0:
             soon: Record = shard.pages.records[rows[i + _AHEAD]]
             prefetch(shard.groups.records, np.int64(soon.group))
             prefetch(shard.seasonality.links, rows[i + _AHEAD])
-        if i + _HOST_AHEAD < rows.size:
+        if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
             near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
             group: Record = shard.groups.records[near.group]
             prefetch(shard.groups.records, np.int64(group.host))
             prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD])
         at = start + i
         fetched_at = columns.fetched_at[at]
-        for row in range(shard.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
-            _init_page(shard, row, fetched_at)
+        if rows[i] < 0:
+            url = NewUrl(columns.blob, columns.offsets[at], columns.offsets[at + 1], index.hashes[i])
+            rows[i] = add_page(shard, index, url, fetched_at, rules.bounds)
+            if rows[i] < 0:
+                counts[REFUSED] += 1
+                continue
         page: Record = shard.pages.records[rows[i]]
         trace: Record = shard.pages.traces[rows[i]]
         if fetched_at <= trace.last_outcome_s:
@@ -160,6 +165,19 @@ def _apply(
         if served and outcome in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
             counts[HITS] += outcome == CHANGES
+        if columns.given[at] & MOVED_TO:
+            counts[MOVED] += 1
+            _discover_target(shard, index, columns, at, rules.bounds)
+
+
+@bare_kernel
+def _discover_target(
+    shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, bounds: BoundLimits
+) -> None:
+    """Add the URL that outcome `at` names as a page never visited, unless it is known or refused. O(URL)."""
+    start, stop = columns.moved_offsets[at], columns.moved_offsets[at + 1]
+    hash_: Any = keyed_hash(index.key, columns.moved_blob, start, stop)
+    add_page(shard, index, NewUrl(columns.moved_blob, start, stop, hash_), columns.fetched_at[at], bounds)
 
 
 @inlined_kernel
@@ -178,41 +196,83 @@ def _apply_one(
     mark_dirty_group(dirty, groups, np.int64(page.group))
     mark_dirty_group(dirty, groups, np.int64(group.host))
     fetched_at = columns.fetched_at[at]
-    trace.last_outcome_s = fetched_at
+    _store_stream(host, rules.stream, invalidated)
+    status: Any = columns.status[at] if given & STATUS else np.int32(200)
+    if status in (NOT_ATTEMPTED, ROBOTS_DENIED):
+        return _apply_without_visit(shard, row, host, fetched_at, status)
+    retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
+    wait_s = demanded_wait(rules.limits, given, status, retry_after)
+    if apply_host_response(host, page, trace, rules.limits, HostResponse(row, status, wait_s, fetched_at)):
+        wait_s = -1.0
+    trace.last_outcome_s = trace.last_attempt_s = fetched_at
     release_slot(page, host)
-    page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
+    page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT | DENIED)
     corpus.applied += 1
     refresh_prior(page, corpus, groups)  # for any outcome, while the records are in cache
     refresh_link(seasonality, row, page, corpus.sweep)
-    if given & IMPORTANCE:
-        page.importance = columns.importance[at]
-    if given & COST:
-        page.cost = columns.cost[at]
-    status = columns.status[at] if given & STATUS else np.int32(200)
-    retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
-    apply_host_response(host, rules.limits, given, status, retry_after, fetched_at)
+    _store_weights(page, given, columns, at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
     verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)
     if verdict == FAILURE:
-        corpus.failures += 1
-        if page.failures < 0xFF:
-            page.failures += 1
-        return FAILURES
+        return _apply_failure(shard, row, fetched_at + wait_s if wait_s >= 0.0 else -np.inf)
     if verdict != FIRST:
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
-        due = update_seasonality(seasonality, page, group, row, observed, corpus.sorted)
+        due = update_seasonality(seasonality, page, group, row, observed, corpus.pages)
         _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
     flags = SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST)
-    record_visit(shard.journal, corpus, page, row, fetched_at, flags)
+    record_visit(shard.journal, corpus, row, fetched_at, flags)
     if verdict == FIRST:
         return FIRST_VISITS
     advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
     return CHANGES if verdict == CHANGE else UNCHANGED
+
+
+@inlined_kernel
+def _apply_without_visit(shard: ShardArrays, row: int, host: Record, fetched_at: float, status: int) -> int:
+    """End the lease of a page that the crawler did not visit; return the position of its count besides APPLIED."""
+    page: Record = shard.pages.records[row]
+    shard.pages.traces[row].last_outcome_s = fetched_at
+    give_back(shard.pages, row, host)
+    if status == NOT_ATTEMPTED:
+        return NOT_TRIED
+    page.flags &= ~np.uint8(URGENT)
+    page.flags |= np.uint8(DENIED)
+    shard.corpus[0].applied += 1
+    return DENIALS
+
+
+@inlined_kernel
+def _apply_failure(shard: ShardArrays, row: int, until_s: float) -> int:
+    """Count a failed visit, and keep its page back until `until_s`; return the position of its count."""
+    page: Record = shard.pages.records[row]
+    shard.corpus[0].failures += 1
+    shard.pages.lease_until_s[row] = until_s
+    if page.failures < 0xFF:
+        page.failures += 1
+    return FAILURES
+
+
+@inlined_kernel
+def _store_weights(page: Record, given: int, columns: OutcomeColumns, at: int) -> None:
+    """Store the importance and the cost of a page, if outcome `at` has them."""
+    if given & IMPORTANCE:
+        page.importance = columns.importance[at]
+    if given & COST:
+        page.cost = columns.cost[at]
+
+
+@inlined_kernel
+def _store_stream(host: Record, stream: int, invalidated: InvalidationBuffer) -> None:
+    """Let a host belong to the stream that delivered one of its outcomes, unless that is 0. O(1)."""
+    if stream != 0:
+        if host.stream < 0 < stream:
+            invalidate_all(invalidated)  # its other pages may be ranked again
+        host.stream = stream
 
 
 @inlined_kernel

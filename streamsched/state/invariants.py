@@ -10,6 +10,7 @@ import numpy.typing as npt
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
 from streamsched.records.page_schema import LEASED, OUT, VISITED
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.url_index import hash_urls
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
 
 if TYPE_CHECKING:
@@ -40,13 +41,15 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
         "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
         and int(lengths.sum()) == int(corpus["text_end"]),
         "the index finds every URL": bool(np.array_equal(found, np.arange(count))),
+        "pages have the hashes of their URLs": bool(np.array_equal(pages["url_hash"], hash_urls(shard.pages, count))),
         "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
         "only visited pages have visits": not np.any(pages["visits"][~visited]),
         "evidence of visits is not negative": bool(
             np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)
         ),
         "no visit is newer than its page's last outcome": bool(
-            np.all(pages["last_visit_s"][visited] <= traces["last_outcome_s"][visited])
+            np.all(pages["last_visit_s"][visited] <= traces["last_attempt_s"][visited])
+            and np.all(traces["last_attempt_s"] <= traces["last_outcome_s"])
         ),
         "pages' priors are finite and above 0": all(_are_positive_numbers(prior) for prior in priors),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
@@ -57,21 +60,21 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
 
 def _check_groups(shard: ShardArrays) -> dict[str, bool]:
     corpus = shard.corpus[0]
-    count, placed, number = int(corpus["pages"]), int(corpus["sorted"]), int(corpus["groups"])
+    count, number = int(corpus["pages"]), int(corpus["groups"])
     pages, groups = shard.pages.records[:count], shard.groups.records[:number]
     members = np.bincount(pages["group"], minlength=number) if count else np.zeros(number, np.int64)
     leased = _count_leased(pages, shard.groups.records["host"], number)
     return {
-        "every page is in a group": count == placed
-        and bool(np.array_equal(members[:number], groups["pages"]))
-        and members.size == number,
+        "every page is in a group": members.size == number and bool(np.array_equal(members, groups["pages"])),
+        "hosts count their pages and URL patterns": _are_counted(members, groups),
         "a group's host is a host": bool(np.all(shard.groups.records["depth"][groups["host"]] == 0)),
         "parents have lower numbers than their groups": bool(np.all(groups["parent"] <= np.arange(number))),
         "hosts count their leased pages": bool(np.array_equal(leased, groups["out"]))
         and not np.any((pages["flags"] & (OUT | LEASED)) == OUT),
+        "a probe is a page of a host that demanded a rest": _have_own_probes(pages, groups),
         "priors are finite and above 0": _are_positive_numbers(groups["mean"]),
         "weights and shares of surges are probabilities": _are_probabilities(groups),
-        "member lists hold the pages of each group": _are_linked(shard.groups, pages["group"][:placed], number),
+        "member lists hold the pages of each group": _are_linked(shard.groups, pages["group"], number),
     }
 
 
@@ -117,10 +120,28 @@ def _keep_weight(seasonality: SeasonalityArrays) -> bool:
     return all(bool(np.all(one <= RAREST)) for one in rarest) and all(bool(np.all(one.min(1) <= SPARE)) for one in fits)
 
 
+def _are_counted(members: Ints, groups: Records) -> bool:
+    """Return whether hosts count the pages and URL patterns below them. ``members``: int64[groups], pages by group."""
+    if members.size != groups.size or np.any(groups["host"] >= groups.size):
+        return False
+    pages = np.bincount(groups["host"], members, groups.size)
+    patterns = np.bincount(groups["host"][groups["depth"] > 0], minlength=groups.size)
+    return bool(np.array_equal(pages, groups["host_pages"]) and np.array_equal(patterns, groups["host_patterns"]))
+
+
 def _count_leased(pages: Records, hosts: Ints, groups: int) -> Ints:
     """Return how many pages of each host are flagged OUT, by group."""
     leased = pages["group"][(pages["flags"] & OUT) != 0]
     return np.bincount(hosts[leased], minlength=groups)
+
+
+def _have_own_probes(pages: Records, groups: Records) -> bool:
+    """Return whether the probe of each host is one of its pages, and the host demanded a rest."""
+    hosts = np.flatnonzero(groups["probe"])
+    rows = groups["probe"][hosts].astype(np.int64) - 1
+    if np.any(rows >= pages.size) or not np.all(groups["asked_to_wait"][hosts]):
+        return False
+    return bool(np.array_equal(groups["host"][pages["group"][rows]], hosts))
 
 
 def _are_probabilities(records: Records) -> bool:
@@ -154,7 +175,7 @@ def _are_newest(journal: Records, pages: Records, corpus: Records) -> bool:
     written = journal[: int(corpus["journaled"][0])]
     if np.any(written["row"] >= pages.size):
         return False
-    rows, at_s, *_ = read_visits(journal, pages, corpus)
+    rows, at_s, *_ = read_visits(journal, corpus)
     ends = np.append(rows[1:] != rows[:-1], True)[: rows.size]
     rising = ends[:-1] | (at_s[1:] > at_s[:-1])
     return bool(np.all(rising) and np.array_equal(at_s[ends], pages["last_visit_s"][rows[ends]]))

@@ -10,29 +10,33 @@ import numpy as np
 from streamsched.estimation.hierarchical_prior import init_corpus
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
-from streamsched.numerics.arrays import Floats, Ints, frozen
+from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
 from streamsched.numerics.growable_array import GrowableArray
+from streamsched.numerics.hash_slots import move_slots
+from streamsched.numerics.keyed_hash import draw_key, read_key
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.politeness.limits import Limits, make_limits
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
 from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
+from streamsched.records.page_bounds import MAX_PAGES, PageBounds
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
 from streamsched.records.schema import CORPUS, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
-from streamsched.records.url_index import MAX_PAGES, UrlIndex, url_texts
+from streamsched.records.url_index import UrlIndex, url_texts
 from streamsched.records.url_patterns import candidate_space, place_groups
 from streamsched.records.visit_journal import JOURNAL_VISITS
-from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes, init_pages
+from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
 from streamsched.state.invariants import find_faults
+from streamsched.state.new_pages import add_pages
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["PageTable"]
 
-_RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 112 bytes would be 15 GB of memory
+_RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 120 bytes would be 16 GB of memory
 _RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
@@ -43,15 +47,28 @@ _LIMITS: Final = make_limits(Politeness())  # the default of `observe`
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
-    Grows without moving a row. 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
-    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 200 a group, the URL's own text, and at
+    Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
+    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 232 a group, the URL's own text, and at
     most 45 for seasonality (`SeasonalityTables`). Not thread-safe.
     """
 
-    def __init__(self, cycle_s: float, change_bits: int, regions: Mapping[str, TimeRegion] | None = REGIONS) -> None:
-        """Create a table without pages. `regions`: those whose seasonality is learned; None to learn none."""
+    def __init__(
+        self,
+        cycle_s: float,
+        change_bits: int,
+        regions: Mapping[str, TimeRegion] | None = REGIONS,
+        bounds: PageBounds | None = None,
+        key: Hashes | None = None,
+    ) -> None:
+        """Create a table without pages.
+
+        `regions`: those whose seasonality is learned, None to learn none; `bounds`: on pages and URL patterns, None for
+        the default ones; `key`: uint64[2], of the indexes' hash, None to draw a new one.
+        """
         self.cycle_s = cycle_s
         self.change_bits = change_bits
+        self.bounds = bounds or PageBounds()
+        self.key = draw_key() if key is None else key
         self._pages = GrowableArray(PAGE, _RESERVED_PAGES)
         self._traces = GrowableArray(TRACE, _RESERVED_PAGES)
         self._leases = GrowableArray(np.float64, _RESERVED_PAGES)
@@ -67,18 +84,20 @@ class PageTable:
         self._group_slots = np.zeros(_FEWEST_GROUP_SLOTS, np.uint64)
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
-        self._index = UrlIndex()
+        self._index = UrlIndex(self.key)
         self.seasonality = SeasonalityTables(regions, _RESERVED_PAGES)
         self.marks = DirtyTracker()
         self.touched: InvalidatedRows | None = None
         init_corpus(self._corpus, cycle_s)
 
     @classmethod
-    def of_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """Return an empty table with a scheduler's saved settings: load its arrays, then call `rebuild_index`."""
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return an empty table for a scheduler's saved `state`: load its arrays, then call `rebuild_index`."""
+        settings = state["settings"]
         saved = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
         regions = None if saved is None else {name: TimeRegion.from_json(region) for name, region in saved.items()}
-        return cls(settings["cycle_s"], settings["change_bits"], regions)
+        bounds, key = PageBounds(**settings["bounds"]), read_key(state["index_key"])
+        return cls(settings["cycle_s"], settings["change_bits"], regions, bounds, key)
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
@@ -91,6 +110,7 @@ class PageTable:
             GroupArrays(
                 self._groups.array,
                 self._names.array,
+                self.key,
                 self._group_slots,
                 self._candidates.array,
                 self._scratch,
@@ -105,7 +125,7 @@ class PageTable:
 
     def find(self, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], -1 for pages never seen. O(1) a URL."""
-        return self._index.find(self.arrays.pages, self._corpus, urls)
+        return self._index.find(self.arrays.pages, urls)
 
     def observe(
         self,
@@ -113,13 +133,15 @@ class PageTable:
         limits: Limits | None = None,
         *,
         surges: bool = True,
+        stream: int = 0,
         then: Callable[[int], object] | None = None,
     ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
-        are learned; `then`: called with the number of outcomes whenever some tens of thousands are applied, and at the
-        end. O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
+        are learned; `stream`: see `IngestRules`; `then`: called with the number of outcomes whenever some tens of
+        thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records, its group's
+        mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = OutcomeColumns(
@@ -133,11 +155,14 @@ class PageTable:
             frozen(batch.importance),
             frozen(batch.cost),
             frozen(batch.retry_after),
+            frozen(batch.moved_to.blob),
+            frozen(batch.moved_to.offsets),
         )
-        rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges)
+        limits = _LIMITS if limits is None else limits
+        rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, self.bounds.limits)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
-            self._ensure_room(batch.urls, *span)
+            self._ensure_room(batch.urls, *span, batch.moved_to)
             apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, result)
             if then is not None:
                 then(span[1] - span[0])
@@ -145,19 +170,24 @@ class PageTable:
         return result.counts
 
     def discover(self, urls: PackedUrls, now: float) -> int:
-        """Add the unknown ones of `urls` as never visited and known since `now`; return their number. O(1) a URL."""
+        """Add the unknown ones of `urls` as never visited and known since `now`; return their number. O(1) a URL.
+
+        Those that a bound refuses are not added but counted.
+        """
         before = len(self)
         for start in range(0, len(urls), _CHUNK):
             stop = min(start + _CHUNK, len(urls))
             self._ensure_room(urls, start, stop)
-            shard = self.arrays
-            self._index.enter(shard.pages, shard.corpus, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
-            init_pages(shard, now)
+            offsets = frozen(urls.offsets[start : stop + 1])
+            add_pages(self.arrays, self._index.arrays(), frozen(urls.blob), offsets, now, self.bounds.limits)
+        self._index.settle()
         return len(self) - before
 
     def weigh(self, urls: PackedUrls, importance: Floats) -> None:
-        """Set the importance of known pages: float64[n], one for each of `urls`. O(1) a URL."""
+        """Set the importance of the known ones of `urls`: float64[n], one for each of `urls`. O(1) a URL."""
         rows = self.find(urls)
+        known = rows >= 0
+        rows, importance = rows[known], importance[known]
         if self.touched:
             self.touched.add(rows)
         shard = self.arrays
@@ -180,25 +210,29 @@ class PageTable:
     def rebuild_index(self) -> None:
         """Rebuild the hash indexes, member lists and profile assignments after the records were loaded. O(pages)."""
         groups = int(self._corpus["groups"][0])
-        self._index.rebuild(self._pages.array, self._corpus)
-        self._place_groups(groups)
+        self._index.rebuild(self.arrays.pages, self._corpus)
+        self._group_slots = np.zeros(_group_slots(groups), np.uint64)
+        place_groups(self.arrays.groups, groups)
         rebuild_members(self.arrays.groups, self._pages.array, self._corpus)
         self.seasonality.rebuild(self.arrays.groups, groups)
 
     def state_bytes(self) -> dict[str, int]:
-        """Return the bytes of memory in use by each part of the state."""
+        """Return the bytes of memory that each part of the state takes, in whole pages where it grows. O(1)."""
         corpus = self._corpus[0]
         pages, groups = int(corpus["pages"]), int(corpus["groups"])
+        journaled = min(int(corpus["journaled"]), self._journal.array.size)
         return {
-            "pages": pages * (PAGE.itemsize + TRACE.itemsize),
-            "leases": pages * 8,
-            "member_lists": pages * MEMBER_LINK.itemsize + groups * 4,
+            "pages": self._pages.resident_bytes(pages) + self._traces.resident_bytes(pages),
+            "leases": self._leases.resident_bytes(pages),
+            "member_lists": self._member_links.resident_bytes(pages) + self._first_members.resident_bytes(groups),
             "url_index": self._index.nbytes(),
             "seasonality": self.seasonality.nbytes(pages, groups),
-            "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
-            "pattern_sketch": max(1 << 16, pages // 2),
-            "journal": min(int(corpus["journaled"]), self._journal.array.size) * VISIT.itemsize,
-            "url_text": int(corpus["text_end"]),
+            "groups": self._groups.resident_bytes(groups)
+            + self._names.resident_bytes(int(corpus["names_end"]))
+            + self._group_slots.nbytes,
+            "pattern_sketch": self._candidates.resident_bytes(candidate_space(pages)),
+            "journal": self._journal.resident_bytes(journaled),
+            "url_text": self._text.resident_bytes(int(corpus["text_end"])),
         }
 
     def reserve(self, pages: int, text: int, groups: int, names: int) -> None:
@@ -220,19 +254,25 @@ class PageTable:
         urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
         return find_faults(shard, self.find(urls))
 
-    def _ensure_room(self, urls: PackedUrls, start: int, stop: int) -> None:
-        """Make room for all of `urls` from `start` up to `stop` as new pages."""
-        corpus = self._corpus[0]
-        pages = int(corpus["pages"]) + stop - start
-        text = int(urls.offsets[stop] - urls.offsets[start])
-        groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * (stop - start)
-        self.reserve(pages, int(corpus["text_end"]) + text, groups, int(corpus["names_end"]) + _GROUPS_PER_PAGE * text)
-        if 2 * groups > self._group_slots.size:
-            self._place_groups(groups)
-        self._index.ensure(pages)
+    def _ensure_room(self, urls: PackedUrls, start: int, stop: int, moved_to: PackedUrls | None = None) -> None:
+        """Make room for all of `urls`, and of `moved_to` unless it is empty, from `start` up to `stop` as new pages.
 
-    def _place_groups(self, groups: int) -> None:
-        """Rebuild the groups' index with room for `groups` at half its slots or fewer. O(groups)."""
-        size = max(_FEWEST_GROUP_SLOTS, 1 << (2 * groups - 1).bit_length())
-        self._group_slots = np.zeros(size, np.uint64)
-        place_groups(self._group_slots, self._groups.array, int(self._corpus["groups"][0]))
+        As far as `bounds` allow.
+        """
+        corpus = self._corpus[0]
+        columns = [column for column in (urls, moved_to) if column]
+        known = int(corpus["pages"])
+        new = min(len(columns) * (stop - start), max(self.bounds.limits.pages - known, 0))
+        text = sum(int(column.offsets[stop] - column.offsets[start]) for column in columns) if new else 0
+        groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * new
+        names = int(corpus["names_end"]) + _GROUPS_PER_PAGE * text
+        self.reserve(known + new, int(corpus["text_end"]) + text, groups, names)
+        if 2 * groups > self._group_slots.size:
+            slots, self._group_slots = self._group_slots, np.zeros(_group_slots(groups), np.uint64)
+            move_slots(slots, self._group_slots, 0, slots.size)
+        self._index.ensure(known + new)
+
+
+def _group_slots(groups: int) -> int:
+    """Return the size of an index with room for `groups` groups at half its slots or fewer."""
+    return max(_FEWEST_GROUP_SLOTS, 1 << (2 * groups - 1).bit_length())

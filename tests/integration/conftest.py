@@ -24,7 +24,7 @@ def small_tables() -> Iterator[None]:
 @pytest.fixture
 def streamsched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """The command line without its notice about compiling, so that output does not depend on the cache of kernels."""
-    monkeypatch.setattr(import_module("streamsched.cli.main"), "on_compile", nullcontext)
+    monkeypatch.setattr(import_module("streamsched.cli.program"), "on_compile", nullcontext)
 
     def call(*words: str | Path) -> Answer:
         capsys.readouterr()

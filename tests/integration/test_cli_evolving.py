@@ -69,13 +69,25 @@ def test_batches_may_be_cut_anywhere(tmp_path: Path, size: int) -> None:
     assert [record["data"]["cycles"] for record in plain(tmp_path)][-1] > 0
 
 
+@pytest.mark.parametrize("wrong", [0, 1, 50])
+def test_one_wrong_clock_does_not_end_evolution(tmp_path: Path, wrong: int) -> None:
+    """Neither as the first outcome of all nor among others."""
+    days = np.repeat(np.arange(1, 11), 12) * DAY
+    times = np.insert(days.astype(np.float64), wrong, 9e10)
+    urls = np.insert(np.array([f"https://a.example/{i % 12}" for i in range(days.size)]), wrong, "https://b.example/")
+    scheduler = Scheduler()
+    intake = FileEvolution(scheduler, EvolutionPlan(every=4, drift=None), tmp_path)
+    intake.observe(OutcomeBatch(urls.tolist(), times), lambda part, _: scheduler.observe(part))
+    assert [record["when_s"] for record in plain(tmp_path)] == [5 * DAY, 9 * DAY]
+
+
 def test_cuts() -> None:
     times = [0.5, 0.9, 1.0, 0.2, 3.7, np.nan, 3.1, 4.0]
     batch = OutcomeBatch([f"https://a.example/{i}" for i in range(8)], times)
-    parts = [(part.fetched_at.tolist(), cycle) for part, cycle in cut_at_cycles(batch, 1.0, None)]
+    parts = [(part.fetched_at.tolist(), cycle) for part, cycle in cut_at_cycles(batch, batch.fetched_at, 1.0, None)]
     expected = [(times[:2], 0), (times[2:4], 1), (times[4:7], 3), (times[7:], 4)]
     assert repr(parts) == repr(expected)
-    assert [cycle for _, cycle in cut_at_cycles(batch, 1.0, 3)] == [3, 4]
-    assert list(cut_at_cycles(OutcomeBatch([], []), 1.0, 3)) == []
-    (lost,) = cut_at_cycles(OutcomeBatch(["https://a.example/"], [np.nan]), 1.0, None)
+    assert [cycle for _, cycle in cut_at_cycles(batch, batch.fetched_at, 1.0, 3)] == [3, 4]
+    assert list(cut_at_cycles(OutcomeBatch([], []), np.empty(0), 1.0, 3)) == []
+    (lost,) = cut_at_cycles(OutcomeBatch(["https://a.example/"], [1.0]), np.array([np.nan]), 1.0, None)
     assert lost[1] is None

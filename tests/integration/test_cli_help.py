@@ -13,9 +13,9 @@ import pytest
 
 from streamsched import SettingsError
 from streamsched.cli import exits
-from streamsched.cli.main import program
 from streamsched.cli.options import DURATION, parse_moment, parse_url, parse_whole
 from streamsched.cli.output import plain
+from streamsched.cli.program import program
 from tests.support.command_line import Command
 from tests.support.paths import ROOT
 
@@ -94,7 +94,7 @@ def test_a_command_is_listed_with_the_first_sentence_of_its_help(streamsched: Co
     assert re.search(rf"^ +{command} +{re.escape(first)}$", streamsched("--help").out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "digest", "export"])
+@pytest.mark.parametrize("command", ["show", "verify", "repair", "digest", "export"])
 def test_actions_on_a_state_are_commands(streamsched: Command, command: str) -> None:
     shown = streamsched("state", command, "--help")
     assert (shown.code, shown.err) == (0, "")
@@ -105,7 +105,18 @@ def test_help_names_the_commands_and_every_exit_code(streamsched: Command) -> No
     shown = streamsched("--help")
     assert shown.code == 0
     listed = {int(code) for code in re.findall(r"^ +(\d+)  ", shown.out, re.MULTILINE)}
-    assert listed == {exits.DONE, exits.NOTHING, 2, exits.UNREADABLE, 4, 5, exits.DEFECT, exits.INTERRUPTED, 143}
+    assert listed == {
+        exits.DONE,
+        exits.NOTHING,
+        2,
+        exits.UNREADABLE,
+        4,
+        5,
+        exits.DEFECT,
+        exits.NO_MEMORY,
+        exits.INTERRUPTED,
+        143,
+    }
     for command in COMMANDS:
         assert re.search(rf"^ +{command}\s+\w", shown.out, re.MULTILINE)
     assert max(map(len, shown.lines)) <= 100
@@ -134,7 +145,7 @@ def test_version(streamsched: Command) -> None:
         ),
         ("next --state s --lease 0", "--lease: expected a duration"),
         ("next --state s --now yesterday", "--now: expected a date (2025-08-22), ISO 8601 time or epoch seconds"),
-        ("next --state s --now nan", "--now: expected a finite time, found 'nan'"),
+        ("next --state s --now nan", "--now: expected UTC epoch seconds, finite, found 'nan'"),
         ("explain --state s", "URL is required"),
         ("explain '' --state s", "URL: expected a URL in UTF-8, found ''"),
         ("state --state s", "'--state'"),

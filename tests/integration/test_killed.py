@@ -76,24 +76,17 @@ def go_on(folder: Path, digests: list[str], first: int, last: int) -> int:
     return done
 
 
-def crash_and_go_on(context: ForkServerContext, folder: Path, digests: list[str], kills: int) -> None:
-    rng = random.Random(kills)
-    done = 0
-    for _ in range(kills):
+@pytest.mark.cases(ordinary=1, whole=17)
+def test_killed_a_dozen_times(
+    processes: ForkServerContext, tmp_path: Path, digests: list[str], rng: random.Random
+) -> None:
+    folder, done = tmp_path, 0
+    for _ in range(12):
         if done >= killed_scheduler.STEPS - 20:
             shutil.rmtree(folder / "state")
             done = 0
-        last = kill_once(context, folder, done, rng.choice([0, 1, 2, 5, 17, 30]), saving=rng.random() < 0.5)
+        last = kill_once(processes, folder, done, rng.choice([0, 1, 2, 5, 17, 30]), saving=rng.random() < 0.5)
         done = go_on(folder, digests, done, last)
-    kill_once(context, folder, done, killed_scheduler.STEPS + 1)  # not killed: it finishes
+    kill_once(processes, folder, done, killed_scheduler.STEPS + 1)  # not killed: it finishes
     with small_reserve():
         assert Scheduler.load(folder / "state").digest() == digests[-1]
-
-
-def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, digests: list[str]) -> None:
-    crash_and_go_on(processes, tmp_path, digests, 12)
-
-
-@pytest.mark.soak
-def test_killed_two_hundred_times(processes: ForkServerContext, tmp_path: Path, digests: list[str]) -> None:
-    crash_and_go_on(processes, tmp_path, digests, 200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
@@ -12,11 +11,11 @@ from typing import Any
 import pytest
 
 from streamsched import Scheduler
+from streamsched.evolution.elites import ARCHIVE_NAME
 from streamsched.evolution.process.exchange_files import read_json
 from streamsched.evolution.records import RecordBook
-from streamsched.scheduler.evolver import ARCHIVE_NAME
 from tests.support.command_line import crawl, write
-from tests.support.killed_run import kill_after, warm_processes
+from tests.support.killed_run import kill_after, warm_forkserver
 
 PAGES, DAYS = 400, 40
 PATIENCE_S = 300.0
@@ -24,10 +23,7 @@ PATIENCE_S = 300.0
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STREAMSCHED_WARM_UP", "1")
-        context = multiprocessing.get_context("forkserver")
-        warm_processes(context)
+    with warm_forkserver() as context:
         yield context
 
 
@@ -37,11 +33,12 @@ def evolutions(state: Path) -> list[Any]:
     return [*records, read_json(state / ARCHIVE_NAME)["formulas"]]
 
 
-def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> None:
+@pytest.mark.cases(ordinary=1, whole=8)
+def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
     """Kill runs over one file at random instants, let one come to its end, and compare; as often as it takes."""
-    rng = random.Random(kills)
+    folder, kills = tmp_path, 12
     source = write(folder / "outcomes.jsonl", crawl(PAGES, DAYS))
-    words = ["--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
+    words = ["run", "--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
     whole = folder / "whole"
     assert kill_after(processes, [*words, "--state", str(whole)], folder / "result", PATIENCE_S) == 0
     digest, evolved = Scheduler.load(whole).digest(), evolutions(whole)
@@ -59,12 +56,3 @@ def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> 
         assert int(found.core.pages.arrays.corpus["applied"][0]) == PAGES * DAYS
         assert found.digest() == digest
         assert evolutions(state) == evolved
-
-
-def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path) -> None:
-    kill_and_compare(processes, tmp_path, 12)
-
-
-@pytest.mark.soak
-def test_killed_a_hundred_times(processes: ForkServerContext, tmp_path: Path) -> None:
-    kill_and_compare(processes, tmp_path, 100)

@@ -56,7 +56,7 @@ def test_sdist_holds_each_file_once(tree: Path, sdist: Path) -> None:
     expected = {str(path.relative_to(tree)) for folder in INSTALLED_AS for path in files_below(tree / folder)}
     assert not [name for name, count in names.items() if count > 1]
     assert {name for name in names if name.split("/")[0] in INSTALLED_AS} == expected
-    assert {"LICENSE", "NOTICE", "README.md", "pyproject.toml"} <= names.keys()
+    assert {"LICENSE", "NOTICE", "README.md", "SECURITY.md", "pyproject.toml"} <= names.keys()
 
 
 def files_below(folder: Path) -> list[Path]:

@@ -118,7 +118,7 @@ def test_image_is_that_of_its_instant(
                 saved = not (lost and place == 1)
                 if saved:
                     step = 0 if place == 0 else place - lost
-                    marks = {"mark": str(step), "follows": str(step - 1), "sequence": 0}
+                    marks = {"mark": str(step), "follows": str(step - 1) if step else None, "sequence": 0, "log": None}
                     writer.finish({"state": moment.state, "counts": moment.counts()} | marks)
             moment.dismiss(saved=saved, marking=True)
             if saved:

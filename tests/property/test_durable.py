@@ -14,11 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from streamsched import Outcome, Scheduler
+from streamsched import Outcome, Scheduler, SnapshotError
 from streamsched.outcomes import OutcomeBatch
-from streamsched.persistence import snapshot_view, write_ahead_log
+from streamsched.persistence import snapshot_view
 from streamsched.persistence.files import list_segments
 from streamsched.persistence.image_writer import SavePlan
+from streamsched.persistence.verification import check_directory
+from streamsched.persistence.write_ahead_log import call_log
+from streamsched.persistence.write_ahead_log.segment_format import FIRST_FRAME_AT
 from streamsched.scheduler.durable import DurableScheduler
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import streams
@@ -30,8 +33,9 @@ NEVER = SavePlan(every=1e9, increments=3)
 @pytest.fixture(autouse=True, scope="module")
 def small_tables() -> Iterator[None]:
     with small_reserve(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_ahead_log, "_SEGMENT_BYTES", 1 << 13)
-        patch.setattr(write_ahead_log.CallLog.__init__, "__defaults__", (1 << 13,))
+        patch.setattr(call_log, "_FIRST_BYTES", 1 << 11)
+        patch.setattr(call_log.CallLog.__init__, "__defaults__", (1 << 13,))
+        patch.setattr(call_log, "_MARK_S", 0.0)
         for sync in ("fsync", "fdatasync"):  # it is processes that end here, not the machine
             patch.setattr(os, sync, lambda _handle: None)
         patch.setattr(snapshot_view, "_RUN", 5)
@@ -99,7 +103,10 @@ class Crashes(RuleBasedStateMachine):
         if written is not None and not whole:
             path, end = written
             raw = path.read_bytes()
+            junk = junk[: len(raw) - end]
             path.write_bytes(raw[:end] + junk + raw[end + len(junk) :])
+        else:
+            assert check_directory(self.directory) == []
         self.tested = self.open()
         self.take_again()
 
@@ -124,10 +131,10 @@ TestCrashes = Crashes.TestCase
 
 @settings(max_examples=40)
 @given(st.lists(calls(), min_size=1, max_size=8), st.data())
-def test_log_cut_at_any_byte_leaves_the_state_after_some_call(asked: list[Call], data: st.DataObject) -> None:
-    """A call that was acknowledged is lost only if its bytes are; none is applied in part."""
+def test_write_torn_at_any_byte_leaves_the_state_after_some_call(asked: list[Call], data: st.DataObject) -> None:
+    """The rest of the file is zeros, as before the write. Up to the last mark no call may be missing."""
     with TemporaryDirectory() as folder:
-        directory = Path(folder) / "state"
+        directory, crashed = Path(folder) / "state", Path(folder) / "crashed"
         twin = Scheduler(**settings_of())
         digests = [twin.digest()]
         with DurableScheduler.open(directory, settings_of(), plan=NEVER, threads=1) as scheduler:
@@ -135,13 +142,36 @@ def test_log_cut_at_any_byte_leaves_the_state_after_some_call(asked: list[Call],
                 call(scheduler)
                 call(twin)
                 digests.append(twin.digest())
-            shutil.copytree(directory, Path(folder) / "crashed")
-        segments = list_segments(Path(folder) / "crashed")
-        if segments:
-            path = segments[-1][1]
-            os.truncate(path, data.draw(st.integers(len(write_ahead_log.MAGIC), len(path.read_bytes().rstrip(b"\0")))))
-        with DurableScheduler.open(Path(folder) / "crashed", plan=NEVER, threads=1) as found:
-            assert found.digest() in halves(asked, digests)
+            shutil.copytree(directory, crashed)
+        path = list_segments(crashed)[-1][1]
+        raw = path.read_bytes()
+        size = data.draw(st.integers(FIRST_FRAME_AT, max(FIRST_FRAME_AT, len(raw.rstrip(b"\0")))))
+        path.write_bytes(raw[:size].ljust(len(raw), b"\0"))
+        if check_directory(crashed):
+            with pytest.raises(SnapshotError) as caught:
+                Scheduler.load(crashed)
+            assert caught.value.path == str(path)
+        else:
+            with DurableScheduler.open(crashed, plan=NEVER, threads=1) as found:
+                assert found.digest() in halves(asked, digests)
+
+
+@settings(max_examples=20)
+@given(st.lists(calls(), min_size=1, max_size=8), st.data())
+def test_shortened_log_is_damage(asked: list[Call], data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        directory = Path(folder) / "state"
+        with DurableScheduler.open(directory, settings_of(), plan=NEVER, threads=1) as scheduler:
+            for call in asked:
+                call(scheduler)
+            scheduler.close(save=data.draw(st.booleans()))
+        path = list_segments(directory)[-1][1]
+        os.truncate(path, data.draw(st.integers(0, path.stat().st_size - 1)))
+        assert [fault.path for fault in check_directory(directory)][:1] == [str(path)]
+        for open_again in (Scheduler.load, DurableScheduler.open):
+            with pytest.raises(SnapshotError) as caught:
+                open_again(directory)
+            assert caught.value.path == str(path)
 
 
 def halves(asked: list[Call], digests: list[str]) -> set[str]:

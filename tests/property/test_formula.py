@@ -193,7 +193,7 @@ def test_any_text_parses_or_says_where_it_does_not(text: str) -> None:
     assert parsed.text == text
     assert 1 <= parsed.column <= len(text) + 1
     assert "found " in parsed.reason
-    assert "expected " in parsed.reason
+    assert "expected " in parsed.reason or "did you mean " in parsed.reason
     assert str(parsed)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import OutcomeBatch
+from streamsched.outcomes import MOVED_TO, OutcomeBatch
 
 LARGEST = float(np.finfo(np.float32).max)
 AMOUNTS = ("importance", "cost", "retry_after")
@@ -18,19 +18,21 @@ urls = st.sampled_from([b"https://a.example/", "ä".encode(), b"x" * 8192, b"", 
 amounts = st.sampled_from([0.0, 1.0, LARGEST, np.nextafter(LARGEST, math.inf), -5e-324, math.nan, math.inf])
 sound = {
     "url": st.sampled_from([b"https://a.example/", b"x" * 8192]),
-    "fetched_at": st.floats(allow_nan=False, allow_infinity=False),
+    "fetched_at": st.floats(-1e11, 1e11, exclude_min=True, exclude_max=True),
     "status": st.none() | st.integers(0, 999),
     "importance": st.none() | st.floats(0, LARGEST),
     "cost": st.none() | st.floats(0, LARGEST),
     "retry_after": st.none() | st.floats(0, LARGEST),
+    "moved_to": st.none() | st.sampled_from([b"https://b.example/", b"y" * 8192]),
 }
 any_value = {
     "url": urls,
-    "fetched_at": st.floats(),
-    "status": st.none() | st.sampled_from([0, 200, 999, -1, 1000]),
+    "fetched_at": st.floats() | st.sampled_from([1e11, -1e11, 1.7e12]),
+    "status": st.none() | st.sampled_from([0, 200, 999, -1, 1000, "robots_denied", "not_attempted", 30_000, 30_003]),
     "importance": st.none() | amounts,
     "cost": st.none() | amounts,
     "retry_after": st.none() | amounts,
+    "moved_to": st.none() | urls,
 }
 records = st.lists(st.fixed_dictionaries(sound), max_size=20) | st.lists(
     st.fixed_dictionaries(sound) | st.fixed_dictionaries(any_value), max_size=20
@@ -39,16 +41,20 @@ records = st.lists(st.fixed_dictionaries(sound), max_size=20) | st.lists(
 
 def is_valid(record: dict[str, Any]) -> bool:
     """SPEC 2's table, field by field."""
+    moved_to = b"/" if record["moved_to"] is None else record["moved_to"]
     try:
         record["url"].decode()
+        moved_to.decode()
     except UnicodeDecodeError:
         return False
-    amounts = [record[field] for field in AMOUNTS if record[field] is not None]
+    amounts = [record[field] for field in ("importance", "cost") if record[field] is not None]
     return (
         1 <= len(record["url"]) <= 8192
-        and math.isfinite(record["fetched_at"])
-        and (record["status"] is None or 0 <= record["status"] <= 999)
+        and abs(record["fetched_at"]) < 1e11
+        and (record["status"] is None or isinstance(record["status"], str) or 0 <= record["status"] <= 999)
+        and 1 <= len(moved_to) <= 8192
         and all(0.0 <= amount <= LARGEST for amount in amounts)
+        and (record["retry_after"] is None or 0.0 <= record["retry_after"] < math.inf)
     )
 
 
@@ -58,5 +64,9 @@ def test_problems_are_the_records_that_break_the_format(rows: list[dict[str, Any
     blob = before + b"".join(row["url"] for row in rows) + before
     ends = len(before) + np.cumsum([0, *(len(row["url"]) for row in rows)], dtype=np.int64)
     columns = {field: [row[field] for row in rows] for field in ("status", *AMOUNTS)}
-    batch = OutcomeBatch(PackedUrls(blob, ends), np.array([row["fetched_at"] for row in rows], np.float64), **columns)
+    moves = [row["moved_to"] or b"" for row in rows]
+    moved_to = PackedUrls(b"".join(moves), np.cumsum([0, *map(len, moves)], dtype=np.int64))
+    times = np.array([row["fetched_at"] for row in rows], np.float64)
+    batch = OutcomeBatch(PackedUrls(blob, ends), times, moved_to=moved_to, **columns)
+    batch.given &= np.array([0xFF if row["moved_to"] is not None else 0xFF ^ MOVED_TO for row in rows], np.uint8)
     assert [problem.record for problem in batch.problems()] == [i for i, row in enumerate(rows) if not is_valid(row)]

@@ -53,6 +53,9 @@ politeness = st.builds(
     probe_every=st.sampled_from([1.0, 3e6]),
     min_revisit=st.sampled_from([0.0, 3_600.0]),
     max_revisit=st.none() | st.sampled_from([3_600.0, 1e6]),
+    retry_after_most=st.sampled_from([1.0, 86_400.0, 1e9]),
+    host_backoff_429=st.sampled_from([None, 1, 1, 2]),
+    host_backoff_503=st.sampled_from([None, 1, 2, 3]),
 )
 rules = st.sampled_from(
     [Rule(), Rule(never=True), Rule(min_revisit=2 * DAY), Rule(max_revisit=DAY), Rule(min_revisit=0, max_revisit=1)]
@@ -78,7 +81,7 @@ class Both:
 
     def __init__(self, politeness: Politeness) -> None:
         self.politeness = politeness
-        self.scheduler = Scheduler(politeness=politeness)
+        self.scheduler = Scheduler(politeness=politeness, max_ahead=None)
         self.shard = shard.Shard(DAY)
         self.hosts: dict[str, reference_politeness.Host] = {}
         self.leases = reference_politeness.Leases()
@@ -98,7 +101,8 @@ class Both:
         for outcome in outcomes:
             if self.shard.observe(outcome) not in ("duplicate", "late"):
                 self.host(outcome.url).apply(outcome)
-                self.urgent.discard(outcome.url)
+                if outcome.status != "not_attempted":
+                    self.urgent.discard(outcome.url)
                 self.leases.until_s.pop(outcome.url, None)
 
     def set_rule(self, target: str, rule: Rule | HostRule) -> None:
@@ -109,11 +113,16 @@ class Both:
             self.rules.pop(target, None)
             self.rules[target] = rule
 
+    def release(self, url: str) -> None:
+        self.scheduler.release([url])
+        self.leases.until_s.pop(url, None)
+        self.host(url).release(url)
+
     def hand_out(self, k: int, now: float, lease_s: float) -> None:
         self.leases.expire(now)
         batch = self.scheduler.next_batch(k, now=now, lease=lease_s)
         for url in batch.urls:
-            self.host(url).lease(1, now)
+            self.host(url).lease([url], now, now + lease_s)
             self.leases.until_s[url] = now + lease_s
 
     def check(self, now: float) -> None:
@@ -125,18 +134,19 @@ class Both:
         read_rooms(shard, rows, limits, now, 600.0, rooms)
         eligible = are_eligible(shard, rows, now, limits)
         leased = are_leased(shard, rows, now)
+        urls = list(self.shard.pages)
         for row, page in enumerate(self.shard.pages.values()):
             rule = reference_politeness.rule_of(page.url, self.rules)
             host, urgent = self.host(page.url), page.url in self.urgent
-            ready = reference_politeness.ready_at(page, rule, self.politeness, urgent=urgent)
+            retry_s = host.retry_s.get(page.url, -np.inf)
+            ready = reference_politeness.ready_at(page, rule, self.politeness, urgent=urgent, retry_s=retry_s)
             assert waits.ready_at[row] == near(ready)
             overdue = reference_politeness.overdue_at(page, rule, self.politeness, urgent=urgent)
             assert waits.overdue_at[row] == near(overdue)
             record = shard.groups.records[shard.groups.records["host"][shard.pages.records["group"][row]]]
-            assert (float(record["ready_s"]), int(record["consecutive_429s"])) == (
-                near(host.ready_s),
-                host.consecutive_429s,
-            )
+            assert float(record["ready_s"]) == near(host.ready_s)
+            assert (record["backoffs"], record["refusals"]) == (host.backoffs, host.refusals)
+            assert int(record["probe"]) == (0 if host.probe is None else 1 + urls.index(host.probe))
             assert int(record["out"]) == len(host.out)
             assert rooms[row] == min(host.capacity(now, 600.0), 1 << 62)
             assert eligible[row] == (waits.ready_at[row] <= now and rooms[row] > 0 and not leased[row])
@@ -180,6 +190,8 @@ def test_whatever_comes_pages_and_hosts_wait_as_their_twins_do(
                 url = data.draw(st.sampled_from(list(both.shard.pages)))
                 both.scheduler.ask([url], now=now)
                 both.urgent.add(url)
+            if data.draw(st.booleans()):
+                both.release(data.draw(st.sampled_from(list(both.shard.pages))))
             both.check(now)
 
 

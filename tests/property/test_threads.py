@@ -197,8 +197,7 @@ class Watch:
         elif call.name == "release":
             self.world.release(call.given)
         elif call.name == "block":
-            host = self.world.hosts[call.given[0]]
-            host.ready_s, host.asked_for_rest = call.given[1], False
+            self.world.hosts[call.given[0]].block(call.given[1])
         elif call.name == "discover":
             for url in call.given[0]:
                 self.world.add(url, call.given[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamsched.outcomes import Outcome
@@ -27,28 +28,32 @@ def mixed(value: int) -> int:
     return (product >> 64) ^ (product & (1 << 64) - 1)
 
 
-def ready_at(page: Page, rule: Rule, politeness: Politeness, *, urgent: bool = False) -> float:
-    """The earliest time that a page may be visited."""
+def ready_at(
+    page: Page, rule: Rule, politeness: Politeness, *, urgent: bool = False, retry_s: float = -math.inf
+) -> float:
+    """The earliest time that a page may be visited; `retry_s`: by the Retry-After of its own last answer."""
     if rule.never:
         return math.inf
-    times = [-math.inf]
+    if page.denied and not urgent:
+        return math.inf
+    times = [retry_s]
     least = float(politeness.min_revisit if rule.min_revisit is None else rule.min_revisit)
     if page.left is not None and least:
         times.append(page.last_visit_s + least)
     if page.failures:
         rest = min(float(politeness.backoff) * 2.0 ** (page.failures - 1), float(politeness.backoff_most))
         if rest:
-            times.append(page.last_outcome_s + rest * jitter(page.url, page.failures, 0xB5C0FBCFEC4D3B2F))
+            times.append(page.last_attempt_s + rest * jitter(page.url, page.failures, 0xB5C0FBCFEC4D3B2F))
     if politeness.retire_after is not None and page.gone >= politeness.retire_after:
         rest = float(politeness.probe_every) * jitter(page.url, page.gone, 0x59F111F1B605D019)
-        times.append(page.last_outcome_s + rest)
+        times.append(page.last_attempt_s + rest)
     return -math.inf if urgent else max(times)
 
 
 def overdue_at(page: Page, rule: Rule, politeness: Politeness, *, urgent: bool = False) -> float:
     """The time from which a page goes before others."""
     most = politeness.max_revisit if rule.max_revisit is None else rule.max_revisit
-    if rule.never or (most is None and not urgent):
+    if rule.never or ((most is None or page.denied) and not urgent):
         return math.inf
     return -math.inf if urgent else page.last_visit_s + float(most or 0)
 
@@ -61,19 +66,39 @@ class Host:
     politeness: Politeness
     rule: HostRule = field(default_factory=HostRule)
     ready_s: float = -math.inf
-    asked_for_rest: bool = False  # since its last lease
-    consecutive_429s: int = 0
+    is_delayed: bool = False  # whether ready_s follows from leases, not from a rest that was demanded after them
+    asked_for_rest: bool = False  # and no good answer since
+    backoffs: int = 0
+    refusal: int = 0  # 429 or 503
+    refusals: int = 0  # pages that answered so, one after another
+    refused_since_s: float = math.inf
+    probe: str | None = None
+    probe_until_s: float = -math.inf
+    failed_s: dict[str, float] = field(default_factory=dict)  # pages whose last visit failed, and when that was
+    retry_s: dict[str, float] = field(default_factory=dict)  # pages that rest by their own Retry-After, and until when
     out: set[str] = field(default_factory=set)
 
     @property
     def delay(self) -> float:
         return float(self.politeness.delay if self.rule.delay is None else self.rule.delay)
 
-    def lease(self, pages: int, now: float) -> None:
-        """Lease `pages` of its pages at once: it rests for as many delays."""
-        if self.delay and pages:
-            self.ready_s = max(self.ready_s, now) + pages * self.delay
-            self.asked_for_rest = False
+    def lease(self, urls: Sequence[str], now: float, until_s: float) -> None:
+        """Lease pages at once: it rests for as many delays, and awaits the outcome of its probe."""
+        for url in urls:
+            self.retry_s.pop(url, None)
+            if self.asked_for_rest:
+                self.probe, self.probe_until_s, self.is_delayed = url, until_s, True
+        if self.delay and urls:
+            self.ready_s, self.is_delayed = max(self.ready_s, now) + len(urls) * self.delay, True
+
+    def release(self, url: str) -> None:
+        """Return a page unvisited."""
+        if self.probe == url:
+            self.probe = None
+
+    def block(self, until_s: float) -> None:
+        """Rest until then, whatever was before."""
+        self.ready_s, self.asked_for_rest, self.probe, self.is_delayed = until_s, False, None, False
 
     def capacity(self, now: float, lease_s: float) -> float:
         """How many more of its pages a batch may hold."""
@@ -82,27 +107,65 @@ class Host:
         capacity = min(math.inf if in_flight is None else in_flight - len(self.out), per_batch or math.inf)
         if self.delay:
             capacity = min(capacity, max(1, lease_s // self.delay))
-        return 0 if now < self.ready_s else max(capacity, 0)
+        if now < self.ready_s or (self.probe is not None and now < self.probe_until_s):
+            return 0
+        return max(min(capacity, 1) if self.asked_for_rest else capacity, 0)
 
     def apply(self, outcome: Outcome) -> None:
         """Apply one outcome of any of its pages."""
+        if isinstance(outcome.status, str):
+            return
         status = 200 if outcome.status is None else outcome.status
-        busy = self.asked_for_rest and outcome.fetched_at < self.ready_s
-        until_s = -math.inf
-        if status == 429 and not busy:
-            self.consecutive_429s = min(self.consecutive_429s + 1, 255)
-            if outcome.retry_after is None and self.politeness.backoff:
-                rest = min(
-                    float(self.politeness.backoff) * 2.0 ** (self.consecutive_429s - 1),
-                    float(self.politeness.backoff_most),
-                )
-                until_s = outcome.fetched_at + rest
-        if status in (429, 503) and outcome.retry_after is not None:
-            until_s = outcome.fetched_at + outcome.retry_after
-        if 0 < status < 500 and status != 429 and not busy:
-            self.consecutive_429s = 0
-        if until_s > -math.inf:
-            self.ready_s, self.asked_for_rest = max(self.ready_s, until_s), True
+        failed = status in (0, 429) or status >= 500
+        busy = self.asked_for_rest and self.is_early(outcome)
+        wait_s = None
+        if status in (429, 503):
+            if outcome.retry_after is not None:
+                wait_s = min(outcome.retry_after, float(self.politeness.retry_after_most))
+            self.count_refusal(outcome, status)
+            wait_s = None if self.rest(outcome, status, wait_s, busy=busy) else wait_s
+        elif not busy:
+            self.refusals = 0
+        if not failed and not busy:
+            self.backoffs, self.asked_for_rest, self.probe = 0, False, None
+        if self.probe == outcome.url:
+            self.probe = None
+        self.failed_s.pop(outcome.url, None)
+        self.retry_s.pop(outcome.url, None)
+        if failed:
+            self.failed_s[outcome.url] = outcome.fetched_at
+        if wait_s is not None:
+            self.retry_s[outcome.url] = outcome.fetched_at + wait_s
+
+    def is_early(self, outcome: Outcome) -> bool:
+        """Whether a visit was before the end of the rest, or while the probe was out."""
+        if self.probe == outcome.url:
+            return outcome.fetched_at < self.ready_s and not self.is_delayed
+        return outcome.fetched_at < self.ready_s or (self.probe is not None and outcome.fetched_at < self.probe_until_s)
+
+    def count_refusal(self, outcome: Outcome, status: int) -> None:
+        """Count the pages that answered so one after another, each once."""
+        if status != self.refusal:
+            self.refusals = 0
+        if not self.refusals:
+            self.refusal, self.refused_since_s = status, math.inf
+        if not self.refusals or self.failed_s.get(outcome.url, -math.inf) < self.refused_since_s:
+            self.refusals = min(self.refusals + 1, 255)
+        self.refused_since_s = min(self.refused_since_s, outcome.fetched_at)
+
+    def rest(self, outcome: Outcome, status: int, wait_s: float | None, *, busy: bool) -> bool:
+        """Rest if enough pages have said so; whether they have."""
+        pages = self.politeness.host_backoff_429 if status == 429 else self.politeness.host_backoff_503
+        if pages is None or self.refusals < pages:
+            return False
+        self.backoffs = self.backoffs if busy else min(self.backoffs + 1, 255)
+        step_s = min(float(self.politeness.backoff) * 2.0 ** (self.backoffs - 1), float(self.politeness.backoff_most))
+        rest_s = wait_s if wait_s is not None else None if busy else step_s or None
+        if rest_s is not None:
+            self.asked_for_rest = True
+            if outcome.fetched_at + rest_s > self.ready_s:
+                self.ready_s, self.is_delayed = outcome.fetched_at + rest_s, False
+        return True
 
 
 # --- leases

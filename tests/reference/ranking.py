@@ -29,6 +29,8 @@ class World:
         self.urgent: set[str] = set()
         self.blocks: list[tuple[str, float]] = []
         self.unblocked: set[str] = set()  # hosts that blocks have not reached
+        self.streams: dict[str, str] = {}  # of hosts: the stream that last delivered an outcome
+        self.suspended: set[str] = set()
 
     def host(self, url: str) -> reference_politeness.Host:
         """The host of a page."""
@@ -51,19 +53,21 @@ class World:
         self.host(url)
         self.reach()
 
-    def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """Apply outcomes in order."""
+    def observe(self, outcomes: Sequence[Outcome], stream: str | None = None) -> None:
+        """Apply outcomes in order, of a stream or of none."""
         for outcome in outcomes:
             if self.shard.observe(outcome) not in ("duplicate", "late"):
                 self.host(outcome.url).apply(outcome)
+                if stream is not None:
+                    self.streams[names_of(outcome.url)[0]] = stream
                 self.urgent.discard(outcome.url)
                 self.leases.until_s.pop(outcome.url, None)
         self.reach()
 
     def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
         """Lease pages."""
-        for name, pages in Counter(names_of(url)[0] for url in urls).items():
-            self.hosts[name].lease(pages, now)
+        for name, of_host in itertools.groupby(sorted(urls, key=host_of), key=host_of):
+            self.hosts[name].lease(list(of_host), now, now + lease_s)
         for url in urls:
             self.leases.until_s[url] = self.shard.pages[url].lease_until_s = now + lease_s
 
@@ -72,6 +76,7 @@ class World:
         for url in urls:
             self.leases.until_s.pop(url, None)
             if url in self.shard.pages:
+                self.host(url).release(url)
                 self.shard.pages[url].lease_until_s = None
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
@@ -89,7 +94,8 @@ class World:
         """Whether a page may be visited, its host aside."""
         page = self.shard.pages[url]
         rule = reference_politeness.rule_of(url, self.rules)
-        ready_s = reference_politeness.ready_at(page, rule, self.politeness, urgent=url in self.urgent)
+        urgent, retry_s = url in self.urgent, self.host(url).retry_s.get(url, -math.inf)
+        ready_s = reference_politeness.ready_at(page, rule, self.politeness, urgent=urgent, retry_s=retry_s)
         return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
 
     def priority(self, url: str, now: float) -> tuple[int, float]:
@@ -111,6 +117,8 @@ class World:
             own = host.rule.per_batch
             per_batch = math.inf if own is not None or self.per_batch is None else self.per_batch
             capacities[name] = min(host.capacity(now, min(lease_s, 1e300)), per_batch)
+            if self.streams.get(name) in self.suspended:
+                capacities[name] = 0
         return capacities
 
     def rank(
@@ -130,6 +138,11 @@ class World:
             tiers.append(shard.full_sort(order_by, self.seed, math.floor(now / self.cycle_s)))
         batch = fill_hosts(list(itertools.chain(*tiers)), capacities, k)
         return [(url, scores[url], known[url][0]) for url in batch]
+
+
+def host_of(url: str) -> str:
+    """The name of a page's host."""
+    return names_of(url)[0]
 
 
 def fill_hosts(order: Sequence[str], capacities: Mapping[str, float], k: int) -> list[str]:

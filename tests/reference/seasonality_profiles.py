@@ -109,7 +109,7 @@ class Seasonality:
         `hit`: the probability that a surge had come.
         """
         (since_s, at_s), (visits, changes, pages) = span, counts
-        self.newest_s = max(self.newest_s, min(at_s, 1e12))
+        self.newest_s = max(self.newest_s, at_s)
         published = link.profile.published[link.version]
         start, end = local_hours(since_s), local_hours(at_s)
         rate = gamma[0] / gamma[1]

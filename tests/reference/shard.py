@@ -38,10 +38,13 @@ class Page:
     """The state of one URL by SPEC 2 and 3: all its visits, with nothing summed that need not be."""
 
     url: str
+    row: int
     last_visit_s: float
     group: tuple[str, ...] = ()
     prior: tuple[float, float] = (0.0, 0.0)  # shape and exposure, as the page was last given them
     last_outcome_s: float = -math.inf
+    last_attempt_s: float = -math.inf
+    denied: bool = False  # by robots.txt
     left: dict[str, Any] | None = None  # what the last informative visit left: `judge`'s page
     flags: list[bool] = field(default_factory=list)
     own_shape: float = 0.0
@@ -86,7 +89,15 @@ class Shard:
     the shard skips those that cannot have one.
     """
 
-    def __init__(self, cycle_s: float, change_bits: int = 6, journal_visits: int = JOURNAL_VISITS) -> None:
+    def __init__(
+        self,
+        cycle_s: float,
+        change_bits: int = 6,
+        journal_visits: int = JOURNAL_VISITS,
+        bounds: tuple[float, float, float] = (math.inf, math.inf, math.inf),
+    ) -> None:
+        self.most_pages, self.most_host_pages, self.most_host_patterns = bounds
+        self.refused_pages = self.refused_patterns = 0
         self.cycle_s = cycle_s
         self.change_bits = change_bits
         self.pages: dict[str, Page] = {}
@@ -99,21 +110,40 @@ class Shard:
         self.sweep_row = self.sweep_end = 0
         self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
         self.gaps: list[float] = []
-        self.served = self.hits = 0
+        self.served = self.hits = self.moved = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.surges = Surges(cycle_s)
         self.seasonality = Seasonality(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
-        """Apply one outcome; return its verdict: duplicate, late, failure, first, same or change."""
+        """Apply one outcome; return its verdict.
+
+        One of refused, duplicate, late, untried, denied, failure, first, same and change.
+        """
+        verdict = self.apply(outcome)
+        if outcome.moved_to is not None and verdict not in ("refused", "duplicate", "late"):
+            self.moved += 1
+            self.page(outcome.moved_to, outcome.fetched_at)
+        return verdict
+
+    def apply(self, outcome: Outcome) -> str:
+        """Apply one outcome to its own page."""
         page = self.page(outcome.url, outcome.fetched_at)
+        if page is None:
+            return "refused"
         if outcome.fetched_at <= page.last_outcome_s:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
         page.last_outcome_s = outcome.fetched_at
-        self.applied += 1
-        self.give_prior(page)
         served = page.lease_until_s is not None and not page.for_panel
         page.lease_until_s, page.for_panel = None, False
+        if outcome.status == "not_attempted":
+            return "untried"
+        self.applied += 1
+        page.denied = outcome.status == "robots_denied"
+        if page.denied:
+            return "denied"
+        page.last_attempt_s = outcome.fetched_at
+        self.give_prior(page)
         page.importance = page.importance if outcome.importance is None else single(outcome.importance)
         page.cost = page.cost if outcome.cost is None else single(outcome.cost)
         fields = ("status", "fingerprint", "changed")
@@ -134,7 +164,7 @@ class Shard:
         page.failures = 0
         page.gone = min(page.gone + 1, 255) if outcome.status in (404, 410) else 0
         page.last_visit_s = outcome.fetched_at
-        if self.is_sampled(page.url):
+        if self.is_sampled(page.row):
             self.journal.append(Visit(page.url, page.last_visit_s, verdict == "change", verdict == "first"))
         if verdict != "first":
             self.count_interval()
@@ -142,17 +172,22 @@ class Shard:
             self.hits += served and verdict == "change"
         return verdict
 
-    def is_sampled(self, url: str) -> bool:
+    def is_sampled(self, row: int) -> bool:
         """Whether the page is in the sample: all of 50,000 pages, half of 100,000, a quarter of 200,000."""
         share = 1
         while len(self.pages) > SAMPLE_PAGES * share:
             share *= 2
-        return sample_hash(url) < 2**64 // share
+        return sample_hash(row) < 2**64 // share
 
-    def page(self, url: str, known_since_s: float) -> Page:
-        """The page of `url`, created and assigned to its group if it is new."""
+    def page(self, url: str, known_since_s: float) -> Page | None:
+        """The page of `url`, created and assigned to its group if it is new; None if a bound refuses it."""
         if url not in self.pages:
-            self.pages[url] = Page(url, known_since_s)
+            host = names_of(url)[0]
+            on_host = sum(names_of(known)[0] == host for known in self.pages)
+            if len(self.pages) >= self.most_pages or on_host >= self.most_host_pages:
+                self.refused_pages += 1
+                return None
+            self.pages[url] = Page(url, len(self.pages), known_since_s)
             self.open_groups(url)
             self.pages[url].group = self.deepest(url)
             self.give_prior(self.pages[url])
@@ -165,6 +200,9 @@ class Shard:
         for size in range(len(self.deepest(url)) + 1, min(len(names), MAX_DEPTH + 1) + 1):
             self.met[names[:size]] += 1
             if self.met[names[:size]] < GROUP_PAGES:
+                break
+            if sum(len(name) > 1 and name[0] == names[0] for name in self.groups) >= self.most_host_patterns:
+                self.refused_patterns += 1
                 break
             self.groups[names[:size]] = Group(self.groups[names[: size - 1]].mean)
 
@@ -286,8 +324,9 @@ class Shard:
         return estimates | beats | own
 
     def eligible(self, now: float) -> list[str]:
-        """The pages that are not leased: a lease ends at the very second of its expiry."""
-        return [url for url, page in self.pages.items() if page.lease_until_s is None or page.lease_until_s <= now]
+        """The pages that are neither denied nor leased: a lease ends at the very second of its expiry."""
+        allowed = {url: page for url, page in self.pages.items() if not page.denied}
+        return [url for url, page in allowed.items() if page.lease_until_s is None or page.lease_until_s <= now]
 
 
 @dataclass
@@ -303,8 +342,9 @@ class Panel:
 
     def members(self) -> list[str]:
         """The pages of the sample up to the bar, the lowest hash first."""
-        sampled = [url for url in self.shard.pages if self.shard.is_sampled(url)]
-        return sorted((url for url in sampled if sample_hash(url) <= self.bar), key=sample_hash)
+        rows = sorted(page.row for page in self.shard.pages.values() if self.shard.is_sampled(page.row))
+        urls = list(self.shard.pages)
+        return [urls[row] for row in sorted(rows, key=sample_hash) if sample_hash(row) <= self.bar]
 
     def choose(self, k: int, now: float, per_host: int | None) -> list[str]:
         """The pages that come first into a batch of `k` pages."""
@@ -321,14 +361,14 @@ class Panel:
         return due[: max(0, min(k, math.ceil(self.share * (self.handed + k) - 1e-9) - self.own))]
 
     def is_tried(self, url: str, cycle: float) -> bool:
-        """Whether the page had an outcome in the cycle, or in a later one."""
-        return self.shard.pages[url].last_outcome_s / self.shard.cycle_s >= cycle
+        """Whether the page had an outcome of a fetch in the cycle, or in a later one."""
+        return self.shard.pages[url].last_attempt_s / self.shard.cycle_s >= cycle
 
     def resize(self, size: int) -> None:
         """Move the bar if the size is far off."""
         if size and not size / 1.5 <= len(self.members()) <= size * 1.5:
             self.bar = 2**64
-            hashes = [sample_hash(url) for url in self.members()]
+            hashes = [sample_hash(self.shard.pages[url].row) for url in self.members()]
             self.bar = hashes[size - 1] if size < len(hashes) else 2**64
 
 
@@ -384,9 +424,9 @@ def full_sort(scores: dict[str, float], seed: int, cycle: int) -> list[str]:
     return sorted(scores, key=place)
 
 
-def sample_hash(url: str) -> int:
-    """The hash by which pages are sampled."""
-    return int(mix(np.uint64(hash_of(url.encode()) ^ 0x2545F4914F6CDD1D)))
+def sample_hash(row: int) -> int:
+    """The hash by which the page of a row is sampled."""
+    return int(mix(np.uint64(mix(np.uint64(row ^ 0x2545F4914F6CDD1D)))))
 
 
 def at_most_per_host(urls: list[str], per_host: int) -> list[str]:

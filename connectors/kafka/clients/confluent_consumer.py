@@ -3,57 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from streamsched.connectors.kafka.clients.confluent_connection import (
+    TRANSIENT,
+    Refusals,
+    make_client,
+    request_metadata,
+    to_error,
+    translate_errors,
+)
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, RebalanceListener
-from streamsched.errors import SettingsError, SourceError
+from streamsched.errors import SourceError
 
 if TYPE_CHECKING:
     from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 
-__all__ = ["ConfluentConsumer", "confluent_options", "to_error", "to_settings_error", "translate_errors"]
+__all__ = ["ConfluentConsumer"]
 
 _NO_GROUP: Final = "streamsched-no-group"  # the client requires a name, though nothing is committed under it
 _BUFFER_KB: Final = "65536"  # of prefetched messages, of all partitions together
 _OUT_OF_RANGE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001  its API
-_TRANSIENT: Final = (  # errors that pass, or that an administrator resolves while we wait
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-    KafkaError._TRANSPORT,  # noqa: SLF001
-    KafkaError._RESOLVE,  # noqa: SLF001
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-)
 _RETRY_S: Final = 0.1  # interval of repeated requests
 _NO_HEADERS: Final[list[Any]] = []
-
-
-@contextmanager
-def translate_errors(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
-    """Raise errors of librdkafka's client as a SourceError about `place`, by default the topic."""
-    try:
-        yield
-    except KafkaException as error:
-        raise to_error(error.args[0], settings, place) from error
-
-
-def to_error(error: Any, settings: KafkaSettings, place: str | None = None) -> SourceError:
-    """Return a KafkaError as a SourceError."""
-    retriable = bool(error.retriable()) or error.code() in _TRANSIENT
-    reason = f"{settings.servers}: {error.name()}: {error.str()}"
-    return SourceError(place or f"kafka://{settings.topic}", reason, retriable=retriable)
-
-
-def confluent_options(settings: KafkaSettings, options: Mapping[str, str]) -> dict[str, Any]:
-    """Return `options` and the settings that all clients of librdkafka share."""
-    quiet = {"reconnect.backoff.max.ms": "1000", "log_level": "0"}  # errors are raised, not printed
-    return {"bootstrap.servers": settings.servers, **quiet, **options}
 
 
 class ConfluentConsumer:
@@ -63,7 +39,7 @@ class ConfluentConsumer:
         self._settings = settings
         self._topic = settings.topic
         self._next: dict[int, int] = {}
-        self._refused: SourceError | None = None
+        self._refusals = Refusals(settings)
         self._undelivered: list[Any] = []
         own = {
             "allow.auto.create.topics": "false",
@@ -73,20 +49,12 @@ class ConfluentConsumer:
             "group.id": settings.group or _NO_GROUP,
             "queued.max.messages.kbytes": _BUFFER_KB,
         }
-        options = confluent_options(settings, own | dict(settings.options))
-        try:
-            self._consumer = Consumer({**options, "error_cb": self._on_error})
-        except (KafkaException, TypeError, ValueError) as error:
-            raise to_settings_error(error) from error
+        self._consumer = make_client(Consumer, settings, own, self._refusals)
 
     def partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
-        try:
-            with translate_errors(self._settings):
-                topic = self._consumer.list_topics(self._topic, self._settings.patience_s).topics[self._topic]
-        except SourceError as error:
-            self._consumer.poll(0)  # an error that the client received meanwhile says more than a timeout
-            raise self._refused or error from error
+        found = request_metadata(self._consumer, self._settings, self._refusals, self._topic)
+        topic = found.topics[self._topic]
         if topic.error is not None or not topic.partitions:
             raise SourceError(f"kafka://{self._topic}", f"{self._settings.servers} has no such topic: create it")
         return sorted(topic.partitions)
@@ -139,9 +107,7 @@ class ConfluentConsumer:
                 found = self._consumer.consume(1, timeout_s)
                 if found and limit > 1:
                     found += self._consumer.consume(limit - 1, 0)
-        if self._refused is not None:
-            refused, self._refused = self._refused, None
-            raise refused
+        self._refusals.check()
         if any(map(Message.error, found)):
             events = [message for message in found if message.error() is not None]
             # Kept for the next poll if an event raises.
@@ -216,17 +182,5 @@ class ConfluentConsumer:
             self._next[message.partition()] = message.offset()
         elif error.code() in _OUT_OF_RANGE:
             raise OffsetOutOfRange(message.partition())
-        elif error.code() not in _TRANSIENT and not error.retriable():
+        elif error.code() not in TRANSIENT and not error.retriable():
             raise to_error(error, self._settings)
-
-    def _on_error(self, error: Any) -> None:
-        """Keep a permanent error, such as a refused password or an untrusted certificate."""
-        if error.fatal() or error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001
-            self._refused = to_error(error, self._settings)
-
-
-def to_settings_error(error: Exception) -> SettingsError:
-    """Return librdkafka's error about a setting as a SettingsError."""
-    found = error.args[0]
-    reason = found.str() if isinstance(found, KafkaError) else str(found)
-    return SettingsError("options", reason, "settings that librdkafka accepts")

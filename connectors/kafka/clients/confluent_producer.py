@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streamsched.connectors.kafka.clients.confluent_consumer import (
-    confluent_options,
+from streamsched.connectors.kafka.clients.confluent_connection import (
+    Refusals,
+    make_client,
+    request_metadata,
     to_error,
-    to_settings_error,
     translate_errors,
 )
-from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.errors import SourceError
 
 if TYPE_CHECKING:
@@ -39,22 +39,20 @@ class ConfluentProducer:
             "message.max.bytes": _MOST_BYTES,
             "partitioner": "murmur2_random",  # as in Kafka's own clients: one partition a host
         }
-        try:
-            self._producer = Producer(confluent_options(settings, own | dict(settings.options)))
-        except (KafkaException, TypeError, ValueError) as error:
-            raise to_settings_error(error) from error
+        self._refusals = Refusals(settings)
+        self._producer = make_client(Producer, settings, own, self._refusals)
+        request_metadata(self._producer, settings, self._refusals)
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
-        with translate_errors(self._settings, f"kafka://{topic}"):
-            found = self._producer.list_topics(topic, self._settings.patience_s).topics[topic]
+        found = request_metadata(self._producer, self._settings, self._refusals, topic).topics[topic]
         if found.error is not None and found.error.code() != KafkaError.LEADER_NOT_AVAILABLE:
             raise to_error(found.error, self._settings, f"kafka://{topic}")
         return len(found.partitions)
 
     def create(self, topic: str, partitions: int) -> bool:
         """Create `topic` with `partitions`; return False if it exists already."""
-        admin = AdminClient(confluent_options(self._settings, connection_options(self._settings.options)))
+        admin = make_client(AdminClient, self._settings, {}, self._refusals)
         answer = admin.create_topics([NewTopic(topic, partitions)], request_timeout=self._settings.patience_s)[topic]
         try:
             answer.result()
@@ -90,6 +88,7 @@ class ConfluentProducer:
         """Wait until all queued messages are stored. Raises SourceError if one is not."""
         left = self._producer.flush(self._settings.patience_s)
         self._raise_failure()
+        self._refusals.check()
         if left:
             reason = f"{self._settings.servers}: {left} messages still not stored after {self._settings.patience_s:g} s"
             raise SourceError(f"kafka://{self._settings.topic}", reason, retriable=True)

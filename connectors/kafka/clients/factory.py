@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from streamsched.connectors.kafka.kafka_settings import check_credentials
 from streamsched.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def choose_client(asked: str) -> str:
 
 
 def open_consumer(settings: KafkaSettings) -> Consumer:
-    """Return a connected consumer of the client in `settings`. Raises SourceError, SettingsError."""
+    """Return a consumer of the client in `settings`. Raises SourceError, SettingsError."""
+    check_credentials(settings)
     # Imported on demand: one may not be installed, and both take time that reading files does not need.
     if choose_client(settings.client) == "confluent":
         from streamsched.connectors.kafka.clients.confluent_consumer import ConfluentConsumer  # noqa: PLC0415
@@ -44,6 +46,7 @@ def open_consumer(settings: KafkaSettings) -> Consumer:
 
 def open_producer(settings: KafkaSettings) -> Producer:
     """Return a connected producer of the client in `settings`. Raises SourceError, SettingsError."""
+    check_credentials(settings)
     if choose_client(settings.client) == "confluent":
         from streamsched.connectors.kafka.clients.confluent_producer import ConfluentProducer  # noqa: PLC0415
 

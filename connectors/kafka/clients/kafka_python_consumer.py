@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.kafka.clients.options import to_python
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, RebalanceListener
-from streamsched.errors import SettingsError, SourceError
+from streamsched.errors import SettingsError, SourceError, StreamschedError
 
 if TYPE_CHECKING:
     from streamsched.connectors.kafka.kafka_settings import KafkaSettings
@@ -26,6 +27,10 @@ __all__ = ["PythonConsumer", "connect", "library", "python_options", "translate_
 
 library: Any = import_module("kafka")  # type checkers may know stubs of another version
 _PARTITION_BYTES: Final = 4 << 20  # of one fetch from a partition: about 40,000 small messages
+_ALL_OPTIONS: Final = frozenset().union(
+    *(kind.DEFAULT_CONFIG for kind in (library.KafkaConsumer, library.KafkaProducer, library.KafkaAdminClient))
+)
+_FIRST_TRY_S: Final = 0.5  # of connecting; each further attempt has twice as long, up to the patience in all
 _NAP_S: Final = 0.005  # interval of checks whether a listener has returned
 _POSITION_MS: Final = 100  # timeout of a request for a position
 _NO_HEADERS: Final[list[Any]] = []
@@ -38,6 +43,8 @@ def translate_errors(settings: KafkaSettings, place: str | None = None) -> Itera
     """Raise errors of kafka-python as a SourceError about `place`, by default the topic."""
     try:
         yield
+    except library.errors.KafkaConfigurationError as error:
+        raise SettingsError("options", str(error), "settings that kafka-python accepts together") from error
     except library.errors.KafkaError as error:
         reason = str(error) or type(error).__name__
         where = place or f"kafka://{settings.topic}"
@@ -70,8 +77,23 @@ def _is_transient(cause: BaseException) -> bool:
 def connect(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     """Return the connected client that the constructor `make` returns for `options`.
 
-    Raises SourceError with the reason of the last failed attempt, and closes all connections.
+    Raises SourceError at once if the brokers refuse the connection, after the patience if none answers. The library
+    tries again whatever the reason, so its first attempts are short.
     """
+    deadline = time.monotonic() + settings.patience_s
+    try_s = _FIRST_TRY_S
+    while True:
+        left_s = max(min(try_s, deadline - time.monotonic()), 0.01)
+        try:
+            return _attempt(settings, make, {"bootstrap_timeout_ms": round(left_s * 1000), **options})
+        except SourceError as error:
+            if not error.retriable or time.monotonic() >= deadline:
+                raise
+        try_s *= 2
+
+
+def _attempt(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """Connect once. Raises SourceError with the reason of the last failure, and closes all connections."""
     opened: list[Any] = []
 
     def build(**configs: Any) -> Any:
@@ -84,10 +106,10 @@ def connect(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[
     try:
         with translate_errors(settings):
             return make(**options, kafka_client=build)
-    except SourceError as error:
+    except StreamschedError as error:
         for one in opened:
             one.close()
-        if errors.reason is None:
+        if errors.reason is None or not isinstance(error, SourceError):
             raise
         reason = f"{settings.servers}: {errors.reason}"
         raise SourceError(error.path, reason, retriable=_is_transient(errors.reason)) from error
@@ -95,12 +117,15 @@ def connect(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[
         logger.removeHandler(errors)
 
 
-def python_options(settings: KafkaSettings, options: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `options` and the settings that all clients of kafka-python share, by its names."""
-    patience_ms = round(settings.patience_s * 1000)
-    common = {"bootstrap_servers": settings.servers.split(","), "bootstrap_timeout_ms": patience_ms}
+def python_options(settings: KafkaSettings, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `settings` and what all clients of kafka-python share, by its names.
+
+    `defaults`: all settings of the client to be made.
+    """
+    common = {"bootstrap_servers": settings.servers.split(",")}
     more = {"reconnect_backoff_max_ms": 1_000, "metrics_enabled": False}  # a returning broker is found within 1 s
-    return {name: value for name, value in (common | more).items() if name in defaults} | to_python(options, defaults)
+    shared = {name: value for name, value in (common | more).items() if name in defaults}
+    return shared | to_python(settings.options, defaults, _ALL_OPTIONS)
 
 
 class PythonConsumer:
@@ -117,7 +142,9 @@ class PythonConsumer:
             "isolation_level": "read_committed",
             "max_partition_fetch_bytes": _PARTITION_BYTES,
         }
-        options = python_options(settings, settings.options, library.KafkaConsumer.DEFAULT_CONFIG)
+        options = python_options(settings, library.KafkaConsumer.DEFAULT_CONFIG)
+        if settings.group is None:
+            options.pop("group_instance_id", None)  # the library refuses it
         self._consumer = connect(settings, library.KafkaConsumer, own | options)
 
     def partitions(self) -> list[int]:

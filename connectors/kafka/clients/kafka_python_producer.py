@@ -11,7 +11,6 @@ from streamsched.connectors.kafka.clients.kafka_python_consumer import (
     python_options,
     translate_errors,
 )
-from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.errors import SourceError
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class PythonProducer:
             "max_block_ms": round(settings.patience_s * 1000),
             "max_request_size": _MOST_BYTES,
         }
-        options = python_options(settings, settings.options, library.KafkaProducer.DEFAULT_CONFIG)
+        options = python_options(settings, library.KafkaProducer.DEFAULT_CONFIG)
         self._producer = connect(settings, library.KafkaProducer, own | options)
 
     def partitions(self, topic: str) -> int:
@@ -48,8 +47,7 @@ class PythonProducer:
 
     def create(self, topic: str, partitions: int) -> bool:
         """Create `topic` with `partitions`; return False if it exists already."""
-        connection = connection_options(self._settings.options)
-        options = python_options(self._settings, connection, library.KafkaAdminClient.DEFAULT_CONFIG)
+        options = python_options(self._settings, library.KafkaAdminClient.DEFAULT_CONFIG)
         admin = connect(self._settings, library.KafkaAdminClient, options)
         with translate_errors(self._settings, f"kafka://{topic}"):
             try:

@@ -15,31 +15,25 @@
 ``sasl.kerberos.service.name``        for GSSAPI
 ====================================  ==================================================================
 
-Others are passed to the client unchanged, for kafka-python with underscores in place of dots. ``api.version`` (2.3)
-is kafka-python's, for brokers that do not report their version.
+Others are passed to the client unchanged, for kafka-python with underscores in place of dots. A setting that only
+consumers have is left out for producers, and the other way round, so that one table of settings serves both.
+``api.version`` (2.3) is kafka-python's, for brokers that do not report their version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from streamsched.errors import SettingsError
 
-__all__ = ["connection_options", "to_python"]
+__all__ = ["shown_value", "to_confluent", "to_python"]
 
-_CONNECTION: Final = (
-    "api.",
-    "client.",
-    "connections.",
-    "enable.ssl.",
-    "reconnect.",
-    "sasl.",
-    "security.",
-    "socket.",
-    "ssl.",
-)
+_CONFLUENT_NAMES: Final = {"fetch.max.wait.ms": "fetch.wait.max.ms"}  # Kafka's names of settings that are the same
 _PYTHON_NAMES: Final = {
+    "fetch.message.max.bytes": "max_partition_fetch_bytes",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.password": "sasl_plain_password",
     "sasl.username": "sasl_plain_username",
@@ -51,36 +45,49 @@ _PYTHON_NAMES: Final = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
 }
+_SECRET: Final = re.compile("password|secret|token|jaas|pem|key$")  # in names of settings: their values are not shown
+_SIZES: Final = ("receive_buffer_bytes", "send_buffer_bytes")  # whole numbers whose default is None
 _FLAGS: Final = {"true": True, "false": False, "https": True, "none": False, "": False}
 
 
-def connection_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return those of `options` that concern connections, which consumers and producers share.
+def shown_value(option: str, value: str | None) -> str | None:
+    """Return `value` as errors may show it: a secret's is hidden.
 
-    >>> connection_options({"sasl.username": "crawler", "fetch.min.bytes": "1"})
-    {'sasl.username': 'crawler'}
+    >>> shown_value("sasl.password", "s3cret"), shown_value("session.timeout.ms", "soon")
+    ('…', 'soon')
     """
-    return {option: value for option, value in options.items() if option.startswith(_CONNECTION)}
+    return "…" if value is not None and _SECRET.search(option) else value
 
 
-def to_python(options: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def to_confluent(options: Mapping[str, str]) -> dict[str, str]:
+    """Return `options` by librdkafka's names. It ignores those of consumers in a producer, and the other way round.
+
+    >>> to_confluent({"fetch.max.wait.ms": "100"})
+    {'fetch.wait.max.ms': '100'}
+    """
+    return {_CONFLUENT_NAMES.get(option, option): value for option, value in options.items()}
+
+
+def to_python(options: Mapping[str, str], defaults: Mapping[str, Any], others: Container[str] = ()) -> dict[str, Any]:
     """Return `options` by kafka-python's names, each converted to the type of its entry in `defaults`.
 
-    Raises SettingsError if the client has no such setting or its value has the wrong type.
+    Those that only other clients of the library have, with names in `others`, are left out. Raises SettingsError if
+    none has such a setting or its value has the wrong type.
 
-    >>> to_python({"session.timeout.ms": "6000"}, {"session_timeout_ms": 45000})
+    >>> to_python({"session.timeout.ms": "6000", "linger.ms": "5"}, {"session_timeout_ms": 45000}, {"linger_ms"})
     {'session_timeout_ms': 6000}
     """
     converted: dict[str, Any] = {}
     for option, value in options.items():
         name = _PYTHON_NAMES.get(option, option.replace(".", "_"))
-        if name not in defaults:
-            raise SettingsError(option, value, "a setting of kafka-python")
-        converted[name] = _convert(option, value, defaults[name])
+        if name in defaults:
+            converted[name] = _convert(option, value, name, defaults[name])
+        elif name not in others:
+            raise SettingsError(option, "…", "a setting of kafka-python")  # the value may be a misspelt password's
     return converted
 
 
-def _convert(option: str, value: str, default: object) -> object:
+def _convert(option: str, value: str, name: str, default: object) -> object:
     if isinstance(default, bool):
         flag = _FLAGS.get(value.lower())
         if flag is None:
@@ -88,7 +95,9 @@ def _convert(option: str, value: str, default: object) -> object:
         return flag
     if option == "api.version":
         return tuple(map(int, value.split(".")))
-    if isinstance(default, int | float):
+    if option == "acks" and value == "all":
+        return value
+    if isinstance(default, int | float) or name in _SIZES:
         try:
             return int(value)
         except ValueError:

@@ -12,6 +12,7 @@ from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import open_state
+from streamsched.state.stream_clock import WallClock
 
 if TYPE_CHECKING:
     from streamsched.scheduler.results import Batch
@@ -79,15 +80,16 @@ def _peek(arguments: SimpleNamespace) -> Batch:
 
 def _lease(arguments: SimpleNamespace) -> Batch:
     """Return a batch whose leases are on disk before anyone sees its URLs, so that no crash hands them out twice."""
-    with open_state(arguments.state) as scheduler:
+    with open_state(arguments.state, WallClock(lambda: options.current_time(None))) as scheduler:
         usual = scheduler.champion, scheduler.per_host
-        if arguments.formula is not None:
-            scheduler.use(arguments.formula)
-        if arguments.per_host is not None:
-            scheduler.per_host = arguments.per_host
-        batch = scheduler.next_batch(arguments.k, now=options.current_time(arguments.now), lease=arguments.lease)
-        if arguments.formula is not None:
-            scheduler.use(usual[0])
-        if arguments.per_host is not None:
-            scheduler.per_host = usual[1]
-    return batch
+        try:
+            if arguments.formula is not None:
+                scheduler.use(arguments.formula)
+            if arguments.per_host is not None:
+                scheduler.per_host = arguments.per_host
+            return scheduler.next_batch(arguments.k, now=options.current_time(arguments.now), lease=arguments.lease)
+        finally:
+            if arguments.formula is not None:
+                scheduler.use(usual[0])
+            if arguments.per_host is not None:
+                scheduler.per_host = usual[1]

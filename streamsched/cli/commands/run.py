@@ -43,6 +43,7 @@ _OPTIONS: Final = {  # settings that have an option
     "formula": "scheduler.formula",
     "save_every": "save.every",
     "evolve_every": "evolve_every",
+    "max_ahead": "max_ahead",
     "batches_to": "batches.to",
     "log_level": "log.level",
     "log_format": "log.format",
@@ -94,6 +95,12 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
     show_default="never",
     help="Evolve the formula every N cycles, of a file's timestamps or of the clock for a topic.",
 )
+@click.option(
+    "--max-ahead",
+    metavar="TIME",
+    show_default="1d for topics and pipes, 100d for files",
+    help="Reject outcomes further ahead of the clock, or in a file of its newest outcome; none accepts all.",
+)
 @click.option("--batches-to", metavar="URL", help="Send the pages to visit next to this topic: kafka://HOST/TOPIC.")
 @click.option(
     "--log-level",
@@ -135,7 +142,8 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
         with lock_state(settings.state, make=True):
             pass  # nothing is read from a pipe if the state is in use
         source = stack.enter_context(open_run_source(settings))
-        scheduler = stack.enter_context(open_run_state(settings, current_time(None)))
+        is_live = settings.is_topic or not source.is_replayable
+        scheduler = stack.enter_context(open_run_state(settings, lambda: current_time(None), is_live=is_live))
         resume_source(source, scheduler, settings)
         interruption = stack.enter_context(Interruption(waits=not source.is_replayable))
         evolution = stack.enter_context(_open_evolution(scheduler, settings))

@@ -1,11 +1,12 @@
-"""``streamsched state``: what a state directory holds, whether it is intact, and a hash of its content."""
+"""``streamsched state``: what a state directory holds, whether it is intact, its repair, and a hash of its content."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import numpy as np
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
@@ -16,7 +17,15 @@ from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
 from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.verification import check_directory
+from streamsched.records.page_schema import DENIED
+from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.service.open_state import drop_lost_log, repair_state
+from streamsched.state.future_times import describe_future_pages
+from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
+
+if TYPE_CHECKING:
+    from streamsched.state.page_table import PageTable
 
 __all__ = ["command"]
 
@@ -25,14 +34,23 @@ _EPILOG: Final = """
 Examples:
   streamsched state show --state state/
   streamsched state verify --state state/ && echo intact
+  streamsched state repair --state state/    # times in the future, as wrong clocks left them
   streamsched state digest --state state/    # equal for equal states, however they were reached
   streamsched state export --state state/ --to pages.parquet    # for DuckDB, Polars, pandas
 """
 
 
+_present: Final = click.option(
+    "--now", type=options.MOMENT, metavar="TIME", show_default="the current time", help="What is later is the future."
+)
+_max_ahead: Final = click.option(
+    "--max-ahead", type=options.DURATION, default=MAX_AHEAD_OF_CLOCK, help="How far ahead a time may be."
+)
+
+
 @click.group("state", epilog=_EPILOG, no_args_is_help=False)
 def command() -> None:
-    """Show, verify, hash or export a saved state."""
+    """Show, verify, repair, hash or export a saved state."""
 
 
 @command.command("show", epilog="Example: streamsched state show --state state/")
@@ -46,28 +64,76 @@ def _show(state: Path, json: bool) -> int:
     _print(content, json)
     for path, position in positions.items():
         unit = "message" if position["kind"] == "kafka" else "byte"
-        echo(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
+        echo(f"{'position':<16} {path}: {position['kind']}, read to {unit} {position['offset']}")
     return DONE
 
 
 @command.command("verify", epilog="Example: streamsched state verify --state state/")
 @options.state
+@_present
+@_max_ahead
 @click.option("--json", is_flag=True, help="Print JSON.")
-def _verify(state: Path, json: bool) -> int:
+def _verify(state: Path, now: float | None, max_ahead: float, json: bool) -> int:
     """Check every byte of every file of a saved state.
 
-    Older snapshots and the log of calls are checked too. Each damaged file is reported.
+    Older snapshots and the log of calls are checked too. Each damaged or missing file is reported, and so are pages
+    whose last visit lies in the future; the exit code is 4 if there is anything to report. A crash may leave bytes of
+    a call that was never acknowledged, and calls that wait for a stream to be read again; these are not damage.
     """
     faults = check_directory(state)
     for fault in faults[1:]:
         echo_error(f"streamsched: {fault}")
     if faults:
         raise faults[0]
-    broken = Scheduler.load(state).core.pages.faults()
+    found = recover_state(state, report=False)
     file = str(newest_image(state))
+    _check_pages(file, found.core.pages, options.current_time(now) + max_ahead)
+    result: dict[str, Any] = {"file": file, "sound": True}
+    if found.unfinished_bytes:
+        result["unfinished_bytes"] = found.unfinished_bytes
+    if found.needed is not None:
+        result["waits_for"] = found.needed.stream
+    return _print(result, json)
+
+
+def _check_pages(file: str, pages: PageTable, latest_s: float) -> None:
+    """Raise SnapshotError about `file` if an invariant does not hold, or a last visit is later than `latest_s`."""
+    broken = pages.faults()
     if broken:
         raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
-    return _print({"file": file, "sound": True}, json)
+    future = describe_future_pages(pages.arrays, latest_s)
+    if future is not None:
+        raise SnapshotError(file, f"{future}; `streamsched state repair` mends them")
+
+
+@command.command("repair", epilog="Example: streamsched state repair --state state/")
+@options.state
+@_present
+@_max_ahead
+@click.option("--drop-lost-calls", is_flag=True, help="Continue without logged calls that cannot be read.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _repair(state: Path, now: float | None, max_ahead: float, drop_lost_calls: bool, json: bool) -> int:
+    """Mend times in the future, as wrong clocks left them, and on request a damaged log of calls.
+
+    Prints how many records of each kind were changed. A mended page counts as visited at the newest outcome that is
+    not in the future, and its change rate is learned anew. Leases and rests of hosts end if they last longer than the
+    longest back-off from then on; blocks stay.
+
+    With --drop-lost-calls the state becomes that after the last call before the damage: later calls are lost, and
+    older snapshots and the log are removed. Restore the damaged file from a copy instead if there is one.
+    """
+    dropped = drop_lost_log(state) if drop_lost_calls else []
+    for fault in dropped:
+        echo_error(f"streamsched: dropped: {fault}")
+    counts = repair_state(state, options.current_time(now) + max_ahead)
+    changed = {name: count for name, count in counts.items() if count}
+    file = str(newest_image(state))
+    if json:
+        return _print({"file": file, "changed": changed, "dropped": [str(fault) for fault in dropped]}, json)
+    if not changed and not dropped:
+        echo("nothing to repair")
+        return DONE
+    return _print({"file": file, **changed}, json)
 
 
 @command.command("digest", epilog="Example: streamsched state digest --state state/")
@@ -97,19 +163,23 @@ def _print(content: dict[str, Any], json: bool) -> int:
         echo_json(content)
     else:
         for name, value in content.items():
-            echo(f"{name:<14} {value}")
+            echo(f"{name:<16} {value}")
     return DONE
 
 
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
     corpus = scheduler.core.pages.arrays.corpus[0]
     sizes = scheduler.core.pages.state_bytes()
+    flags = scheduler.core.pages.arrays.pages.records["flags"][: len(scheduler)]
     return {
         "images": len({name.number for name in list_images(directory)}),
         "pages": len(scheduler),
+        "robots_denied": int(np.count_nonzero(flags & DENIED)),
         "groups": int(corpus["groups"]),
         "outcomes": int(corpus["applied"]),
         "failures": int(corpus["failures"]),
+        "refused_pages": scheduler.refused_pages,
+        "refused_patterns": scheduler.refused_patterns,
         "cycle": format_duration(scheduler.cycle_s),
         "formula": scheduler.formula.text,
         "prior_rate": float(corpus["mean"]),

@@ -280,7 +280,7 @@ def _sum_cell(pooled: Record, expected: Floats, cell: int, split: int) -> tuple[
 def _admit_groups(seasonality: SeasonalityArrays, groups: GroupArrays, corpus: Record) -> None:
     """Give groups with enough changes profiles of their own, each a copy of the one above."""
     state = seasonality.state[0]
-    most = state.regions + 1 + most_profiles(corpus.sorted)
+    most = state.regions + 1 + most_profiles(corpus.pages)
     before = state.profiles
     for group in range(corpus.groups):
         if state.profiles >= most:

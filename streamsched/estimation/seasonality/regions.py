@@ -11,6 +11,7 @@ import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.timezones import find_zone, offsets_between
+from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.packed_urls import hash_bytes
 from streamsched.records.seasonality_schema import RegionClocks
 
@@ -37,9 +38,16 @@ class TimeRegion:
     zone: str | float | None = None
 
     def __post_init__(self) -> None:
-        names = tuple(str(domain).lower().removeprefix(".") for domain in self.domains)
-        if isinstance(self.domains, str) or not names or any(not name or "." in name for name in names):
-            raise SettingsError("regions", self.domains, "top-level domains, such as ('fr', 'it')")
+        expected = "top-level domains, such as ('fr', 'it')"
+        try:
+            domains = read_items("domains", self.domains, expected)
+        except TypeError:
+            domains = []
+        if not domains or not all(isinstance(domain, str) for domain in domains):
+            raise SettingsError("domains", self.domains, expected)
+        names = tuple(domain.lower().removeprefix(".") for domain in domains)
+        if any(not name or "." in name for name in names):
+            raise SettingsError("domains", self.domains, expected)
         object.__setattr__(self, "domains", names)
         find_zone(self.zone)
 

@@ -86,9 +86,12 @@ class SeasonalityTables:
         return None if self.regions is None else {name: region.to_json() for name, region in self.regions.items()}
 
     def nbytes(self, pages: int, groups: int) -> int:
-        """Return the bytes of memory in use for that many pages and groups."""
-        seasonality = self._state[0]
-        profiles = int(seasonality["profiles"]) * (PROFILE.itemsize + POOLED.itemsize)
+        """Return the bytes of memory that the tables take for that many pages and groups."""
+        profiles, schedules = int(self._state["profiles"][0]), int(self._state["schedules"][0])
         return (
-            pages * SEASONAL_LINK.itemsize + int(seasonality["schedules"]) * SCHEDULE.itemsize + profiles + groups * 4
+            self._links.resident_bytes(pages)
+            + self._schedules.resident_bytes(schedules)
+            + self._profiles.resident_bytes(profiles)
+            + self._pooled.resident_bytes(profiles)
+            + self._of_group.resident_bytes(groups)
         )

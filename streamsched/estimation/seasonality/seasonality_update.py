@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["prefetch_seasonality", "update_seasonality"]
 
-_LATEST_S: Final = 1e12  # later visits are clock errors, which must not make profiles decay
-
 
 @inlined_kernel
 def update_seasonality(
@@ -49,7 +47,7 @@ def update_seasonality(
     link: Record = seasonality.links[row]
     profile: Record = seasonality.profiles[link.profile]
     version = int(np.int64(link.version))
-    state.newest_s = max(state.newest_s, min(observed.end_s, _LATEST_S))
+    state.newest_s = max(state.newest_s, observed.end_s)
     start = local_hours(page.last_visit_s, link.quarters)
     end = local_hours(observed.end_s, link.quarters)
     rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)

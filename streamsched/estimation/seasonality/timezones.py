@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -48,8 +49,11 @@ def find_zone(zone: str | float | None) -> tzinfo:
 
     Raises SettingsError if there is no such zone, or the offset is not a multiple of a quarter of an hour.
     """
+    if zone is None:
+        return UTC
     if not isinstance(zone, str):
-        return _find_fixed(zone, float(zone or 0.0))
+        is_number = isinstance(zone, int | float | np.integer | np.floating) and not isinstance(zone, bool)
+        return _find_fixed(zone, float(zone) if is_number and abs(zone) <= _MOST_HOURS else math.nan)
     if zone.upper() in ("UTC", "Z"):
         return UTC
     matched = _OFFSET.fullmatch(zone)
@@ -62,7 +66,7 @@ def find_zone(zone: str | float | None) -> tzinfo:
         raise SettingsError("zone", zone, _EXPECTED) from error
 
 
-def _find_fixed(zone: str | float | None, hours: float) -> timezone:
+def _find_fixed(zone: str | float, hours: float) -> timezone:
     if not ((4 * hours).is_integer() and abs(hours) <= _MOST_HOURS):
         raise SettingsError("zone", zone, _EXPECTED)
     return timezone(timedelta(hours=hours))

@@ -12,14 +12,15 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, cycle_activity
 from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
 from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
-from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar, sample_hashes
+from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["Span", "Training", "TrainingInputs", "count_cycles", "gather_training", "impute_training"]
 
+_APART: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: multiples of it are all different
 _ROUNDING: Final = 1e-6  # of a cycle: float64 error of epoch seconds if cycles are short
 
 
@@ -95,15 +96,15 @@ class TrainingInputs(NamedTuple):
     newcomers: int
 
 
-def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingInputs:
+def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> TrainingInputs:
     """Return the data of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
 
     Pages whose first visit came later are left out: a history that began with draws would reflect the prior more than
-    the page. The panel has the pages whose sample hash is at most `panel_bar`, -1 for no panel.
+    the page. ``in_panel``: bool[pages], whether each page is in the panel.
     """
-    journal = read_visits(shard.journal, shard.pages.records, shard.corpus)
+    journal = read_visits(shard.journal, shard.corpus)
     times = _as_cycles(journal.at_s, span)
-    rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
+    rows = find_sampled(0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
     late = np.isin(rows, journal.rows[journal.first & (times > 0.0)])
     newcomers = int(np.count_nonzero(late))
@@ -119,7 +120,7 @@ def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingI
         journal.changed[relevant],
         prior_shape + pages["own_shape"],
         prior_shape / prior_mean + pages["own_exposure"],
-        pages["url_hash"],
+        tell_apart(pages["url_hash"]),
         *(UNIFORM_ACTIVITY if timing is None else (cycle_activity(timing), timing.profile)),
     )
     return TrainingInputs(
@@ -131,11 +132,26 @@ def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingI
         pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
         timing,
-        sample_hashes(shard.pages.records, rows) <= np.uint64(panel_bar)
-        if panel_bar >= 0
-        else np.zeros(rows.size, np.bool_),
+        in_panel[rows],
         newcomers,
     )
+
+
+def tell_apart(hashes: Hashes) -> Hashes:
+    """Return ``hashes``: uint64[n] with all but the first of equal ones replaced by others. O(n log n).
+
+    URLs can be made up whose hashes collide. Their pages must not be imputed with the same random numbers.
+
+    >>> tell_apart(np.array([7, 3, 7], np.uint64))[:2].tolist()
+    [7, 3]
+    """
+    order = np.argsort(hashes, kind="stable")
+    place = np.arange(hashes.size)
+    first = np.concatenate([[True], np.diff(hashes[order]) != 0])[: hashes.size]
+    nth = place - np.maximum.accumulate(np.where(first, place, 0))
+    apart = hashes.copy()
+    apart[order] += nth.astype(np.uint64) * _APART
+    return apart
 
 
 def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -> float:
@@ -144,11 +160,11 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
     It is the maximum length of a history with that share of the pages. Inf if the journal no longer has their first
     visits, 0 if there is no page. O(pages + v log v), v journal visits.
     """
-    rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
+    rows = find_sampled(0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
     if rows.size == 0:
         return 0.0
-    visits = read_visits(shard.journal, shard.pages.records, shard.corpus)
+    visits = read_visits(shard.journal, shard.corpus)
     begun_s = np.full(rows.size, -np.inf)
     begun_s[np.searchsorted(rows, visits.rows[visits.first])] = visits.at_s[visits.first]
     latest = np.sort(begun_s)[math.ceil(share * rows.size) - 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -117,7 +118,8 @@ class EvolutionSettings:
             is_default = name == "workers" and value is None
             _require(is_default or _is_count(value, maximum), name, value, f"a whole number from 1 to {maximum}")
         for name, choices in _CHOICES.items():
-            _require(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
+            value = getattr(self, name)
+            _require(isinstance(value, str) and value in choices, name, value, f"one of {', '.join(choices)}")
         self._check_initial_depth()
         self._check_rates()
         self._check_constants()
@@ -189,7 +191,7 @@ def _is_count(value: object, maximum: int) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _require(valid: bool, setting: str, found: object, expected: str) -> None:

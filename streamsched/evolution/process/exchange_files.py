@@ -21,6 +21,7 @@ from streamsched.errors import SnapshotError
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes
 from streamsched.evolution.findings import DataSpan
+from streamsched.persistence.files import read_regular
 
 __all__ = ["read_exchange", "read_json", "write_exchange", "write_json"]
 
@@ -95,7 +96,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return what `write_json` wrote to `path`. Raises SnapshotError if the file is missing or damaged."""
     try:
-        envelope = json.loads(path.read_text(encoding="utf-8"))
+        envelope = json.loads(read_regular(path))
         text = envelope["content"]
         if crc32c(text.encode()) != envelope["crc"]:
             raise SnapshotError(str(path), "damaged: does not match its checksum")

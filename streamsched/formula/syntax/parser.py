@@ -30,6 +30,7 @@ __all__ = ["MAX_LENGTH", "parse_tree"]
 
 MAX_LENGTH: Final = 100_000  # characters; no tree of 4096 nodes prints longer
 
+_CLOSE: Final = 0.65  # similarity from which a known name is suggested; __import__ and importance have 0.6
 _OPERAND: Final = "a number, a name, '-' or '('"
 
 
@@ -165,18 +166,18 @@ class _Parser:
 
     def _push_terminal(self, token: Token) -> None:
         if token.text not in self.terminals:
-            reason = f"found unknown name {shorten(token.text, MAX_NAME)}, expected {self._candidates(token.text)}"
+            reason = f"found unknown name {shorten(token.text, MAX_NAME)}{self._suggest(token.text)}"
             raise FormulaError(self.text, token.column, reason)
         self._push(Terminal(token.text), 1, token.column)
 
-    def _candidates(self, name: str) -> str:
-        """Return the known name closest to `name`, or all of them if none is close; never one that pages do not
-        provide.
+    def _suggest(self, name: str) -> str:
+        """Return a question for the known name closest to `name`, or all of them if none is close; never one that pages
+        do not provide.
         """
         provided = [*(one for one in self.terminals if one not in PLANNED), *FUNCTIONS]
         known = {known.casefold(): known for known in provided}
-        near = difflib.get_close_matches(name[:MAX_NAME].casefold(), known, n=1)
-        return f"perhaps {known[near[0]]!r}" if near else f"one of {', '.join(provided)}"
+        near = difflib.get_close_matches(name[:MAX_NAME].casefold(), known, n=1, cutoff=_CLOSE)
+        return f": did you mean {known[near[0]]!r}?" if near else f", expected one of {', '.join(provided)}"
 
     def _closer(self) -> str:
         if not self.brackets:

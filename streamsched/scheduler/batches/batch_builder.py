@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -63,6 +63,7 @@ class BatchBuilder:
     quotas: BatchQuotas
     seed: int
     surge_probes: SurgeProbes | None = None  # used if the formula reads `surge`
+    streams: Sequence[str] = ()  # by number, from 1
 
     def preview(self, k: int, now: float, *, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without quotas and panel. Nothing changes.
@@ -103,12 +104,12 @@ class BatchBuilder:
         """Return what is known of the page of `row`, and why the batch of `query` has it or not. O(pages)."""
         shard = self.pages.arrays
         explanation = explain_page(
-            shard, RankedBy(champion, self.formula_switch.current.scan, query.limits), query, row
+            shard, RankedBy(champion, self.formula_switch.current.scan, query.limits, self.streams), query, row
         )
         with self._leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
             membership = membership_reasons(shard, chosen, row, score=explanation.score, eligible=explanation.eligible)
-        reasons = (*membership, *explanation.reasons, *self.panel.reasons(shard, row))
+        reasons = (*membership, *explanation.reasons, *self.panel.reasons(row))
         return replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
     def query(self, k: int, now: float, lease_s: float) -> Query:

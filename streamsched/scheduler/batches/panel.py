@@ -50,7 +50,7 @@ class Panel:
     def choose(self, shard: ShardArrays, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
         """Return the members that come first in a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
 
-        They may be visited, had no outcome in this cycle, and are within their hosts' limits. O(pages) if the panel is
+        They may be visited, were not tried in this cycle, and are within their hosts' limits. O(pages) if the panel is
         resized, at most once a cycle.
         """
         if not self.share:
@@ -59,7 +59,7 @@ class Panel:
         if self._cycle is None or cycle > self._cycle:
             self._begin_cycle(shard, cycle)
         self._renew(shard)
-        tried = np.floor(shard.pages.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
+        tried = np.floor(shard.pages.traces["last_attempt_s"][self._rows] / self._cycle_s) >= cycle
         due = self._rows[~tried]
         due = due[are_eligible(shard, due, now, limits)]
         k = min(k, int(shard.corpus["pages"][0]))
@@ -76,13 +76,13 @@ class Panel:
             self._handed += pages
             self._own += own
 
-    def holds(self, shard: ShardArrays, row: int) -> bool:
+    def holds(self, row: int) -> bool:
         """Return whether the page of `row` is a member. O(1)."""
-        return int(sample_hashes(shard.pages.records, np.array([row]))[0]) <= self.bar
+        return int(sample_hashes(np.array([row]))[0]) <= self.bar
 
-    def reasons(self, shard: ShardArrays, row: int) -> list[Reason]:
+    def reasons(self, row: int) -> list[Reason]:
         """Return the reason of the page's membership if the page of `row` is a member, else nothing. O(1)."""
-        return [Reason(ReasonCode.PANEL_MEMBER, {"share": self.share})] if self.holds(shard, row) else []
+        return [Reason(ReasonCode.PANEL_MEMBER, {"share": self.share})] if self.holds(row) else []
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -102,6 +102,13 @@ class Panel:
         self.bar, self._cycle = state["bar"], state["cycle"]
         self._handed, self._own = state["handed"], state["own"]
 
+    def turn_back(self, latest_s: float, present_s: float) -> int:
+        """Return to the cycle of `present_s` if the newest batch is later than `latest_s`; return 1 if so, else 0."""
+        if self._cycle is None or self._cycle * self._cycle_s <= latest_s:
+            return 0
+        self._cycle = math.floor(present_s / self._cycle_s)
+        return 1
+
     def _begin_cycle(self, shard: ShardArrays, cycle: int) -> None:
         """Start a cycle with a panel sized by the pages of the last one."""
         self._renew(shard)
@@ -115,8 +122,8 @@ class Panel:
         """Set the bar so that `size` pages of the sample are members, or all if it is smaller."""
         bar = sample_bar(shard.corpus)
         if self.bar < bar or size < self._rows.size:
-            rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), bar)
-            hashes = np.sort(sample_hashes(shard.pages.records, rows))
+            rows = find_sampled(0, int(shard.corpus["pages"][0]), bar)
+            hashes = np.sort(sample_hashes(rows))
             self.bar = int(hashes[size - 1]) if size < hashes.size else bar
             self._rows, self._searched = np.empty(0, np.int64), 0
             self._renew(shard)
@@ -127,8 +134,8 @@ class Panel:
         bar = min(self.bar, sample_bar(shard.corpus))
         if (bar == self.bar and self._searched == pages) or bar < 0:
             return
-        rows = np.concatenate([self._rows, find_sampled(shard.pages.records, self._searched, pages, bar)])
-        hashes = sample_hashes(shard.pages.records, rows)
+        rows = np.concatenate([self._rows, find_sampled(self._searched, pages, bar)])
+        hashes = sample_hashes(rows)
         order = np.argsort(hashes, kind="stable")
         self._rows = rows[order[hashes[order] <= np.uint64(bar)]]
         self._searched, self.bar = pages, bar

@@ -205,7 +205,7 @@ def put_in_order(
     ahead = np.isin(rows, query.first)
     first, rest = np.flatnonzero(ahead), np.flatnonzero(~ahead)
     ties = tie_keys(shard.pages.records["url_hash"][rows[rest]], query.salt)
-    order = np.concatenate([first, rest[select_best(scores[rest], overdue_s[rest], ties, rest.size)]])
+    order = np.concatenate([first, rest[select_best(scores[rest], overdue_s[rest], ties, rest.size, rows[rest])]])
     return Ranked(rows[order], scores[order], tiers[order])
 
 

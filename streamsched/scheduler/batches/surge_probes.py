@@ -116,7 +116,7 @@ def _choose(
     free[free] = are_eligible(shard, rows[free], query.now, query.limits)
     rows, place = rows[free], place[free]
     ties = tie_keys(shard.pages.records["url_hash"][rows], query.salt)
-    order = np.lexsort((ties, ~sort_keys(score(rows)), place))
+    order = np.lexsort((rows, ties, ~sort_keys(score(rows)), place))
     rows, place = rows[order], place[order]
     nth = np.arange(rows.size) - np.searchsorted(place, place)
     sent = nth < missing[place]

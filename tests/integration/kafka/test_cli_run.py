@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,22 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.connectors import write_jsonl
+from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.recovery import newest_image
-from tests.integration.kafka.broker import Address
+from tests.integration.kafka.broker import USER, Address
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event
-from tests.support.command_line import Command, finish, start
+from tests.support.command_line import DAY, Command, crawl, finish, start, write
 from tests.support.crawl_outcomes import make_outcomes
-from tests.support.killed_run import kill_after, warm_processes
+from tests.support.killed_run import kill_after, warm_forkserver
 
 # A socket that kafka-python is connecting when it is closed is left to the garbage collector.
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
 
-OUTCOMES = make_outcomes(60)
+VISITS = (one for one in make_outcomes(120) if not isinstance(one.status, str))
+OUTCOMES = [replace(one, moved_to=None) for one in VISITS][:60]
 FAST = ("--set", "save.every=20ms", "--log-format", "json")
 
 
@@ -76,7 +80,7 @@ def test_a_topic_to_its_end_and_on_from_there(streamsched: Command, topic: Topic
     again = streamsched(*words, "--log-level", "error").json
     assert [again[name] for name in ("applied", "duplicates", "late", "rejected")] == [0, 0, 0, 0]
     assert len(Scheduler.load(tmp_path / "state").positions) == 4
-    publish(topic, [Outcome("https://a.example/new", 9e9)], shape)
+    publish(topic, [Outcome("https://a.example/new", 1.7e9)], shape)
     assert streamsched(*words, "--log-level", "error").json["applied"] == 1
 
 
@@ -159,7 +163,7 @@ def test_told_to_stop_it_saves_commits_and_says_so(
     process = start("run", "--source", url, "--state", state, "--json", *FAST)
     events = events_of(process)
     wait_until_saved(events, state, 60)
-    publish(topic, [Outcome("https://a.example/last", 9e9)])
+    publish(topic, [Outcome("https://a.example/last", 1.7e9)])
     wait_until_saved(events, state, 61)
     process.send_signal(number)
     logged = {event["event"]: event for event in events}
@@ -210,7 +214,7 @@ def test_a_network_that_is_cut_is_waited_for(topic: Topic, real: Address, tmp_pa
         events = events_of(process)
         wait_until_saved(events, tmp_path / "state", 60)
         proxy.cut()
-        publish(topic, [Outcome("https://a.example/later", 9e9)])
+        publish(topic, [Outcome("https://a.example/later", 1.7e9)])
         proxy.mend()
         wait_until_saved(events, tmp_path / "state", 61)
         process.send_signal(signal.SIGTERM)
@@ -240,6 +244,121 @@ def test_what_to_visit_next_is_published_once(make_topic: Callable[..., Topic], 
     assert sorted(page["url"] for page in pages) == sorted(known)
     assert all(page["host"] in page["url"] and page["lease_until_s"] > page["now"] for page in pages)
     assert result["handed_out"] == 0
+
+
+def test_one_table_of_settings_serves_the_source_and_the_batches(
+    make_topic: Callable[..., Topic], real: Address, streamsched: Command, tmp_path: Path
+) -> None:
+    assert real.is_real
+    outcomes, visits = make_topic(), make_topic()
+    publish(outcomes, OUTCOMES)
+    (tmp_path / "run.toml").write_text(
+        f'source = "{outcomes.url()}"\n[batches]\nto = "{visits.url()}"\nevery = "1ms"\n'
+        f'[kafka]\ngroup = "{outcomes.name}"\nuntil_end = true\n"group.instance.id" = "one"\n'
+        '"session.timeout.ms" = 6000\n"heartbeat.interval.ms" = 1000\n"max.poll.interval.ms" = 60000\n'
+        '"fetch.min.bytes" = 1\n"fetch.max.wait.ms" = 100\n"fetch.max.bytes" = 1000000\n'
+        '"isolation.level" = "read_committed"\n'
+        '"auto.offset.reset" = "earliest"\n"linger.ms" = 3\n"compression.type" = "gzip"\n"client.id" = "crawl"\n'
+    )
+    words = ("run", "--config", tmp_path / "run.toml", "--json", "--log-level", "error")
+    result = streamsched(*words, "--state", tmp_path / "state")
+    assert (result.code, result.err, result.json["applied"]) == (0, "", 60)
+    assert len(raw_messages(visits)) == result.json["handed_out"] > 0
+    answer = streamsched(*words, "--state", tmp_path / "other", "--set", "kafka.colour.of.messages=red")
+    assert (answer.code, answer.out) == (2, "")
+    assert "colour.of.messages: expected" in answer.err
+
+
+@pytest.mark.parametrize("of", ["source", "batches", "publish"])
+def test_a_refused_password_ends_the_command(
+    make_topic: Callable[..., Topic], real: Address, streamsched: Command, tmp_path: Path, of: str
+) -> None:
+    topic = make_topic()
+    publish(topic, OUTCOMES)
+    credentials = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+        "ssl.ca.location": real.certificate,
+        "patience": "1h",
+    }
+    secure = replace(topic, address=replace(real, servers=real.secure))
+    for password, code, name in (("wrong", 3, "uthentication"), ("", 2, "sasl.password: expected")):
+        refused = secure.url(**credentials, **{"sasl.password": password})
+        words = {
+            "source": ("run", "--source", refused, "--state", tmp_path / "state"),
+            "batches": ("run", "--source", topic.url(), "--state", tmp_path / "state", "--batches-to", refused),
+            "publish": ("publish", write(tmp_path / "log.jsonl", crawl()), "--to", refused),
+        }[of]
+        answer = streamsched(*words)
+        said = [line for line in answer.err.splitlines() if line.startswith("streamsched:")]
+        assert (answer.code, answer.out, len(said)) == (code, "", 1)
+        assert name in said[0]
+
+
+def test_after_a_rebalance_no_page_is_handed_out_by_two(
+    make_topic: Callable[..., Topic], real: Address, streamsched: Command, tmp_path: Path
+) -> None:
+    assert real.is_real
+    outcomes = make_topic()
+    source = outcomes.url(group=outcomes.name) + "&session.timeout.ms=6000&heartbeat.interval.ms=200"
+    batches = ("--set", "batches.every=20ms", "--set", "batches.lease=1ms", "--log-level", "debug")
+    states = {name: tmp_path / name for name in ("first", "second")}
+    visits = {name: make_topic(1) for name in states}
+
+    def begin(name: str) -> tuple[subprocess.Popen[str], Iterator[dict[str, Any]]]:
+        to = ("--batches-to", visits[name].url())
+        process = start("run", "--source", source, "--state", states[name], "--json", *FAST, *batches, *to)
+        return process, events_of(process)
+
+    def wait_for_batch(events: Iterator[dict[str, Any]]) -> float:
+        return next(time_of(event) for event in events if event["event"] == "batch" and event["pages"])
+
+    publish(outcomes, spread(0))
+    first, heard = begin("first")
+    wait_for_batch(heard)
+    second, theirs = begin("second")
+    changes = (event for event in heard if event["event"] == "ownership changed")
+    change = next(event for event in changes if event["owned"] == 2)
+    assert (change["suspended"], change["pages_suspended"] > 0) == (2, True)
+    since = time_of(change)
+    publish(outcomes, spread(1))
+    until = max(wait_for_batch(events) for events in (theirs, heard, theirs, heard))
+    second.kill()  # its partitions stay its own until its session ends
+    first.send_signal(signal.SIGTERM)
+    assert finish(first).code == 0
+    finish(second)
+    pages = {}
+    for name, topic in visits.items():
+        sent = [json.loads(value) for value in raw_messages(topic)]
+        pages[name] = {page["url"] for page in sent if since < page["now"] < until}
+    assert pages["first"]
+    assert pages["second"]
+    assert not pages["first"] & pages["second"]
+    scheduler = Scheduler.load(states["first"])
+    owned = {int(path[-1]) for path in set(scheduler.positions) - scheduler.core.streams.suspended}
+    assert len(owned) == 2
+    assert partitions_of(pages["first"]) == owned
+    assert not partitions_of(pages["second"]) & owned
+    elsewhere = next(iter(pages["second"]))
+    explanation = streamsched("explain", elsewhere, "--state", states["first"], "--json").json
+    assert "stream_suspended" in [reason["code"] for reason in explanation["reasons"]]
+    assert partitions_of(streamsched("next", "--state", states["first"], "--peek").lines) == owned
+
+
+def spread(day: int) -> list[Outcome]:
+    """A visit to each of 40 pages on 20 hosts, which lie in all four partitions."""
+    return [Outcome(f"https://host{i % 20}.example/{i}", DAY * day + i, changed=True) for i in range(40)]
+
+
+def time_of(event: dict[str, Any]) -> float:
+    """When `event` was logged."""
+    return datetime.fromisoformat(event["time"]).timestamp()
+
+
+def partitions_of(urls: Iterable[str]) -> set[int]:
+    """The partitions that the hosts of `urls` belong to."""
+    return set(choose_partitions(host_keys(PackedUrls.pack(sorted(urls))), 4).tolist())
 
 
 def raw_messages(topic: Topic) -> list[bytes]:
@@ -283,19 +402,20 @@ def test_what_may_be_a_secret_is_not_shown(streamsched: Command, tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STREAMSCHED_WARM_UP", "1")
-        context = multiprocessing.get_context("forkserver")
-        warm_processes(context)
+    with warm_forkserver() as context:
         yield context
 
 
-def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, kills: int) -> None:
-    """Kill readers of a partition at random instants while it grows; then the state is that of its messages, once."""
-    rng = random.Random(kills)
+@pytest.mark.cases(ordinary=1, whole=9)
+def test_killed_a_dozen_times(
+    processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path, rng: random.Random
+) -> None:
+    """Readers of a partition, killed at random instants while it grows: the state is that of its messages, once."""
+    assert real.is_real
+    kills = 6 if topic.client == "kafka-python" else 12
     twin = Scheduler()
     sent = 0
-    words = ["--source", topic.url(), "--state", str(folder / "state"), "--set", "save.every=5ms", "--json"]
+    words = ["run", "--source", topic.url(), "--state", str(tmp_path / "state"), "--set", "save.every=5ms", "--json"]
     for _ in range(kills):
         more = stream(rng.randrange(1, 120), sent)
         with topic.producing() as producer:
@@ -303,21 +423,10 @@ def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, k
                 producer.send(topic.name, encode_event(one.url, one.fetched_at, changed=one.changed), b"k", partition=0)
         twin.observe(more)
         sent += len(more)
-        assert kill_after(processes, words, folder / "result", 0.2 + rng.random()) is None, (
-            folder / "result.err"
+        assert kill_after(processes, words, tmp_path / "result", 0.2 + rng.random()) is None, (
+            tmp_path / "result.err"
         ).read_text()
-    assert kill_after(processes, [*words, "--until-end"], folder / "result", 300.0) == 0
-    state = Scheduler.load(folder / "state")
+    assert kill_after(processes, [*words, "--until-end"], tmp_path / "result", 300.0) == 0
+    state = Scheduler.load(tmp_path / "state")
     assert int(state.core.pages.arrays.corpus["applied"][0]) == sent
     assert state.digest() == twin.digest()
-
-
-def test_killed_a_dozen_times(processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path) -> None:
-    assert real.is_real
-    kill_and_compare(processes, topic, tmp_path, 6 if topic.client == "kafka-python" else 12)
-
-
-@pytest.mark.soak
-def test_killed_a_hundred_times(processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path) -> None:
-    assert real.is_real
-    kill_and_compare(processes, topic, tmp_path, 100)

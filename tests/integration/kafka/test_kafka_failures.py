@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamsched.connectors import Position
-from streamsched.connectors.kafka import open_kafka, open_sink
+from streamsched.connectors.kafka import KafkaSink, KafkaSource, open_kafka, open_sink
 from streamsched.errors import SettingsError, SourceError, StreamschedError
 from tests.integration.kafka.broker import PASSWORD, USER, Address, Broker, find_jars, free_ports
 from tests.integration.kafka.proxy import Proxy
@@ -204,7 +204,7 @@ def secure_url(topic: Topic, real: Address, **words: str) -> str:
         "ssl.ca.location": real.certificate,
     }
     return replace(topic, address=replace(real, servers=real.secure)).url(
-        patience="2s", until_end="true", **settings | words
+        until_end="true", **{"patience": "2s"} | settings | words
     )
 
 
@@ -219,6 +219,25 @@ def test_tls_and_a_password(topic: Topic, real: Address, tmp_path: Path) -> None
     with open_kafka(url) as source:
         assert len(read_out(source)) == 1
         assert PASSWORD not in repr(source.settings)
+
+
+@pytest.mark.parametrize("open_either", [open_kafka, open_sink])
+def test_a_wrong_password_is_an_error_at_once(
+    topic: Topic, real: Address, open_either: Callable[[str], KafkaSource | KafkaSink]
+) -> None:
+    url = secure_url(topic, real, **{"sasl.password": "wrong", "patience": "1h"})  # nobody waits that long
+    with pytest.raises(SourceError, match="uthentication") as raised:
+        open_either(url)
+    assert not raised.value.retriable
+    assert "wrong" not in str(raised.value)
+
+
+def test_an_unknown_option_is_named(topic: Topic) -> None:
+    for open_either in (open_kafka, open_sink):
+        with pytest.raises(SettingsError) as raised:
+            open_either(topic.url(**{"colour.of.messages": "hush"}))
+        assert raised.value.setting == "colour.of.messages"
+        assert "hush" not in str(raised.value)
 
 
 @pytest.mark.parametrize("words", [{"sasl.password": "wrong"}, {"ssl.ca.location": ""}, {"security.protocol": "SSL"}])

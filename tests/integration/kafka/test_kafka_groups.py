@@ -67,8 +67,8 @@ def test_positions_of_others_are_not_committed(topic: Topic) -> None:
 class Member:
     """A member of a group that takes outcomes in and, when partitions go, remembers where they stood and commits."""
 
-    def __init__(self, topic: Topic) -> None:
-        self.source: KafkaSource = topic.open(**GROUP | {"group": topic.name})
+    def __init__(self, topic: Topic, **more: object) -> None:
+        self.source: KafkaSource = topic.open(**GROUP | {"group": topic.name} | more)
         self.source.on_revoke = self.hand_over
         self.taken: list[Outcome] = []
         self.handed_over: dict[str, int] = {}
@@ -118,6 +118,28 @@ def test_partitions_change_hands_after_what_was_read_is_committed(topic: Topic) 
     urls = [one.url for one in first.taken]
     assert sorted(urls) == sorted(f"https://host{partition}.example/{i}" for partition in range(4) for i in range(70))
     first.source.close()
+
+
+def test_partitions_of_a_member_that_did_not_poll_are_no_longer_its_own(topic: Topic) -> None:
+    fill(topic, 0, 5)
+    brief = {"session.timeout.ms": 1500, "max.poll.interval.ms": 1500}
+    first = Member(topic, **brief)
+    take_turns([first], 20)
+    first.source.on_revoke = lambda _: None  # librdkafka calls it even so, and a commit would be refused
+    second = Member(topic, **brief)
+    for _ in range(1_000):
+        second.step()
+        if len(second.source.positions) == 4:  # the group has given up on the first
+            break
+    assert len(second.source.positions) == 4
+    for _ in range(1_000):
+        first.step()
+        if len(first.source.positions) < 4:
+            break
+    assert len(first.source.positions) < 4
+    take_turns([first, second], 20)  # it has joined again
+    first.source.close()
+    second.source.close()
 
 
 def test_a_group_with_more_members_than_partitions(topic: Topic) -> None:

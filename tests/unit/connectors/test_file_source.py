@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streamsched.connectors import Position, open_source
+from streamsched import InvalidOutcome, OutcomeBatch
+from streamsched.connectors import Position, open_source, write_msgpack
 from streamsched.errors import SettingsError, SourceError
 from tests.support.crawl_outcomes import read_out
 
@@ -131,3 +132,26 @@ def test_dead_letters_are_on_their_way_before_the_position(tmp_path: Path, log: 
 def test_dead_letters_that_cannot_be_written_are_refused_at_once(tmp_path: Path, log: Path) -> None:
     with pytest.raises(SourceError, match="dead letters"):
         open_source(log, dead_letters=tmp_path)
+
+
+def test_outcomes_that_a_reader_rejects_are_kept_aside(tmp_path: Path, log: Path) -> None:
+    problems = [InvalidOutcome(1, "fetched_at", 1_004.0, "UTC epoch seconds up to 1003")]
+    letters = tmp_path / "letters"
+    with open_source(log, dead_letters=letters, batch=3) as source:
+        for number, delivery in enumerate(source):
+            if number == 1:
+                source.reject(delivery, problems)
+        assert source.rejected == 1
+    (letter,) = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert (letter["unit"], letter["offset"], letter["field"], letter["found"]) == ("line", 5, "fetched_at", "1004.0")
+    assert json.loads(letter["raw"])["url"] == "https://a.example/4"
+
+
+def test_an_outcome_of_a_frame_that_a_reader_rejects(tmp_path: Path) -> None:
+    path = tmp_path / "o.msgpack"
+    write_msgpack([OutcomeBatch([f"https://a.example/{i}" for i in range(9)], range(9))], path)
+    with open_source(path) as source:
+        delivery = next(source)
+        source.reject(delivery, [InvalidOutcome(7, "fetched_at", 7.0, "UTC epoch seconds up to 5")])
+        (rejection,) = source.rejections
+    assert (rejection.unit, rejection.offset) == ("byte", path.stat().st_size)

@@ -162,7 +162,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match=r"file/evolutions\.jsonl: cannot be"):
         RecordBook(tmp_path / "file").append(record())
     (tmp_path / "evolutions.jsonl").mkdir()
-    with pytest.raises(SnapshotError, match=r"evolutions\.jsonl: cannot be read"):
+    with pytest.raises(SnapshotError, match=r"evolutions\.jsonl: is a directory"):
         RecordBook(tmp_path).read()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -107,3 +108,54 @@ def test_arrays_keep_the_memory_that_they_began_with() -> None:
     exact.ensure(5)
     assert exact.array.tolist() == [7, 8, 0, 0, 0]
     assert ordinary.array.size == 100
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that may have four gigabytes of addresses."""
+    monkeypatch.setattr(growable_array, "_address_limit", lambda: 1 << 32)
+    monkeypatch.setattr(growable_array, "_addresses_in_use", lambda: 1 << 30)
+    monkeypatch.setattr(growable_array, "_warned", [])
+
+
+@pytest.mark.usefixtures("limited")
+def test_limited_address_space_is_left_to_others(caplog: pytest.LogCaptureFixture) -> None:
+    arrays = [GrowableArray(dtype, 1 << 30) for dtype in (np.float64, np.uint8, RECORD)]
+    assert [array.array.nbytes for array in arrays[:2]] == [(3 << 30) // 64] * 2
+    assert arrays[2].array.nbytes <= (3 << 30) // 64
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    rows = arrays[0].array.size
+    arrays[0].array[-1] = 7.0
+    arrays[0].ensure(rows + 1)
+    assert arrays[0].array[rows - 1] == 7.0
+
+
+def resident(array: npt.NDArray[Any]) -> int:
+    """Bytes of `array`, a mapping of its own, that are in memory."""
+    start, size, in_it = array.ctypes.data, 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            first, last = (int(word, 16) for word in words[0].split("-"))
+            in_it = start <= first < start + array.nbytes or first <= start < last
+        elif in_it and words[0] == "Rss:":
+            size += 1024 * int(words[1])
+    return size
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not say")
+@pytest.mark.parametrize("rows", [1, 1000, 100_000])
+def test_few_rows_take_their_own_memory(rows: int) -> None:
+    """A neighbour in memory may be part of the same mapping; the first rows are then not all that it has."""
+    grown = GrowableArray(np.int64, 1 << 24)
+    before = resident(grown.array)
+    grown.array[:rows] = 1
+    assert resident(grown.array) - before == grown.resident_bytes(rows) == -(-rows * 8 // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def test_many_rows_take_large_pages() -> None:
+    grown = GrowableArray(np.int64, 1 << 24)
+    assert grown.resident_bytes(0) == 0
+    assert grown.resident_bytes(1 << 18) == 1 << 21
+    assert grown.resident_bytes((1 << 18) + 1) == 1 << 22
+    assert GrowableArray(np.int64, 3).resident_bytes(3) == 24

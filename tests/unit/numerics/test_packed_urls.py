@@ -87,7 +87,7 @@ def test_item_that_is_no_text_is_named(item: Any) -> None:
 
 
 def test_one_str_is_no_sequence_of_urls() -> None:
-    with pytest.raises(TypeError, match=r"found one str, 'https://a\.example/'"):
+    with pytest.raises(TypeError, match=r"urls: .*'https://a\.example/'"):
         PackedUrls.pack("https://a.example/")
 
 

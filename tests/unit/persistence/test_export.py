@@ -9,6 +9,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from streamsched import Outcome, Scheduler, SettingsError, SnapshotError
+from streamsched.errors import NOTHING
 from streamsched.persistence import export
 from streamsched.persistence.export import COLUMNS, export_pages
 
@@ -19,7 +20,7 @@ def scheduler() -> Scheduler:
     day = 86_400.0
     scheduler.observe([Outcome("https://a.example/x/1", at * day, changed=at == 2) for at in range(4)])
     scheduler.observe(Outcome("https://a.example/gone", day, status=404))
-    scheduler.observe(Outcome("https://b.example/ä", 1e300))
+    scheduler.observe(Outcome("https://b.example/ä", -9.9e10))
     scheduler.discover(["https://b.example/new"], now=5 * day, importance=2.5)
     scheduler.next_batch(1, now=6 * day, lease="1h")
     scheduler.ask(["https://b.example/new"], now=6 * day)
@@ -71,6 +72,7 @@ def test_errors(scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.Monkey
         raise ImportError
 
     monkeypatch.setattr(export, "import_module", missing)
-    with pytest.raises(SettingsError, match=r"pip install 'streamsched\[export\]'"):
+    with pytest.raises(SettingsError, match=r"pip install 'streamsched\[export\]'") as caught:
         export_pages(scheduler.core.pages, tmp_path / "pages.parquet")
+    assert (caught.value.setting, caught.value.found) == ("pyarrow", NOTHING)
     assert not list(tmp_path.iterdir())

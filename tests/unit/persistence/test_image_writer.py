@@ -99,7 +99,7 @@ def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_state_file_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "snapshot-00000001.state").mkdir()
-    with pytest.raises(SnapshotError, match="cannot be read: Is a directory"):
+    with pytest.raises(SnapshotError, match="is a directory: expected a regular file"):
         Scheduler.load(tmp_path)
 
 

@@ -37,7 +37,7 @@ def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> N
                 visit(scheduler, URLS, 4)
                 assert schedules(scheduler) == 8
             writer.add(*piece)
-        marks = {"mark": "0", "follows": "-1", "sequence": 0}
+        marks = {"mark": "0", "follows": None, "sequence": 0, "log": None}
         writer.finish({"state": moment.state, "counts": moment.counts()} | marks)
     moment.dismiss(saved=True, marking=True)
     loaded = load_images(tmp_path)

@@ -10,42 +10,107 @@ import pytest
 
 from streamsched import SnapshotError
 from streamsched.persistence.files import list_segments
-from streamsched.persistence.write_ahead_log import MAGIC, CallLog, Torn, cut_log, last_call, read_calls
+from streamsched.persistence.write_ahead_log import call_log
+from streamsched.persistence.write_ahead_log.call_log import CallLog
+from streamsched.persistence.write_ahead_log.log_reader import LogEnd, LoggedCalls, has_calls, newest_log
+from streamsched.persistence.write_ahead_log.segment_format import (
+    FIRST_FRAME_AT,
+    FRAME_BYTES,
+    MARK_AT,
+    LogName,
+    make_segment,
+)
 
-SEGMENT = 256
+SEGMENT = 400
+IDENTITY = "0123456789abcdef"
+FRAME = FRAME_BYTES + 30
 
 
-def written(folder: Path, count: int, size: int = 30, after: int = 0) -> CallLog:
+@pytest.fixture(autouse=True)
+def marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write says what was on disk before."""
+    monkeypatch.setattr(call_log, "_MARK_S", 0.0)
+
+
+def written(folder: Path, count: int, size: int = 30, end: LogEnd | None = None) -> CallLog:
     """A log of `count` calls, each on disk before the next."""
-    log = CallLog(folder, after, SEGMENT)
-    for number in range(after + 1, after + count + 1):
+    end = LogEnd(IDENTITY, 0) if end is None else end
+    log = CallLog(folder, end, SEGMENT)
+    for number in range(end.sequence + 1, end.sequence + count + 1):
         log.commit(log.append(bytes([number]) * size))
     return log
 
 
-def numbers(folder: Path, after: int = 0) -> list[int | str]:
-    return ["torn" if isinstance(found, Torn) else found[0] for found in read_calls(folder, after)]
+def killed(folder: Path, count: int) -> Path:
+    """The last segment of a log of `count` calls whose process was killed: `close` would write a mark."""
+    os.close(written(folder, count)._handle or 0)
+    return list_segments(folder)[-1][1]
+
+
+def read(folder: Path, after: int = 0, segment: int = 1) -> LoggedCalls:
+    calls = LoggedCalls(folder, after, LogName(IDENTITY, segment))
+    calls.found = [number for number, _ in calls]  # type: ignore[attr-defined]
+    return calls
+
+
+def numbers(folder: Path, after: int = 0, segment: int = 1) -> list[int]:
+    found: list[int] = read(folder, after, segment).found  # type: ignore[attr-defined]
+    return found
+
+
+def flip(path: Path, place: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[place] ^= 0x20
+    path.write_bytes(raw)
+
+
+def zero(path: Path, start: int) -> None:
+    raw = path.read_bytes()
+    path.write_bytes(raw[:start] + bytes(len(raw) - start))
 
 
 def test_calls_come_back_in_order(tmp_path: Path) -> None:
-    assert numbers(tmp_path) == []
-    assert last_call(tmp_path) == 0
+    assert newest_log(tmp_path) == (0, None)
+    assert not has_calls(tmp_path)
     log = written(tmp_path, 9)
+    assert log.name == LogName(IDENTITY, 9)
     log.close()
-    assert list(read_calls(tmp_path, 0)) == [(number, bytes([number]) * 30) for number in range(1, 10)]
+    calls = LoggedCalls(tmp_path, 0, LogName(IDENTITY, 1))
+    assert list(calls) == [(number, bytes([number]) * 30) for number in range(1, 10)]
+    assert (calls.faults, calls.torn, calls.end.sequence, calls.end.first) == ([], None, 9, 9)
     assert numbers(tmp_path, 7) == [8, 9]
-    assert numbers(tmp_path, 9) == numbers(tmp_path, 12) == []
-    assert last_call(tmp_path) == 9
+    assert numbers(tmp_path, 9, segment=9) == []
+    assert newest_log(tmp_path) == (9, LogName(IDENTITY, 9))
     assert [first for first, _ in list_segments(tmp_path)] == [1, 5, 9]
     assert {path.stat().st_size for _, path in list_segments(tmp_path)} == {SEGMENT}
+    assert has_calls(tmp_path)
+
+
+def test_log_without_a_name_has_no_calls(tmp_path: Path) -> None:
+    written(tmp_path, 3).close()
+    assert list(LoggedCalls(tmp_path, 0, None)) == []
+
+
+def test_new_log_has_a_segment_at_once(tmp_path: Path) -> None:
+    CallLog(tmp_path, LogEnd(IDENTITY, 0)).close()
+    assert [path.stat().st_size for _, path in list_segments(tmp_path)] == [call_log._FIRST_BYTES]
+    assert numbers(tmp_path) == []
+    assert not has_calls(tmp_path)
 
 
 def test_large_call_gets_a_segment_of_its_own(tmp_path: Path) -> None:
     log = written(tmp_path, 2)
     log.commit(log.append(b"x" * 1000))
     log.commit(log.append(b"y"))
-    assert list(read_calls(tmp_path, 2)) == [(3, b"x" * 1000), (4, b"y")]
+    assert list(LoggedCalls(tmp_path, 2, log.name)) == [(3, b"x" * 1000), (4, b"y")]
     log.close()
+
+
+def test_first_call_may_be_larger_than_the_first_segment(tmp_path: Path) -> None:
+    log = CallLog(tmp_path, LogEnd(IDENTITY, 0), SEGMENT)
+    log.commit(log.append(b"x" * 1000))
+    log.close()
+    assert list(LoggedCalls(tmp_path, 0, LogName(IDENTITY, 1))) == [(1, b"x" * 1000)]
 
 
 def test_what_is_not_committed_is_not_there(tmp_path: Path) -> None:
@@ -57,6 +122,14 @@ def test_what_is_not_committed_is_not_there(tmp_path: Path) -> None:
     log.close()
     with pytest.raises(SnapshotError, match="is closed"):
         log.append(b"three")
+
+
+def test_log_continues_in_its_segment(tmp_path: Path) -> None:
+    written(tmp_path, 6).close()
+    for total in (7, 8, 9):
+        written(tmp_path, 1, end=read(tmp_path).end).close()
+        assert numbers(tmp_path) == list(range(1, total + 1))
+    assert [first for first, _ in list_segments(tmp_path)] == [1, 5, 9]
 
 
 def test_threads_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,66 +170,157 @@ def test_segments_are_made_ahead(tmp_path: Path) -> None:
     log.commit(log.append(b"x" * 100))
     assert not list(tmp_path.glob(".calls-*.draft"))
     assert numbers(tmp_path) == [1, 2, 3]
+    log.prepare()
     log.close()
+    assert not list(tmp_path.glob(".calls-*.draft"))
 
 
 def test_segments_that_images_hold_are_dropped(tmp_path: Path) -> None:
     log = written(tmp_path, 9)
-    log.drop_until(4)
+    log.drop_until(4)  # an image of call 4 may name the segment that held it
+    assert [first for first, _ in list_segments(tmp_path)] == [1, 5, 9]
+    log.drop_until(5)
     assert [first for first, _ in list_segments(tmp_path)] == [5, 9]
     log.drop_until(9)
     assert [first for first, _ in list_segments(tmp_path)] == [9]
-    with pytest.raises(SnapshotError, match="the preceding calls, number 3 to 8, are missing"):
+    with pytest.raises(SnapshotError, match="is missing: the calls from number 3 on"):
         numbers(tmp_path, 2)
     log.close()
 
 
-def ends(folder: Path) -> tuple[Path, bytes, int]:
-    """The last segment, its bytes, and where its last frame ends."""
-    path = list_segments(folder)[-1][1]
-    raw = path.read_bytes()
-    return path, raw, len(raw.rstrip(b"\0"))
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_missing_segment_is_an_error(tmp_path: Path, missing: int) -> None:
+    """The last one too, which no image may name: the one before says that it continues there."""
+    written(tmp_path, 9).close()
+    path = list_segments(tmp_path)[missing][1]
+    path.unlink()
+    with pytest.raises(SnapshotError, match="is missing") as caught:
+        numbers(tmp_path)
+    assert caught.value.path == str(path)
+
+
+def test_missing_log_is_an_error_though_an_image_holds_all_its_calls(tmp_path: Path) -> None:
+    """There may have been later ones."""
+    with pytest.raises(SnapshotError, match="is missing: the calls from number 10 on"):
+        numbers(tmp_path, 9, segment=9)
+
+
+def test_log_of_another_state_is_refused(tmp_path: Path) -> None:
+    written(tmp_path, 3).close()
+    with pytest.raises(SnapshotError, match="belongs to another log of calls"):
+        list(LoggedCalls(tmp_path, 0, LogName("f" * 16, 1)))
 
 
 @pytest.mark.parametrize("junk", [b"\1", b"\0\0\1", b"\xff" * 40, (5).to_bytes(4, "little") + b"\1" * 30])
-def test_unfinished_end_is_reported_and_cut(tmp_path: Path, junk: bytes) -> None:
+def test_unfinished_end_is_reported_and_overwritten(tmp_path: Path, junk: bytes) -> None:
+    path = killed(tmp_path, 3)
+    raw = path.read_bytes()
+    end = FIRST_FRAME_AT + 3 * FRAME
+    path.write_bytes(raw[:end] + junk + raw[end + len(junk) :])
+    calls = read(tmp_path)
+    assert calls.found == [1, 2, 3]  # type: ignore[attr-defined]
+    assert calls.torn is not None
+    assert (calls.torn.path, calls.torn.offset, calls.torn.nbytes) == (path, end, len(junk))
+    assert str(path) in str(calls.torn)
+    CallLog(tmp_path, calls.end, SEGMENT).close()
+    assert path.read_bytes()[FIRST_FRAME_AT:] == raw[FIRST_FRAME_AT:]
+    assert read(tmp_path).torn is None
+
+
+def test_beginning_of_a_write_is_told_from_a_damaged_call(tmp_path: Path) -> None:
+    path = killed(tmp_path, 3)
+    raw = path.read_bytes()
+    zero(path, FIRST_FRAME_AT + 3 * FRAME - 5)
+    torn = read(tmp_path).torn
+    assert torn is not None
+    assert torn.is_prefix
+    path.write_bytes(raw)
+    flip(path, FIRST_FRAME_AT + 3 * FRAME - 5)
+    torn = read(tmp_path).torn
+    assert torn is not None
+    assert not torn.is_prefix
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_calls_zeroed_up_to_the_last_mark_are_missed(tmp_path: Path, left: int) -> None:
+    """The last write says what was on disk before it: only its own call may vanish."""
+    path = killed(tmp_path, 3)
+    zero(path, FIRST_FRAME_AT + left * FRAME)
+    with pytest.raises(SnapshotError, match=r"calls? number") as caught:
+        numbers(tmp_path)
+    assert caught.value.path == str(path)
+    assert numbers(tmp_path, 2) == []  # an image holds them
+
+
+def test_last_call_zeroed_is_missed_after_close(tmp_path: Path) -> None:
     written(tmp_path, 3).close()
-    path, raw, end = ends(tmp_path)
-    path.write_bytes(raw[:end] + junk + bytes(50))
-    assert numbers(tmp_path) == [1, 2, 3, "torn"]
-    torn = list(read_calls(tmp_path, 0))[-1]
-    assert isinstance(torn, Torn)
-    assert (torn.path, torn.offset, torn.nbytes) == (path, end, len(junk))
-    assert str(path) in str(torn)
-    cut_log(tmp_path, 3)
-    assert path.stat().st_size == end
-    assert numbers(tmp_path) == [1, 2, 3]
+    path = list_segments(tmp_path)[0][1]
+    zero(path, FIRST_FRAME_AT + 2 * FRAME)
+    with pytest.raises(SnapshotError, match="call number 3 cannot be read"):
+        numbers(tmp_path)
 
 
-def test_calls_that_were_not_applied_are_cut(tmp_path: Path) -> None:
-    written(tmp_path, 9).close()
-    cut_log(tmp_path, 6)
-    assert numbers(tmp_path) == [1, 2, 3, 4, 5, 6]
-    log = written(tmp_path, 2, after=6)
-    log.close()
-    assert numbers(tmp_path) == [1, 2, 3, 4, 5, 6, 7, 8]
-    cut_log(tmp_path, 0)
-    assert numbers(tmp_path) == []
+@pytest.mark.parametrize("size", [0, 1, MARK_AT, FIRST_FRAME_AT, FIRST_FRAME_AT + FRAME, SEGMENT - 1])
+def test_shortened_segment_is_an_error(tmp_path: Path, size: int) -> None:
+    written(tmp_path, 3).close()
+    path = list_segments(tmp_path)[0][1]
+    os.truncate(path, size)
+    for after in (0, 3):  # later calls may be lost with the end of the file
+        with pytest.raises(SnapshotError, match="cannot be read") as caught:
+            numbers(tmp_path, after)
+        assert caught.value.path == str(path)
 
 
 def test_damage_to_what_was_on_disk_is_an_error(tmp_path: Path) -> None:
-    """Every byte of a frame that a later frame of its segment, or a later segment, says was on disk."""
-    written(tmp_path, 7).close()
-    (_, first), (_, last) = list_segments(tmp_path)
-    for path, until in ((first, len(first.read_bytes().rstrip(b"\0"))), (last, len(MAGIC) + 2 * (24 + 30))):
+    """Every byte of a frame that a later frame of its segment, a mark or a later segment says was on disk."""
+    last = killed(tmp_path, 7)
+    first = list_segments(tmp_path)[0][1]
+    for path, until in ((first, 4), (last, 2)):
         raw = path.read_bytes()
-        for place in range(until):
-            path.write_bytes(raw[:place] + bytes([raw[place] ^ 0x20]) + raw[place + 1 :])
+        for place in range(FIRST_FRAME_AT, FIRST_FRAME_AT + until * FRAME):
+            flip(path, place)
             with pytest.raises(SnapshotError, match="damaged") as caught:
                 numbers(tmp_path)
             assert caught.value.path == str(path)
-        path.write_bytes(raw)
+            path.write_bytes(raw)
     assert numbers(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_damage_to_what_an_image_holds_is_passed_over(tmp_path: Path) -> None:
+    """Every byte of the header, the mark, and the calls up to the image's."""
+    path = killed(tmp_path, 4)
+    raw = path.read_bytes()
+    used = [*range(44), *range(MARK_AT, MARK_AT + 20), *range(FIRST_FRAME_AT, FIRST_FRAME_AT + 2 * FRAME)]
+    for place in used:
+        flip(path, place)
+        calls = read(tmp_path, 2)
+        assert calls.found == [3, 4]  # type: ignore[attr-defined]
+        assert [fault.path for fault in calls.faults] == [str(path)]
+        assert (calls.end.path, calls.end.sequence) == (None, 4)  # the log continues in another segment
+        path.write_bytes(raw)
+
+
+def test_last_call_damaged_but_held_by_an_image(tmp_path: Path) -> None:
+    path = killed(tmp_path, 3)
+    flip(path, FIRST_FRAME_AT + 3 * FRAME - 1)
+    calls = read(tmp_path, 3)
+    assert calls.found == []  # type: ignore[attr-defined]
+    assert [fault.path for fault in calls.faults] == [str(path)]
+    written(tmp_path, 2, end=calls.end).close()
+    assert numbers(tmp_path, 3, segment=4) == [4, 5]
+
+
+def test_group_write_torn_out_of_order_is_cut(tmp_path: Path) -> None:
+    """Power was lost: a later call of one write is on disk, an earlier one is not. Neither was acknowledged."""
+    log = written(tmp_path, 1)
+    log.append(b"two" * 9)
+    log.commit(log.append(b"three" * 9))
+    os.close(log._handle or 0)
+    path = list_segments(tmp_path)[0][1]
+    flip(path, FIRST_FRAME_AT + FRAME + FRAME_BYTES)
+    calls = read(tmp_path)
+    assert calls.found == [1]  # type: ignore[attr-defined]
+    assert calls.torn is not None
 
 
 def test_failed_write_refuses_calls_until_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +337,39 @@ def test_failed_write_refuses_calls_until_restart(tmp_path: Path, monkeypatch: p
         with pytest.raises(SnapshotError, match="No space left"):
             refused()
     assert log.failure is not None
+    log.renew()
     log.restart()
     log.commit(log.append(b"three"))
-    assert list(read_calls(tmp_path, 2)) == [(3, b"three")]
+    assert log.name == LogName(IDENTITY, 3)
+    assert list(LoggedCalls(tmp_path, 2, log.name)) == [(3, b"three")]
     log.close()
+
+
+def test_segments_without_calls_behind_the_end_are_removed(tmp_path: Path) -> None:
+    """A process that was killed after an error may have left one, which no image names."""
+    log = written(tmp_path, 2)
+    log.sequence = 7
+    log.renew()
+    log.close()
+    assert [first for first, _ in list_segments(tmp_path)] == [1, 8]
+    written(tmp_path, 1, end=read(tmp_path).end).close()
+    assert numbers(tmp_path) == [1, 2, 3]
+    assert [first for first, _ in list_segments(tmp_path)] == [1]
+
+
+def test_calls_missing_between_segments_are_an_error(tmp_path: Path) -> None:
+    log = written(tmp_path, 2)
+    log.sequence = 7
+    log.renew()
+    log.restart()
+    log.commit(log.append(b"eight"))
+    log.close()
+    with pytest.raises(SnapshotError, match="is missing: the calls number 3 to 7 are lost"):
+        numbers(tmp_path)
+    assert numbers(tmp_path, 7, segment=8) == [8]
+
+
+def test_draft_in_the_way_is_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "draft")
+    make_segment(tmp_path / "draft", 10)
+    assert (tmp_path / "draft").read_bytes() == bytes(10)

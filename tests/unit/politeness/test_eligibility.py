@@ -188,12 +188,49 @@ def test_host_that_is_busy() -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_host_that_says_how_long(status: int) -> None:
-    scheduler = known(backoff=0)
+    scheduler = known(backoff=0, host_backoff_503=1)
     scheduler.observe([Outcome(URL, 10.0, status, retry_after=90.0), Outcome(OTHER, 11.0, status, retry_after=30.0)])
     resting = wait(ReasonCode.HOST_RESTING, 100.0, 40.0, host="a.example", cause="retry_after")
     assert explain(scheduler, 40.0) == (False, 100.0, [resting])
     scheduler.observe(Outcome(URL, 12.0, 200, retry_after=1e6))  # nothing that a success could ask for
     assert explain(scheduler, 100.0) == (True, 100.0, [])
+
+
+def test_page_that_says_how_long() -> None:
+    """A 503 of one page rests that page alone, at most for `retry_after_most`, and its back-off holds as well."""
+    scheduler = known(backoff=0)
+    scheduler.observe(Outcome(URL, 10.0, 503, retry_after=90.0))
+    assert explain(scheduler, 40.0) == (False, 100.0, [wait(ReasonCode.RETRY_AFTER, 100.0, 40.0)])
+    assert explain(scheduler, 40.0, OTHER) == (True, 40.0, [])
+    assert explain(scheduler, 100.0)[0]
+    scheduler.ask([URL], now=40.0)
+    assert explain(scheduler, 40.0)[0]
+    scheduler.observe(Outcome(URL, 110.0, 503, retry_after=3e38))
+    assert explain(scheduler, 200.0)[1] == 110.0 + DAY
+    scheduler.observe(Outcome(URL, 120.0, 503))  # the newest answer counts
+    assert explain(scheduler, 120.0)[0]
+    scheduler.observe([Outcome(URL, 130.0, 503, retry_after=90.0), Outcome(URL, 131.0)])
+    assert explain(scheduler, 132.0)[0]
+    scheduler.observe(Outcome(URL, 140.0, 500, retry_after=90.0))  # 500 does not say how long
+    assert explain(scheduler, 141.0)[0]
+    backing_off = known()
+    backing_off.observe(Outcome(URL, 10.0, 503, retry_after=2 * HOUR))
+    reasons = explain(backing_off, 20.0)[2]
+    assert [reason.code for reason in reasons] == [ReasonCode.BACKING_OFF, ReasonCode.RETRY_AFTER]
+    assert explain(backing_off, 20.0)[1] == 10.0 + 2 * HOUR
+
+
+def test_a_rest_of_a_page_outlasts_a_release_but_not_a_lease() -> None:
+    scheduler = known(backoff=0)
+    scheduler.observe(Outcome(URL, 10.0, 503, retry_after=90.0))
+    scheduler.release([URL])
+    assert explain(scheduler, 40.0)[1] == 100.0
+    scheduler.ask([URL], now=40.0)
+    assert scheduler.next_batch(1, now=40.0, lease="1h").urls == [URL]
+    scheduler.release([URL])
+    assert explain(scheduler, 41.0)[0]
+    assert scheduler.next_batch(1, now=41.0, lease="1h").urls == [URL]
+    assert scheduler.next_batch(1, now=41.0 + HOUR).urls == [URL]  # its lease has expired
 
 
 def test_host_has_enough_pages_out() -> None:

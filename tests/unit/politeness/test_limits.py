@@ -7,26 +7,36 @@ import pytest
 
 from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.politeness.eligibility import read_waits
-from streamsched.politeness.limits import FOR_DELAY, FOR_RETRY_AFTER, FOR_TOO_MANY, RULES, make_limits, write_rule
+from streamsched.politeness.limits import (
+    FOR_DELAY,
+    FOR_RETRY_AFTER,
+    FOR_TOO_MANY,
+    FOR_UNAVAILABLE,
+    RULES,
+    make_limits,
+    write_rule,
+)
 from streamsched.politeness.politeness_settings import HostRule
 
 HOUR = 3_600.0
+DAY = 24 * HOUR
 WEEK = 168 * HOUR
 URLS = [f"https://a.example/{i}" for i in range(12)]
+OTHERS = (200, 304, 404, 403, 500, 502, 0)  # statuses that end a row of 503
 
 
 def heard(answers: list[tuple[int, float | None, float]], politeness: Politeness) -> tuple[float, int, int]:
-    """When the host is ready, its consecutive_429s and why it rests, after answers of status, Retry-After and time."""
+    """When the host is ready, its rests in a row and why it rests, after answers of status, Retry-After and time."""
     scheduler = Scheduler(politeness=politeness)
     scheduler.discover(URLS, now=0.0)
     for number, (status, retry_after, fetched_at) in enumerate(answers):
         scheduler.observe(Outcome(URLS[number], fetched_at, status, retry_after=retry_after))
     host = scheduler.core.pages.arrays.groups.records[0]
-    return float(host["ready_s"]), int(host["consecutive_429s"]), int(host["wait_reason"])
+    return float(host["ready_s"]), int(host["backoffs"]), int(host["wait_reason"])
 
 
 @pytest.mark.parametrize(
-    ("answers", "ready_s", "consecutive_429s", "why"),
+    ("answers", "ready_s", "backoffs", "why"),
     [
         ([(200, None, 10.0)], -np.inf, 0, 0),
         ([(200, 50.0, 10.0)], -np.inf, 0, 0),
@@ -41,19 +51,29 @@ def heard(answers: list[tuple[int, float | None, float]], politeness: Politeness
         ([(429, None, 10.0), (500, None, 9_999.0)], 10.0 + HOUR, 1, FOR_TOO_MANY),
         ([(429, 90.0, 10.0)], 100.0, 1, FOR_RETRY_AFTER),
         ([(429, 0.0, 10.0)], 10.0, 1, FOR_RETRY_AFTER),
-        ([(503, 90.0, 10.0)], 100.0, 0, FOR_RETRY_AFTER),
-        ([(503, None, 10.0)], -np.inf, 0, 0),
+        ([(429, 90_000.0, 10.0)], 10.0 + DAY, 1, FOR_RETRY_AFTER),
+        ([(429, 3e38, 10.0)], 10.0 + DAY, 1, FOR_RETRY_AFTER),
         ([(500, 90.0, 10.0)], -np.inf, 0, 0),
-        ([(503, 90.0, 10.0), (503, 20.0, 11.0)], 100.0, 0, FOR_RETRY_AFTER),
-        ([(503, 90.0, 10.0), (503, 90.0, 11.0)], 101.0, 0, FOR_RETRY_AFTER),
-        ([(503, 90.0, 10.0), (429, 95.0, 11.0)], 106.0, 0, FOR_RETRY_AFTER),
-        ([(503, 90.0, 10.0), (429, None, 11.0)], 100.0, 0, FOR_RETRY_AFTER),
+        ([(503, 90.0, 10.0)], -np.inf, 0, 0),
+        ([(503, 90.0, 10.0)] * 2, -np.inf, 0, 0),
+        ([(503, 90.0, 10.0)] * 3, 100.0, 1, FOR_RETRY_AFTER),
+        ([(503, None, 10.0)] * 3, 10.0 + HOUR, 1, FOR_UNAVAILABLE),
+        ([(503, None, 10.0)] * 7, 10.0 + HOUR, 1, FOR_UNAVAILABLE),
+        ([(503, None, 10.0)] * 3 + [(503, None, 10.0 + HOUR)], 10.0 + 3 * HOUR, 2, FOR_UNAVAILABLE),
+        ([(503, 90.0, 10.0)] * 2 + [(503, 20.0, 11.0)], 31.0, 1, FOR_RETRY_AFTER),
+        ([(503, 20.0, 10.0)] * 3 + [(503, 90.0, 11.0)], 101.0, 1, FOR_RETRY_AFTER),
+        ([(503, 3e38, 10.0)] * 3, 10.0 + DAY, 1, FOR_RETRY_AFTER),
+        ([(503, 90.0, 10.0), (429, 95.0, 11.0)], 106.0, 1, FOR_RETRY_AFTER),
+        ([(503, 90.0, 10.0), (429, None, 11.0)], 11.0 + HOUR, 1, FOR_TOO_MANY),
+        ([(429, 50.0, 10.0), (503, 90.0, 11.0)], 60.0, 1, FOR_RETRY_AFTER),
+        *[([(503, 90.0, 10.0)] * 2 + [(other, None, 11.0), (503, 90.0, 12.0)], -np.inf, 0, 0) for other in OTHERS],
+        ([(503, 90.0, 10.0)] * 2 + [(200, None, 11.0)] + [(503, 90.0, 12.0)] * 3, 102.0, 1, FOR_RETRY_AFTER),
     ],
 )
 def test_what_a_host_makes_of_answers(
-    answers: list[tuple[int, float | None, float]], ready_s: float, consecutive_429s: int, why: int
+    answers: list[tuple[int, float | None, float]], ready_s: float, backoffs: int, why: int
 ) -> None:
-    assert heard(answers, Politeness()) == (ready_s, consecutive_429s, why)
+    assert heard(answers, Politeness()) == (ready_s, backoffs, why)
 
 
 def test_no_backoff_no_rest_but_what_was_asked_for() -> None:
@@ -69,12 +89,12 @@ def test_one_burst_of_429_is_one_strike_while_the_host_rests_for_its_delay() -> 
     host = scheduler.core.pages.arrays.groups.records[0]
     for number, url in enumerate(urls[:10]):
         scheduler.observe(Outcome(url, 1.0 + number, 429, retry_after=20.0))
-    assert (host["ready_s"], host["wait_reason"], host["consecutive_429s"]) == (120.0, FOR_DELAY, 1)
+    assert (host["ready_s"], host["wait_reason"], host["backoffs"]) == (120.0, FOR_DELAY, 1)
     scheduler.observe(Outcome(urls[10], 119.0))
-    assert host["consecutive_429s"] == 1
+    assert host["backoffs"] == 1
     again = scheduler.next_batch(1, now=120.0).urls
     scheduler.observe(Outcome(again[0], 121.0, 429, retry_after=20.0))
-    assert (host["ready_s"], host["consecutive_429s"]) == (141.0, 2)
+    assert (host["ready_s"], host["backoffs"]) == (141.0, 2)
 
 
 def test_what_a_block_ends_is_no_rest_any_more() -> None:
@@ -82,7 +102,7 @@ def test_what_a_block_ends_is_no_rest_any_more() -> None:
     scheduler.observe(Outcome(URLS[0], 1.0, 429))
     scheduler.block("a.example", 50.0)
     scheduler.observe(Outcome(URLS[1], 2.0, 429))
-    assert scheduler.core.pages.arrays.groups.records["consecutive_429s"][0] == 2
+    assert scheduler.core.pages.arrays.groups.records["backoffs"][0] == 2
 
 
 def test_a_host_rests_for_each_page_of_a_batch() -> None:

@@ -20,12 +20,20 @@ def test_best_pages_are_the_first_of_a_full_sort(k: int) -> None:
     overdue_s = rng.choice([np.inf, np.inf, -np.inf, 7.0, -1e9], 300)
     ties = rng.integers(0, 40, 300).astype(np.uint64)
 
+    rows = rng.permutation(300)
+
     def place(i: int) -> tuple[float, bool, float, int, int]:
         by_score = overdue_s[i] == np.inf
         undefined = bool(by_score and np.isnan(scores[i]))
-        return float(overdue_s[i]), undefined, -scores[i] if by_score and not undefined else 0.0, int(ties[i]), i
+        return (
+            float(overdue_s[i]),
+            undefined,
+            -scores[i] if by_score and not undefined else 0.0,
+            int(ties[i]),
+            int(rows[i]),
+        )
 
-    assert select_best(scores, overdue_s, ties, k).tolist() == sorted(range(300), key=place)[: max(k, 0)]
+    assert select_best(scores, overdue_s, ties, k, rows).tolist() == sorted(range(300), key=place)[: max(k, 0)]
 
 
 def test_tiers_follow_from_overdue_times() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
 
 import pytest
@@ -134,8 +135,9 @@ def test_memory_in_use() -> None:
     twins.rank(1)
     one = twins.scheduler.core.formula_switch.nbytes()
     twins.rank_new(1)
+    switched = twins.scheduler.core.formula_switch.nbytes()
     table = 6 * 150 + 6 * math.ceil(150 / CHUNK)
     hosts = 16 * int(twins.scheduler.core.pages.arrays.corpus["groups"][0])
-    assert none < 100
-    assert one == none + table + hosts
-    assert twins.scheduler.core.formula_switch.nbytes() == one + table + hosts
+    assert none <= 2 * mmap.PAGESIZE
+    assert 0 <= one - table - hosts < 12 * mmap.PAGESIZE
+    assert 0 <= switched - one - table - hosts < 12 * mmap.PAGESIZE

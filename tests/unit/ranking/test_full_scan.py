@@ -63,6 +63,8 @@ def test_select_top_is_the_start_of_the_whole_order(k: int) -> None:
 
 def test_equal_scores_with_equal_ties_come_in_order() -> None:
     assert select_top(np.zeros(9), np.zeros(9, np.uint64), 5).tolist() == [0, 1, 2, 3, 4]
+    rows = np.array([3, 8, 1, 5, 0, 7, 2, 6, 4])
+    assert rows[select_top(np.zeros(9), np.zeros(9, np.uint64), 5, rows)].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_ties_depend_on_the_salt_and_on_every_bit_of_the_hash() -> None:

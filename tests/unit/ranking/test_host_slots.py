@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsched import OutcomeBatch, Scheduler
+from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.politeness.limits import make_limits
 from streamsched.politeness.politeness_settings import HostRule, Politeness
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
@@ -63,6 +63,18 @@ def test_hosts_that_rest_or_have_their_own_rules(scheduler: Scheduler) -> None:
     shard = scheduler.core.pages.arrays
     assert fill(HostSlots(), shard, list(range(6)), 6, slot_limits(now=np.nextafter(5.0, 0.0))) == [0, 2, 3]
     assert fill(HostSlots(), shard, list(range(6)), 6, slot_limits(now=5.0)) == [0, 1, 2, 3, 4]
+
+
+def test_hosts_that_are_probed_give_one_page(scheduler: Scheduler) -> None:
+    scheduler.observe(Outcome("https://b.example/1", 1.0, 429, retry_after=4.0))
+    shard, rows = scheduler.core.pages.arrays, list(range(6))
+    assert fill(HostSlots(), shard, rows, 6, slot_limits(now=np.nextafter(5.0, 0.0))) == [0, 2, 3, 5]
+    assert fill(HostSlots(), shard, rows, 6, slot_limits(now=5.0)) == [0, 1, 2, 3, 5]
+    scheduler.core.politeness_policy.grant(shard, np.array([4]), 5.0, 65.0)
+    assert fill(HostSlots(), shard, rows, 6, slot_limits(now=np.nextafter(65.0, 0.0))) == [0, 2, 3, 5]
+    assert fill(HostSlots(), shard, rows, 6, slot_limits(now=65.0)) == [0, 1, 2, 3, 5]
+    scheduler.observe(Outcome("https://b.example/4", 6.0))
+    assert fill(HostSlots(), shard, rows, 6, slot_limits(now=7.0)) == rows
 
 
 def test_room_tells_who_is_seated_and_is_forgotten(shard: ShardArrays) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from streamsched.records import url_index
 from streamsched.records.url_index import NOT_FOUND, url_text, url_texts
 from streamsched.state.page_table import PageTable
 from tests.reference.url_hash import hash_of
+from tests.support.colliding_urls import colliding_urls
 from tests.support.guarded_memory import fenced
 
 
@@ -26,22 +25,13 @@ def find(table: PageTable, *texts: str) -> list[int]:
     return rows
 
 
-def colliding(count: int) -> list[str]:
-    """URLs of one 64-bit hash: each second block is multiplied by what the first makes 0, whatever else it holds."""
-    tail = "/one/of/many/x/y"
-    for number in itertools.count():
-        head = f"https://a{number:07}"[:16]
-        state = first_state(head.encode(), 16 + 8 + 8 + len(tail))
-        if all(0x21 <= byte < 0x7F for byte in state):
-            return [f"{head}{free:08}{state.decode()}{tail}" for free in range(count)]
-    raise AssertionError("itertools.count ends")
-
-
-def first_state(block: bytes, length: int) -> bytes:
-    """The hash's state after its first 16 bytes, as 8 bytes."""
-    left = int.from_bytes(block[:8], "little") ^ 0xE7037ED1A0B428DB
-    right = int.from_bytes(block[8:], "little") ^ 0xA0761D6478BD642F ^ length
-    return ((left * right >> 64) ^ (left * right & (1 << 64) - 1)).to_bytes(8, "little")
+def displacements(table: PageTable) -> list[int]:
+    """How far each URL's slot is from the first that it could have."""
+    slots = table._index.slots
+    used = np.flatnonzero(slots)
+    tags = slots[used] >> np.uint64(32)
+    moved: list[int] = ((used - tags.astype(np.int64)) & (slots.size - 1)).tolist()
+    return moved
 
 
 def test_rows_come_in_the_order_of_first_sight() -> None:
@@ -86,25 +76,38 @@ def test_growth_before_the_last_move_is_over_loses_nothing() -> None:
     assert enter(table, *texts) == list(range(1_500))
 
 
-def test_urls_whose_whole_hashes_collide_have_rows_of_their_own() -> None:
-    texts = colliding(900)
+def test_urls_that_were_made_up_to_collide_are_spread_over_the_slots() -> None:
+    """Their hashes without the key are equal; in the index they are as far apart as any other URLs."""
+    texts = colliding_urls(6_000)
     assert len({hash_of(text.encode()) for text in texts}) == 1
     table = PageTable(86_400.0, 6)
     assert enter(table, *texts[:400], *texts[:100]) == [*range(400), *range(100)]
     assert find(table, texts[400]) == [NOT_FOUND]
-    assert enter(table, *texts) == list(range(900))  # across a growth of the index
-    assert len(set(table.arrays.pages.records["url_hash"][:900].tolist())) == 1
+    assert enter(table, *texts) == list(range(6_000))  # across growths of the index
+    assert max(displacements(table)) < 300  # 6,000 if they collided
+    assert len(set(table.arrays.pages.records["url_hash"][:6_000].tolist())) == 1
     table.rebuild_index()
-    assert find(table, *texts) == list(range(900))
+    assert find(table, *texts) == list(range(6_000))
+    assert max(displacements(table)) < 300
     assert table.faults() == []
 
 
-def test_texts_of_one_tag_are_told_apart_by_the_rest_of_the_hash() -> None:
-    """Slots whose half of the hash agrees but not the whole: forced, because by chance it takes billions."""
-    table = PageTable(86_400.0, 6)
-    enter(table, "a", "b")
-    table.arrays.pages.records["url_hash"][0] ^= np.uint64(1)
-    assert find(table, "a", "b") == [NOT_FOUND, 1]
+def test_every_index_has_a_key_of_its_own() -> None:
+    texts = [f"https://a.example/{i}" for i in range(100)]
+    first, second = PageTable(86_400.0, 6), PageTable(86_400.0, 6)
+    assert enter(first, *texts) == enter(second, *texts)
+    assert set(first._index.slots.tolist()) & set(second._index.slots.tolist()) == {0}
+
+
+def test_urls_of_one_tag_are_told_apart_by_their_texts() -> None:
+    """Slots hold half of the hash: among 200,000 URLs about five pairs agree in it."""
+    table = PageTable(86_400.0, 6, key=np.array([1, 2], np.uint64))
+    texts = [f"https://a.example/{i}" for i in range(200_000)]
+    assert enter(table, *texts) == list(range(200_000))
+    slots = np.concatenate([table._index.slots, table._index.old[table._index.moved[0] :]])
+    _tags, counts = np.unique(slots[slots != 0] >> np.uint64(32), return_counts=True)
+    assert np.count_nonzero(counts > 1) > 0
+    assert find(table, *texts) == list(range(200_000))
 
 
 def test_equal_hash_and_another_length_or_text_is_another_url() -> None:

@@ -8,6 +8,7 @@ import pytest
 from streamsched.estimation import hierarchical_prior
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import OutcomeBatch
+from streamsched.records.page_bounds import PageBounds
 from streamsched.records.url_patterns import (
     GROUP_PAGES,
     MAX_DEPTH,
@@ -18,6 +19,8 @@ from streamsched.records.url_patterns import (
     renew_candidates,
 )
 from streamsched.state.page_table import PageTable
+from tests.reference.url_hash import hash_of
+from tests.support.colliding_urls import colliding_hosts
 from tests.support.guarded_memory import fenced
 
 
@@ -210,3 +213,31 @@ def test_growth_of_the_sketch_forgets_its_counts() -> None:
         assert np.all(table.arrays.groups.candidates[:8] == 3)
     renew_candidates(table.arrays.groups.candidates, (1 << 17) + 2)
     assert not np.any(table.arrays.groups.candidates[: 1 << 17])
+
+
+def test_hosts_that_were_made_up_to_collide_are_spread_over_the_slots() -> None:
+    hosts = colliding_hosts(2_000)
+    assert len({hash_of(host.encode()) for host in hosts}) == 1
+    table = PageTable(86_400.0, 6)
+    discover(table, *(f"https://{host}/" for host in hosts))
+    assert patterns(table) == hosts
+    for _ in range(2):
+        slots = table.arrays.groups.slots
+        used = np.flatnonzero(slots)
+        moved = (used - (slots[used] >> np.uint64(32)).astype(np.int64)) & (slots.size - 1)
+        assert used.size == 2_000
+        assert moved.max() < 200
+        table.rebuild_index()
+    assert table.faults() == []
+
+
+def test_url_patterns_beyond_the_bound_leave_pages_in_the_group_above() -> None:
+    table = PageTable(86_400.0, 6, bounds=PageBounds(max_patterns_per_host=1))
+    for name in ("a", "b"):
+        discover(table, *(f"https://a.example/{name}/{i}" for i in range(GROUP_PAGES + 2)))
+    discover(table, *(f"https://b.example/b/{i}" for i in range(GROUP_PAGES)))
+    assert patterns(table)[GROUP_PAGES - 1 : GROUP_PAGES + 2] == ["a.example/a/"] * 3
+    assert set(patterns(table)[GROUP_PAGES + 2 : 2 * GROUP_PAGES + 4]) == {"a.example"}
+    assert patterns(table)[-1] == "b.example/b/"  # each host has its own
+    assert table.arrays.corpus["refused_patterns"][0] == 3  # the 16th page below /b/ and the two after it
+    assert table.faults() == []

@@ -15,6 +15,7 @@ from streamsched.records.visit_journal import (
     find_sampled,
     number_sample,
     read_visits,
+    sample_bar,
     sample_hashes,
 )
 from streamsched.state.page_table import PageTable
@@ -49,7 +50,7 @@ def test_visits_that_told_something_are_kept_in_their_order() -> None:
     assert kept["row"].tolist() == [0, 1, 0, 1]
     assert kept["at_s"].tolist() == [DAY, 2 * DAY, 4 * DAY, 5 * DAY]
     assert kept["flags"].tolist() == [WAS_FIRST, WAS_FIRST, SAW_CHANGE, 0]
-    visits = read_visits(table.arrays.journal, table.arrays.pages.records, table.arrays.corpus)
+    visits = read_visits(table.arrays.journal, table.arrays.corpus)
     assert visits.rows.tolist() == [0, 0, 1, 1]
     assert visits.at_s.tolist() == [DAY, 4 * DAY, 2 * DAY, 5 * DAY]
     assert visits.changed.tolist() == [False, True, False, False]
@@ -59,19 +60,25 @@ def test_visits_that_told_something_are_kept_in_their_order() -> None:
 def test_oldest_visits_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsched.state.page_table.JOURNAL_VISITS", 4)
     table = observed(*(Outcome(URLS[i % 3], float(i)) for i in range(10)))
-    visits = read_visits(table.arrays.journal, table.arrays.pages.records, table.arrays.corpus)
+    visits = read_visits(table.arrays.journal, table.arrays.corpus)
     assert visits.at_s.tolist() == [6.0, 9.0, 7.0, 8.0]
     assert table.state_bytes()["journal"] == 4 * 16
     assert table.faults() == []
 
 
 def test_sampled_pages_are_those_up_to_a_bar() -> None:
-    table = observed(*(Outcome(url, 0.0) for url in URLS))
-    hashes = [sample_hash(url) for url in URLS]
-    assert sample_hashes(table.arrays.pages.records, np.arange(3)).tolist() == hashes
-    assert find_sampled(table.arrays.pages.records, 0, 3, max(hashes)).tolist() == [0, 1, 2]
-    assert find_sampled(table.arrays.pages.records, 0, 3, min(hashes)).tolist() == [hashes.index(min(hashes))]
-    assert find_sampled(table.arrays.pages.records, 1, 1, max(hashes)).tolist() == []
+    hashes = [sample_hash(row) for row in range(3)]
+    assert sample_hashes(np.arange(3)).tolist() == hashes
+    assert find_sampled(0, 3, max(hashes)).tolist() == [0, 1, 2]
+    assert find_sampled(0, 3, min(hashes)).tolist() == [hashes.index(min(hashes))]
+    assert find_sampled(1, 1, max(hashes)).tolist() == []
+
+
+def test_rows_are_sampled_evenly() -> None:
+    """A quarter of any thousand rows in a row, and of every tenth row, within six standard deviations."""
+    for rows in (range(1_000), range(10**6, 10**6 + 1_000), range(0, 10_000, 10)):
+        hashes = sample_hashes(np.array(rows))
+        assert np.count_nonzero(hashes < 2**62) == pytest.approx(250, abs=6 * (1_000 * 0.25 * 0.75) ** 0.5)
 
 
 @pytest.mark.parametrize("visits", [8, 11])
@@ -81,11 +88,11 @@ def test_a_copied_sample_tells_the_same_of_its_pages_and_stays_as_it_is(
     monkeypatch.setattr("streamsched.state.page_table.JOURNAL_VISITS", 8)
     table = observed(*(Outcome(URLS[i % 3], float(i), changed=i % 2 == 0) for i in range(visits)))
     rows = np.array([0, 2])
-    whole = read_visits(table.arrays.journal, table.arrays.pages.records, table.arrays.corpus)
+    whole = read_visits(table.arrays.journal, table.arrays.corpus)
     copied = copy_sample(table.arrays, rows)
     table.observe(OutcomeBatch.from_outcomes([Outcome(url, 100.0) for url in URLS]))
     sample = number_sample(copied, rows)
-    sampled = read_visits(sample.journal, sample.pages.records, sample.corpus)
+    sampled = read_visits(sample.journal, sample.corpus)
     kept = np.isin(whole.rows, rows)
     assert rows[sampled.rows].tolist() == whole.rows[kept].tolist()
     assert sampled.at_s.tolist() == whole.at_s[kept].tolist()
@@ -93,7 +100,4 @@ def test_a_copied_sample_tells_the_same_of_its_pages_and_stays_as_it_is(
     assert sampled.first.tolist() == whole.first[kept].tolist()
     assert sample.pages.records["url_hash"].tolist() == table.arrays.pages.records["url_hash"][rows].tolist()
     assert sample.pages.records["last_visit_s"].max() < 100.0
-    assert (
-        sample_hashes(sample.pages.records, np.arange(2)).tolist()
-        == sample_hashes(table.arrays.pages.records, rows).tolist()
-    )
+    assert find_sampled(0, 2, sample_bar(sample.corpus)).tolist() == [0, 1]

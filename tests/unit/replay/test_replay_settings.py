@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from streamsched import FormulaError, PackedUrls, ReplayError
 from streamsched.replay import STEADY, ChangeLog, ReplaySettings, Window
-from streamsched.replay.replay_settings import choose_window
+from streamsched.replay.replay_settings import choose_window, format_time
 
 DAY = 86_400.0
 NOON = 20_000.5 * DAY  # 2024-10-04
@@ -94,3 +95,22 @@ def test_windows_that_the_log_does_not_hold_are_refused(settings: dict[str, Any]
 def test_milliseconds_are_not_taken_for_seconds() -> None:
     with pytest.raises(ReplayError, match="expected epoch seconds"):
         choose(make_log(1e9))
+
+
+@pytest.mark.parametrize("wrong", [-17_000.0, 80_000.0, 175_000.0])  # 1978, 2243 and 2503
+def test_time_with_a_wrong_digit_does_not_make_thousands_of_empty_cycles(wrong: float) -> None:
+    log = make_log(*sorted([wrong, *range(1, 60)]))
+    year = format_time(log.first_s if wrong < 0 else log.last_s)
+    with pytest.raises(ReplayError, match=r"--from and --to") as caught:
+        choose(log)
+    assert year in str(caught.value)
+    start = NOON + 0.5 * DAY
+    assert choose(log, start_s=start, end_s=start + 50 * DAY).cycles == 50
+    with pytest.raises(ReplayError, match=r"--from and --to"):
+        choose(log, **({"start_s": start} if wrong > 0 else {"end_s": start}))
+    whole = choose(log, start_s=math.ceil(log.first_s / DAY) * DAY, end_s=log.last_s)
+    assert whole.cycles > 10_000  # as asked for
+
+
+def test_many_short_cycles_are_a_window() -> None:
+    assert choose(make_log(*range(1, 60)), cycle_s=60.0).cycles > 80_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, Snapsho
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.files import list_images
 from streamsched.persistence.image_writer import SavePlan
+from streamsched.persistence.write_ahead_log.log_reader import has_calls
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.state.stream_clock import WallClock
 
 NEVER = SavePlan(every=1e9)
 STREAM = [Outcome(f"https://a.example/{i % 7}", float(i + 1), changed=i % 3 == 0) for i in range(40)]
@@ -174,7 +177,7 @@ def test_refused_calls_are_not_logged(tmp_path: Path) -> None:
         with pytest.raises(SettingsError):
             scheduler.per_host = 0
         scheduler.close(save=False)
-    assert not list(tmp_path.glob("calls-*"))
+    assert not has_calls(tmp_path)
 
 
 def test_plan_that_cannot_work() -> None:
@@ -182,3 +185,70 @@ def test_plan_that_cannot_work() -> None:
     for settings in several:
         with pytest.raises(SettingsError):
             SavePlan(**settings)
+
+
+DAY = 86_400.0
+NOW = 1.7e9
+AHEAD = [0.0, 0.5, 3.0, 0.6, 2.0, 40.0, 0.7]  # days ahead of NOW
+LIVE = [Outcome(f"https://a.example/{i}", NOW + days * DAY) for i, days in enumerate(AHEAD)]
+
+
+def reread_live(_path: str, position: Any) -> Iterator[OutcomeBatch]:
+    yield OutcomeBatch.from_outcomes(LIVE[position or 0 :])
+
+
+def test_what_the_clock_refused_stays_refused_when_it_is_read_again(tmp_path: Path) -> None:
+    times = iter([NOW, NOW + 0.1 * DAY, NOW + 1.5 * DAY, *[NOW + 90 * DAY] * 9])
+    clock = WallClock(lambda: next(times))
+    scheduler = DurableScheduler.open(tmp_path, {"max_ahead": "1h"}, plan=NEVER, clock=clock)
+    assert scheduler.take(OutcomeBatch.from_outcomes(LIVE[:2]), "stream", 2).rejected == 0
+    assert scheduler.take(OutcomeBatch.from_outcomes(LIVE[2:4]), "stream", None).rejected == 1
+    observed = scheduler.take(OutcomeBatch.from_outcomes(LIVE[4:]), "stream", 7)
+    assert [one.record for one in observed.rejections] == [1]
+    scheduler.next_batch(3, now=NOW + 2 * DAY)
+    digest = scheduler.digest()
+    scheduler.close(save=False)
+    with DurableScheduler.open(tmp_path, plan=NEVER, reread=reread_live) as again:
+        assert again.digest() == digest
+        assert len(again) == 5
+
+
+def test_calls_go_by_the_clock(tmp_path: Path) -> None:
+    times = [NOW]
+    clock = WallClock(lambda: times[0], "1d")
+    with DurableScheduler.open(tmp_path, {"max_ahead": "1h"}, plan=NEVER, clock=clock) as scheduler:
+        assert [one.record for one in scheduler.find_ahead(LIVE)] == [2, 4, 5]
+        assert scheduler.observe(LIVE).rejected == 3
+        for call in (scheduler.next_batch, partial(scheduler.discover, ["https://b.example/"])):
+            with pytest.raises(SettingsError) as caught:
+                call(now=NOW + 2 * DAY)
+            assert caught.value.setting == "now"
+        with pytest.raises(SettingsError):
+            scheduler.ask(["https://b.example/"], now=NOW + 2 * DAY)
+        assert len(scheduler) == 4
+        scheduler.next_batch(1, now=NOW + 1.5 * DAY)  # a day ahead of the newest outcome
+        times[0] += 90 * DAY
+        assert scheduler.observe(LIVE).rejected == 0
+        digest = scheduler.digest()
+        scheduler.close(save=False)
+    with DurableScheduler.open(tmp_path, plan=NEVER) as again:
+        assert again.digest() == digest
+
+
+def test_refusals_and_the_bound_survive(tmp_path: Path) -> None:
+    twin = Scheduler(max_ahead="1d")
+    scheduler = DurableScheduler.open(tmp_path, {"max_ahead": "1d"}, plan=NEVER)
+    for one in (scheduler, twin):
+        one.observe(LIVE[:2])
+        assert one.observe([LIVE[2]]).rejected == 1
+    scheduler.close(save=False)
+    scheduler = DurableScheduler.open(tmp_path, plan=NEVER)
+    assert scheduler.digest() == twin.digest()
+    for one in (scheduler, twin):
+        assert one.observe([LIVE[4]]).applied == 1  # after a refusal the bound is two days ahead
+        one.max_ahead = None
+        assert one.observe([LIVE[5]]).applied == 1
+    scheduler.close(save=False)
+    with DurableScheduler.open(tmp_path, plan=NEVER) as again:
+        assert again.max_ahead is None
+        assert again.digest() == twin.digest()

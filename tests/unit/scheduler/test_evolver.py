@@ -19,12 +19,13 @@ import pytest
 
 from streamsched import Formula, Observed, Outcome, Scheduler
 from streamsched.errors import SettingsError, SnapshotError
+from streamsched.evolution.elites import ARCHIVE_NAME
 from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.evolver import ARCHIVE_NAME, Evolver
+from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 from tests.support.guarded_memory import small_reserve
 from tests.support.paths import ROOT

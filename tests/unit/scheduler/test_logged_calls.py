@@ -12,7 +12,7 @@ import pytest
 from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
 from streamsched.persistence.call_codec import decode_call, encode_call
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.write_ahead_log import Torn, read_calls
+from streamsched.persistence.write_ahead_log.log_reader import LoggedCalls, newest_log
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.logged_calls import CALLS, replay
@@ -29,6 +29,14 @@ def set_per_host(scheduler: AnyScheduler) -> None:
     scheduler.per_host = TWO
 
 
+def set_max_ahead(scheduler: AnyScheduler) -> None:
+    scheduler.max_ahead = "9d"
+
+
+def set_bound(scheduler: AnyScheduler) -> None:
+    scheduler.max_pages_per_host = TWO
+
+
 ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "observe": lambda scheduler: scheduler.observe([Outcome(url, 5.0) for url in URLS]),
     "discover": lambda scheduler: scheduler.discover([*URLS[3:], "https://b.example/"], now=6, importance=2.5),
@@ -38,13 +46,16 @@ ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "block": lambda scheduler: scheduler.block("*.example", UNTIL),
     "set rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
     "set politeness": lambda scheduler: scheduler.set_politeness(Politeness(in_flight=3)),
+    "suspend streams": lambda scheduler: scheduler.suspend_streams({"kafka://outcomes/0"}),
     "limit per host": set_per_host,
+    "limit ahead": set_max_ahead,
+    "set bounds": set_bound,
     "use": lambda scheduler: scheduler.use("t * X"),
 }
 
 
 def logged(directory: Path) -> list[tuple[int, bytes]]:
-    return [call for call in read_calls(directory, 0) if not isinstance(call, Torn)]
+    return list(LoggedCalls(directory, 0, newest_log(directory)[1]))
 
 
 def test_every_kind_is_logged_and_replayed(tmp_path: Path) -> None:

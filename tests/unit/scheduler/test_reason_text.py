@@ -23,10 +23,25 @@ PROBING = "as a surge probe, to see whether a surge has hit the other pages of i
 
 SENTENCES = [
     (Reason(ReasonCode.NEVER_BY_RULE), "not eligible: its rule says never to visit it"),
+    (
+        Reason(ReasonCode.STREAM_SUSPENDED, {"host": "a.example", "stream": "kafka://outcomes/3"}),
+        "not eligible: another reader of the group owns kafka://outcomes/3, which delivers the outcomes of a.example",
+    ),
     (Reason(ReasonCode.LEASED, WAIT), f"not eligible: leased {UNTIL}"),
     (
         Reason(ReasonCode.HOST_RESTING, {"host": "a.example", "cause": "too_many_requests", **WAIT}),
         f"not eligible: a.example rests {UNTIL}, because it answered 429",
+    ),
+    (
+        Reason(ReasonCode.HOST_PROBING, {"host": "a.example", "probe": "https://a.example/1", **WAIT}),
+        (
+            "not eligible: a.example rested and gives no other page before the outcome of https://a.example/1, "
+            f"at the latest {UNTIL}"
+        ),
+    ),
+    (
+        Reason(ReasonCode.ROBOTS_DENIED, {}),
+        "not eligible: robots.txt forbids it, until another outcome of it comes or a visit is asked for",
     ),
     (
         Reason(ReasonCode.HOST_FULL, {"host": "a.example", "out": 1, "limit": 1}),
@@ -39,6 +54,10 @@ SENTENCES = [
     (
         Reason(ReasonCode.BACKING_OFF, {"failures": 2, **WAIT}),
         f"not eligible: backing off {UNTIL}, after 2 failed visits",
+    ),
+    (
+        Reason(ReasonCode.RETRY_AFTER, WAIT),
+        f"not eligible: rests {UNTIL}, as the Retry-After header of its last answer asked",
     ),
     (
         Reason(ReasonCode.RETIRED, {"gone_answers": 1, **WAIT}),
@@ -78,7 +97,13 @@ SENTENCES = [
     (
         Reason(
             ReasonCode.HOST_SHARE_USED,
-            {"k": 1000, "host": "a.example", "taken_by": {"higher_score": 1, "equal_score": 1}, "tie_lost": True},
+            {
+                "k": 1000,
+                "host": "a.example",
+                "taken_by": {"higher_score": 1, "equal_score": 1},
+                "tie_lost": True,
+                "probing": False,
+            },
         ),
         (
             f"{ABSENT} 2 places of a.example have gone to 1 page with a higher score, 1 page with the same score, "
@@ -149,8 +174,8 @@ def test_sentence(reason: Reason, text: str) -> None:
         (ReasonCode.DISPLACED, {"k": 1, "merit": "score", "surge_probes": 0}, "goes to the shares of pages never"),
         (
             ReasonCode.HOST_SHARE_USED,
-            {"k": 1, "host": "a.example", "taken_by": {"exploration": 1}, "tie_lost": False},
-            "1 place of a.example has gone to 1 page drawn at random",
+            {"k": 1, "host": "a.example", "taken_by": {"exploration": 1}, "tie_lost": False, "probing": True},
+            "1 place of a.example has gone to 1 page drawn at random; after its rest it gives one page at first",
         ),
         (ReasonCode.PERIODICITY, {**PERIODIC, "kind": "poisson", "days": [], "hour": None}, "show no schedule"),
         (

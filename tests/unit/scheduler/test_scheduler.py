@@ -77,6 +77,7 @@ def test_public_names() -> None:
         "SourceError",
         "StreamschedError",
         "UnknownPage",
+        "WallClock",
         "hamming",
         "simhash",
     ]
@@ -310,7 +311,7 @@ def test_one_str_is_no_sequence_of_urls() -> None:
         lambda: scheduler.score("https://a.example/", now=0.0),
         lambda: scheduler.release("https://a.example/"),
     ):
-        with pytest.raises(TypeError, match="expected a sequence of URLs, found one str"):
+        with pytest.raises(TypeError, match="urls: expected a sequence of URLs"):
             act()
 
 
@@ -431,7 +432,7 @@ def test_threads_share_a_scheduler() -> None:
                 batch = scheduler.next_batch(5, now=1e9, lease="1h")
                 handed.append(batch.urls)
                 own = [url(i, f"host{thread}.example") for i in range(step * 20, step * 20 + 20)]
-                reply = scheduler.observe(OutcomeBatch(own, np.full(20, 2e9 + step)))
+                reply = scheduler.observe(OutcomeBatch(own, np.full(20, 1e9 + 1e6 + step)))
                 assert reply == Observed(applied=20, first_visits=20)
                 assert own[0] in scheduler
                 assert url(step, "nowhere.example") not in scheduler

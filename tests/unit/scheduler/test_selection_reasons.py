@@ -45,7 +45,8 @@ def batch_full(k: int, taken_by: dict[str, int], *, tie_lost: bool = False) -> R
 
 
 def host_used(host: str, taken_by: dict[str, int], *, k: int = 10, tie_lost: bool = False) -> Reason:
-    return Reason(ReasonCode.HOST_SHARE_USED, {"k": k, "host": host, "taken_by": taken_by, "tie_lost": tie_lost})
+    fields = {"k": k, "host": host, "taken_by": taken_by, "tie_lost": tie_lost, "probing": False}
+    return Reason(ReasonCode.HOST_SHARE_USED, fields)
 
 
 def test_by_its_score() -> None:

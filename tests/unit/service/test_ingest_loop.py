@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from streamsched import Outcome, OutcomeBatch
+from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.connectors import Delivery, Position, Rejection, Source
-from streamsched.errors import SnapshotError, SourceError
+from streamsched.errors import InvalidOutcome, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.ingest_loop import IngestLoop
@@ -30,6 +30,7 @@ class Topic(Source):
         self.committed: list[dict[str, int]] = []
         self.refuses = False
         self.rejected_so_far = 0
+        self.kept_aside: list[str] = []
 
     @property
     def rejected(self) -> int:
@@ -62,6 +63,10 @@ class Topic(Source):
 
     def __next__(self) -> Delivery:
         raise StopIteration
+
+    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        self.kept_aside += [delivery.outcomes.urls[problem.record] for problem in problems]
+        self.rejected_so_far += len(problems)
 
     def commit(self, positions: Mapping[str, Position]) -> None:
         if self.refuses:
@@ -161,6 +166,46 @@ def test_partitions_that_cannot_be_saved_are_not_committed(
     assert "not saved before partitions were taken away" in caplog.text
 
 
+def test_partitions_that_others_own_are_suspended(
+    scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    loop, suspended = make(scheduler, topic), []
+
+    def step(_: object) -> None:
+        suspended.append(set(scheduler.core.streams.suspended))
+
+    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
+    scheduler.take(OutcomeBatch(["https://c.example/"], [1.0]), "other.jsonl", None)
+    scheduler.suspend_streams(["other.jsonl"])  # not of this topic
+    loop.run([topic.deliver(PATHS[0], 6)], step)
+    position = topic.current.pop(PATHS[1])
+    loop.run([None, None], step)
+    assert topic.on_revoke is not None
+    topic.on_revoke(topic.positions)  # all at once, half of them come back
+    assert scheduler.core.streams.suspended == {*PATHS, "other.jsonl"}
+    assert Scheduler.load(scheduler.directory).core.streams.suspended == {*PATHS, "other.jsonl"}
+    del topic.current[PATHS[0]]
+    loop.run([None], step)
+    topic.current[PATHS[1]] = position
+    loop.run([None], step)
+    own = [{"other.jsonl"}, {PATHS[1], "other.jsonl"}, {PATHS[1], "other.jsonl"}, {*PATHS, "other.jsonl"}]
+    assert suspended == [*own, {PATHS[0], "other.jsonl"}]
+    logged = [vars(record) for record in caplog.records if record.message == "ownership changed"]
+    assert [(one["owned"], one["suspended"], one["pages_suspended"]) for one in logged] == [
+        (1, 2, 2),
+        (0, 3, 3),
+        (1, 2, 2),
+    ]
+
+
+def test_a_state_without_partitions_yet_is_left_as_it_is(scheduler: DurableScheduler, topic: Topic) -> None:
+    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
+    topic.current.clear()
+    make(scheduler, topic).run([None], lambda _: None)  # not assigned yet
+    assert scheduler.core.streams.suspended == set()
+
+
 def test_progress_rejections_and_trouble_are_logged(
     scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,3 +230,15 @@ def test_the_error_that_ends_the_deliveries_is_returned(scheduler: DurableSchedu
     loop = make(scheduler, topic)
     assert str(loop.run(fail(), lambda _: None)) == "kafka://t/0: offset 9 is gone"
     assert loop.total.applied == 1
+
+
+def test_outcomes_of_the_future_are_kept_aside_and_passed(scheduler: DurableScheduler, topic: Topic) -> None:
+    loop = make(scheduler, topic)
+    days = [0, 1, 400, 2, 401]
+    outcomes = [Outcome(f"https://a.example/{day}", 86_400.0 * day) for day in days]
+    topic.current[PATHS[0]] = position = Position("kafka", PATHS[0], 10, 10)
+    loop.run([Delivery(OutcomeBatch.from_outcomes(outcomes), position)], lambda _: None)
+    assert topic.kept_aside == ["https://a.example/400", "https://a.example/401"]
+    assert loop.counts()["applied"] == 3
+    assert loop.counts()["rejected"] == 2
+    assert scheduler.positions[PATHS[0]]["offset"] == 10

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamsched import HostRule, Politeness, Rule
-from streamsched.errors import SettingsError, SettingsErrors
+from streamsched.errors import NOTHING, SettingsError, SettingsErrors
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.service.batch_publisher import BatchPlan
 from streamsched.service.run_settings import SETTING_NAMES, RunSettings, read_run_settings
@@ -57,12 +57,16 @@ def test_numbers_and_flags_may_be_texts() -> None:
         "scheduler.panel": "0.1",
         "politeness.retire_after": "none",
         "politeness.in_flight": "8",
+        "politeness.host_backoff_503": "none",
+        "politeness.retry_after_most": "2h",
         "until_end": "True",
         "evolve_every": "7",
     }
     found = read(options)
     assert found.scheduler.given() == {"seed": -3, "panel": 0.1}
-    assert Politeness(**found.politeness.given()) == Politeness(in_flight=8, retire_after=None)
+    assert Politeness(**found.politeness.given()) == Politeness(
+        in_flight=8, retire_after=None, host_backoff_503=None, retry_after_most=7_200
+    )
     assert (found.until_end, found.evolve_every) == (True, 7)
 
 
@@ -101,6 +105,8 @@ def test_settings_are_frozen() -> None:
         ("politeness.in_flight", "many", "a valid integer"),
         ("politeness.in_flight", "0", "1 or more pages"),
         ("politeness.retire_after", 300, "1 to 255 answers"),
+        ("politeness.retry_after_most", "0", "a duration"),
+        ("politeness.host_backoff_503", "256", "1 to 255 pages"),
         ("save.every", 0, "a duration"),
         ("save.share", 0, "above 0"),
         ("save.kept", "0", "1 or more images"),
@@ -143,6 +149,7 @@ def test_missing_settings_are_reported() -> None:
     with pytest.raises(SettingsErrors) as raised:
         read_run_settings({})
     assert [error.setting for error in raised.value.errors] == ["--source", "--state"]
+    assert [error.found for error in raised.value.errors] == [NOTHING, NOTHING]
 
 
 def test_settings_that_exclude_each_other() -> None:

@@ -12,7 +12,10 @@ from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
 URL = "https://a.example/docs/1"
-NAMES = ("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits")
+NAMES = (
+    *("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
+    *("refused", "robots_denied", "not_attempted", "moved"),
+)
 
 
 def observe(table: PageTable, *outcomes: Outcome) -> dict[str, int]:
@@ -40,8 +43,12 @@ def test_counts_tell_each_outcome_apart() -> None:
         Outcome(URL, 2 * DAY),
         Outcome(URL, 1.5 * DAY),
         *visits([3 * DAY, 4 * DAY], [True, False]),
+        Outcome(URL, 5 * DAY, "robots_denied"),
+        Outcome(URL, 6 * DAY, "not_attempted", moved_to="https://b.example/"),
+        Outcome(URL, 6 * DAY, moved_to="https://c.example/"),
     )
-    assert counts == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1, 0, 0), strict=True))
+    assert counts == dict(zip(NAMES, (6, 1, 1, 1, 2, 1, 1, 0, 0, 0, 1, 1, 1), strict=True))
+    assert len(table) == 2
 
 
 def test_new_page_weighs_and_costs_one() -> None:
@@ -128,9 +135,10 @@ def test_visits_stop_at_what_their_field_holds() -> None:
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_intervals_beyond_all_reason_count_as_the_longest(changed: bool) -> None:
-    table = make(*visits([-1e308, 1e308], [False, False]))
+    table = PageTable(DAY, 6)
+    table.observe(OutcomeBatch([URL] * 2, [-1e308, 1e308], changed=[False, False]))  # no check of their times
     assert table.arrays.pages.records["own_exposure"][0] == LONGEST_INTERVAL
-    observe(table, *visits([1.7e308], [changed]))
+    table.observe(OutcomeBatch([URL], [1.7e308], changed=[changed]))
     record = table.arrays.pages.records[0]
     assert np.isfinite(record["own_shape"])
     assert LONGEST_INTERVAL <= record["own_exposure"] <= 2 * LONGEST_INTERVAL
@@ -138,7 +146,8 @@ def test_intervals_beyond_all_reason_count_as_the_longest(changed: bool) -> None
 
 def test_clock_errors_of_one_page_do_not_spread() -> None:
     """One page's exposure became infinite, its next change NaN, and with the next sweep every prior."""
-    table = make(*visits([-1e308, 1e308, 1.7e308], [False, False, True]))
+    table = PageTable(DAY, 6)
+    table.observe(OutcomeBatch([URL] * 3, [-1e308, 1e308, 1.7e308], changed=[False, False, True]))
     other = [f"https://b.example/{i}" for i in range(40)]
     for day in range(8):
         table.observe(OutcomeBatch(other, np.full(40, day * DAY), changed=np.arange(40) % 3 == 0))

@@ -41,10 +41,11 @@ def array_of(table: PageTable, name: str) -> Records:
     [
         ("traces", "url_span", 3, 5, "URLs fill the text, one after another"),
         ("corpus", "text_end", 0, 7, "URLs fill the text, one after another"),
-        ("pages", "url_hash", 3, 5, "the index finds every URL"),
+        ("pages", "url_hash", 3, 5, "pages have the hashes of their URLs"),
         ("pages", "group", 3, 2, "every page is in a group"),
         ("groups", "pages", 1, 3, "every page is in a group"),
-        ("corpus", "sorted", 0, 39, "every page is in a group"),
+        ("groups", "host_pages", 1, 19, "hosts count their pages and URL patterns"),
+        ("groups", "host_patterns", 0, 2, "hosts count their pages and URL patterns"),
         ("groups", "host", 1, 3, "a group's host is a host"),
         ("groups", "parent", 0, 1, "parents have lower numbers than their groups"),
         ("groups", "out", 0, 1, "hosts count their leased pages"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 import pytest
 
 from streamsched.estimation.seasonality.regions import REGIONS
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.seasonality_schema import POOLED, PROFILE, SEASONAL_LINK
-from streamsched.records.url_index import MAX_PAGES, url_text
+from streamsched.records.page_bounds import MAX_PAGES
+from streamsched.records.seasonality_schema import POOLED, PROFILE
+from streamsched.records.url_index import url_text
 from streamsched.state import page_table
 from streamsched.state.page_table import PageTable
 from tests.support.guarded_memory import fence, fenced
@@ -94,18 +97,6 @@ def test_columns_that_may_not_be_written_to() -> None:
     assert table.observe(batch)[0] == 2
 
 
-def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
-    """An interrupt between entering discovered URLs and sorting them leaves pages that are in no group."""
-    table = make(Outcome(URL, 0.0))
-    urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2"])
-    table._ensure_room(urls, 0, 2)
-    table._index.enter(table.arrays.pages, table.arrays.corpus, urls)
-    assert table.faults() == ["every page is in a group"]
-    table.observe(OutcomeBatch(["https://b.example/3"], [5 * DAY]))
-    assert table.faults() == []
-    assert table.arrays.pages.records["last_visit_s"][:4].tolist() == [0.0, 5 * DAY, 5 * DAY, 5 * DAY]
-
-
 def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() -> None:
     with pytest.raises(MemoryError, match="use more shards"):
         PageTable(DAY, 6).reserve(MAX_PAGES + 1, 0, 0, 0)
@@ -113,14 +104,16 @@ def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() ->
 
 def test_bytes_of_state_name_every_part() -> None:
     table = make(Outcome(URL, 0.0))
+    page = mmap.PAGESIZE
+    profiles = (1 + len(REGIONS)) * np.array([PROFILE.itemsize, POOLED.itemsize])
     assert table.state_bytes() == {
-        "pages": 104,
-        "leases": 8,
-        "member_lists": 8 + 4,
+        "pages": 2 * page,
+        "leases": page,
+        "member_lists": 2 * page,
         "url_index": 8 * 1024,
-        "seasonality": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
-        "groups": 200 + len("a.example") + 8 * 1024,
+        "seasonality": int((-(-profiles // page) * page).sum()) + 2 * page,
+        "groups": 2 * page + 8 * 1024,
         "pattern_sketch": 1 << 16,
-        "journal": 16,
-        "url_text": len(URL),
+        "journal": page,
+        "url_text": page,
     }

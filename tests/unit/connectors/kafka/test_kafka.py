@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from streamsched.connectors import Position, encode_frame
-from streamsched.connectors.kafka import read_settings
+from streamsched.connectors.kafka import open_kafka, open_sink, read_settings
 from streamsched.connectors.kafka.clients.factory import choose_client
-from streamsched.connectors.kafka.clients.options import connection_options, to_python
+from streamsched.connectors.kafka.clients.options import to_confluent, to_python
 from streamsched.connectors.kafka.clients.protocol import Messages, partition_path
 from streamsched.connectors.kafka.decoding import decode_messages
+from streamsched.connectors.kafka.kafka_settings import check_credentials
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
 from streamsched.connectors.kafka.sink import cut_frames
 from streamsched.connectors.kafka.start_offsets import StartOffset, choose_start
@@ -92,12 +94,59 @@ def test_options_by_the_names_of_kafka_python() -> None:
         "client_id": "me",
         "sasl_plain_password": "word",
     }
-    assert set(connection_options(result)) == set(result) - {"session.timeout.ms"}
+    of_producers = {"linger_ms", "acks"}
+    both = {"linger.ms": "5", "session.timeout.ms": "9"}
+    assert to_python(both, defaults, of_producers) == {"session_timeout_ms": 9}
+    assert to_python({"acks": "all", "linger.ms": "5"}, {"acks": -1, "linger_ms": 0}) == {"acks": "all", "linger_ms": 5}
+    assert to_python({"receive.buffer.bytes": "9"}, {"receive_buffer_bytes": None}) == {"receive_buffer_bytes": 9}
     wrong = {"session.timeout.ms": "soon", "ssl.endpoint.identification.algorithm": "sure", "no.such.thing": "1"}
     for word, value in wrong.items():
         with pytest.raises(SettingsError) as raised:
             to_python({word: value}, defaults)
         assert raised.value.setting == word
+
+
+def test_either_client_takes_the_names_of_the_other() -> None:
+    assert to_confluent({"fetch.max.wait.ms": "9", "client.id": "me"}) == {"fetch.wait.max.ms": "9", "client.id": "me"}
+    assert to_python({"fetch.wait.max.ms": "9"}, {"fetch_max_wait_ms": 500}) == {"fetch_max_wait_ms": 9}
+
+
+def test_the_value_of_an_unknown_option_may_be_a_secret() -> None:
+    with pytest.raises(SettingsError) as raised:
+        to_python({"sasl.passwort": "hush"}, {"client_id": "x"}, {"linger_ms"})
+    assert raised.value.setting == "sasl.passwort"
+    assert "hush" not in str(raised.value)
+
+
+def test_where_to_start_by_the_name_of_the_clients() -> None:
+    assert read_settings(f"{URL}?auto.offset.reset=latest").start == "latest"
+    assert read_settings(f"{URL}?start=latest", {"auto.offset.reset": "latest"}).start == "latest"
+    assert "auto.offset.reset" not in read_settings(f"{URL}?auto.offset.reset=latest").options
+    for query in ("auto.offset.reset=none", "auto.offset.reset=earliest&start=latest"):
+        with pytest.raises(SettingsError) as raised:
+            read_settings(f"{URL}?{query}")
+        assert raised.value.setting == "auto.offset.reset"
+
+
+SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "hush"}
+
+
+@pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.username", "sasl.password"])
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize("open_either", [open_kafka, open_sink])
+def test_credentials_that_are_missing_are_named_before_anything_connects(
+    open_either: Callable[..., object], client: str, name: str
+) -> None:
+    for part in ({other: value for other, value in SASL.items() if other != name}, SASL | {name: ""}):
+        with pytest.raises(SettingsError) as raised:
+            open_either("kafka://nowhere.invalid:1/t", {"client": client, "patience": "1h", **part})
+        assert raised.value.setting == name
+        assert "hush" not in str(raised.value)
+
+
+def test_mechanisms_without_a_password() -> None:
+    for options in (SASL, {"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}):
+        check_credentials(read_settings(URL, options))
 
 
 def test_the_faster_client_is_chosen_of_those_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamsched.connectors import open_source
 from streamsched.connectors.reading import byte_stream, lines
-from streamsched.connectors.reading.byte_stream import ByteStream
+from streamsched.connectors.reading.byte_stream import BLOCK_BYTES, ByteStream
 from streamsched.connectors.reading.lines import LineChunk, split_lines
 from streamsched.connectors.reading.record_reader import RecordReader
 from streamsched.connectors.reading.rejections import RejectionCounter, Rejections
@@ -47,18 +49,40 @@ def test_chunks_are_the_input(tmp_path_factory: pytest.TempPathFactory, data: by
     path = tmp_path_factory.getbasetemp() / "lines"
     path.write_bytes(data)
     with split(path, batch, block) as (chunks, rejections):
-        assert b"".join(chunk.data for chunk in chunks) == data
         assert rejections.count == 0
-    line, stop = 1, 0
+    stop = 0
     for chunk in chunks:
-        stop += len(chunk.data)
         assert 1 <= len(chunk) <= batch
-        assert (chunk.first, chunk.stop) == (line, stop)
+        assert not chunk.data.isspace()
+        start = chunk.stop - len(chunk.data)
+        assert start >= stop
+        assert not data[stop:start].strip()  # only blank lines are left out
+        stop = chunk.stop
+        assert (chunk.data, chunk.first) == (data[start:stop], data[:start].count(b"\n") + 1)
         newlines = [i for i, byte in enumerate(chunk.data) if byte == ord("\n")]
         assert chunk.ends.tolist() == (newlines if chunk.data.endswith(b"\n") else [*newlines, len(chunk.data)])
-        line += len(chunk)
+    assert not data[stop:].strip()
     numbered = {number: text for chunk in chunks for number, text in chunk.numbered().items()}
     assert numbered == {i: text for i, text in enumerate(data.split(b"\n"), 1) if text.strip()}
+
+
+def test_blank_lines_make_no_chunks_and_no_objects(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    with gzip.open(path, "wb", 1) as file:
+        file.write(GOOD)
+        for _ in range(8):
+            file.write(b"\n" * BLOCK_BYTES)
+        file.write(b"\r\n" * 1000 + GOOD + b"\n" * BLOCK_BYTES + GOOD)
+    tracemalloc.start()
+    with split(path, batch=65_536) as (chunks, rejections):
+        taken = sum(len(chunk) for chunk in chunks)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    first = 2 + 8 * BLOCK_BYTES + 1000
+    assert [number for chunk in chunks for number in chunk.numbered()] == [1, first, first + BLOCK_BYTES + 1]
+    assert taken <= 3 * 65_536
+    assert most < 40 * BLOCK_BYTES  # a block, and eight bytes for each of its lines
+    assert rejections.count == 0
 
 
 @pytest.mark.parametrize("length", [99, 100, 101, 5000])

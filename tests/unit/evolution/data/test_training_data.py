@@ -123,7 +123,7 @@ def test_visits_at_boundaries_of_short_cycles_are_exact() -> None:
 
 
 def test_clock_errors_are_harmless() -> None:
-    training = trained([Outcome(url(0), -1e308), *visit(0, [0, 1]), Outcome(url(0), 1.7e308, changed=True)])
+    training = trained([Outcome(url(0), -9.9e10), *visit(0, [0, 1]), Outcome(url(0), 9.9e10, changed=True)])
     assert training.observed.tolist() == [[True, False, False, False]]
 
 
@@ -149,7 +149,7 @@ def test_an_empty_scheduler_gives_no_pages() -> None:
 
 @pytest.mark.parametrize("cycles", [0, -1, 1.5, "3"])
 def test_invalid_cycle_counts_are_refused(cycles: int) -> None:
-    with pytest.raises(SettingsError, match="cycles: expected 1 or more cycles"):
+    with pytest.raises(SettingsError, match="cycles: expected 1 to"):
         Scheduler().training(cycles, now=START)
 
 

@@ -86,9 +86,10 @@ REST = "expected an operator or the end"
         ("1 + exp", 8, "found the end, expected '(' after exp"),
         ("1 + 1e999", 5, "found '1e999', expected a number that float64 can hold, at most 1.8e308"),
         ("-1e309", 2, "found '1e309', expected a number that float64 can hold, at most 1.8e308"),
-        ("X * x", 5, "found unknown name 'x', expected perhaps 'X'"),
-        ("1 - posteriour", 5, "found unknown name 'posteriour', expected perhaps 'posterior'"),
-        ("LOG(X)", 1, "found unknown name 'LOG', expected perhaps 'log'"),
+        ("X * x", 5, "found unknown name 'x': did you mean 'X'?"),
+        ("1 - posteriour", 5, "found unknown name 'posteriour': did you mean 'posterior'?"),
+        ("LOG(X)", 1, "found unknown name 'LOG': did you mean 'log'?"),
+        ("__import__", 1, f"found unknown name '__import__', expected one of {', '.join(PROVIDED)}, log, exp, pow"),
         ("sqrt(X)", 1, f"found unknown name 'sqrt', expected one of {', '.join(PROVIDED)}, log, exp, pow"),
         ("X + " + "y" * 5000, 5, "found unknown name 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy…, expected one of n, X, "),
     ],
@@ -103,7 +104,7 @@ def test_errors_name_the_column_and_what_was_expected(text: str, column: int, re
 
 
 def test_a_terminal_that_no_page_tells_yet_is_not_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FormulaError, match="expected perhaps 'tau'"):
+    with pytest.raises(FormulaError, match="did you mean 'tau'"):
         Formula.parse("tua")
     monkeypatch.setattr(parser, "PLANNED", ("tau",))
     with pytest.raises(FormulaError, match=r"unknown name 'tua', expected one of n, .*cost, rhythm, due, surge, log"):

@@ -15,14 +15,14 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
-from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, USAGE, exit_code
+from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, NO_MEMORY, UNREADABLE, USAGE, exit_code
 from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.lazy_group import LazyGroup
 from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
 from streamsched.numerics.jit import on_compile
 
-__all__ = ["main", "program"]
+__all__ = ["program", "run"]
 
 _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
@@ -35,7 +35,7 @@ _SUMMARIES: Final = {
     "explain": "Explain the rank of a page.",
     "evolutions": "List the evolutions of a saved state: results and decisions.",
     "use": "Set the formula of a saved state, or return to a former one.",
-    "state": "Show, verify, hash or export a saved state.",
+    "state": "Show, verify, repair, hash or export a saved state.",
     "generate": "Write a synthetic change log for replays and tests.",
     "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
     "publish": "Send crawl outcomes from a file to a Kafka topic.",
@@ -50,8 +50,8 @@ Shell completion, for bash (zsh: zsh_source):
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; see `streamsched.cli.main`."""
     _open_standard_streams()
     code = DONE
     try:
@@ -86,6 +86,9 @@ def _run(words: Sequence[str]) -> int:
     except StreamschedError as error:
         echo_error(f"streamsched: {error}")
         return exit_code(error)
+    except MemoryError as error:
+        echo_error(f"streamsched: out of memory: {str(error) or 'the system refused more'}; see `ulimit -v`")
+        return NO_MEMORY
     except OSError:
         raise
     except Exception:  # noqa: BLE001  Python's own exit code for it, 1, means that there is nothing to visit

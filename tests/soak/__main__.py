@@ -1,0 +1,50 @@
+"""The whole hostile test: ``python -m tests.soak`` or ``make soak``. An hour at most on two cores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import pytest
+from rich.console import Console
+
+from tests.soak.tally import Tally
+from tests.support.paths import ROOT
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run all cases; print findings and a table, or JSON; return pytest's exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="seed of all cases (default: 0)")
+    parser.add_argument("--workers", type=int, default=2, help="processes side by side (default: 2)")
+    parser.add_argument("--only", metavar="WORDS", help="attacks whose names hold these words, as pytest's -k")
+    parser.add_argument("--json", action="store_true", help="print JSON on standard output")
+    given = parser.parse_args(words)
+    progress = Tally(Console(stderr=True))
+    options = ["-m", "cases", "--soak", f"--soak-seed={given.seed}", f"--numprocesses={given.workers}"]
+    options += [
+        *attacks(),
+        "--dist=worksteal",
+        "-p",
+        "no:terminal",
+        "-o",
+        "addopts=--import-mode=importlib",
+        *(["-k", given.only] if given.only else []),
+    ]
+    code = int(pytest.main(options, plugins=[progress]))
+    again = f"python -m pytest --soak --soak-seed={given.seed}"
+    progress.show(Console(stderr=given.json), again)
+    if given.json:
+        print(json.dumps(progress.to_json(), indent=2))  # noqa: T201
+    return code
+
+
+def attacks() -> list[str]:
+    """Return the files whose tests have cases: to collect all others would take longer than most attacks."""
+    files = sorted((ROOT / "tests").glob("**/test_*.py"))
+    return [str(path) for path in files if "pytest.mark.cases" in path.read_text(encoding="utf-8")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""Nine threads that call every public method at random: no page is leased twice, and the log of calls tells it all."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsched import DurableScheduler, HostRule, Outcome, OutcomeBatch, Politeness, Rule, SavePlan, Scheduler
+from streamsched.scheduler.any_scheduler import AnyScheduler
+from tests.soak.orderly import PATIENCE_S, patience
+from tests.soak.saved_crawl import quick_and_small
+from tests.support.guarded_memory import small_rankings
+from tests.support.outcome_streams import DAY
+
+THREADS = 9
+CALLS = 40  # of each thread
+START_S = 1_000 * DAY
+LEASE_S = 1_000 * DAY  # no lease runs out: who holds a page gives it back
+HOSTS = [f"h{i}.example" for i in range(6)]
+URLS = [f"https://{HOSTS[i % 6]}/{'ab'[i % 2]}/{i}" for i in range(300)]
+FORMULAS = ("posterior", "importance * t", "t * (3 - t)", "1", "exp(-t) * rate", "due")
+SETTINGS: dict[str, Any] = {
+    "seed": 3, "panel": 0.1, "new_share": 0.1, "explore_share": 0.1, "threads": 1,
+    "politeness": Politeness(delay=2.0, in_flight=40, backoff=60.0, min_revisit=10.0),
+}  # fmt: skip
+SETTABLE: dict[str, list[float | None]] = {  # properties, and values for them
+    "per_host": [None, 2, 5],
+    "max_ahead": [None, 60.0, DAY],
+    "max_pages": [None, 320, 10_000],
+    "max_pages_per_host": [None, 60],
+    "max_patterns_per_host": [None, 1, 3],
+}
+LIFETIME = {"open", "close", "load"}  # and what only one thread can do
+
+
+class Crowd:
+    """Threads that share a scheduler, a clock, a stream and a list of the pages that each holds."""
+
+    def __init__(self, scheduler: Scheduler | DurableScheduler, folder: Path, rng: random.Random) -> None:
+        self.scheduler = scheduler
+        self.folder = folder
+        self.rngs = [random.Random(rng.random()) for _ in range(THREADS)]
+        self.stream: list[Outcome] = []
+        self.held: set[str] = set()
+        self.failures: list[BaseException] = []
+        self.done: set[str] = set()
+        self._clock = itertools.count()
+        self._of_stream, self._of_held = threading.Lock(), threading.Lock()
+        self._start = threading.Barrier(THREADS)
+        self.acts: dict[str, Callable[[random.Random, list[str]], object]] = {
+            name: getattr(self, f"_{name}") for name in public_methods(type(scheduler))
+        }
+
+    def run(self) -> None:
+        threads = [threading.Thread(target=self._work, args=(rng,), daemon=True) for rng in self.rngs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert not any(thread.is_alive() for thread in threads), "stuck"
+        assert self.failures == []
+
+    def _work(self, rng: random.Random) -> None:
+        mine: list[str] = []
+        try:
+            self._start.wait()
+            for _ in range(CALLS):
+                name = rng.choice(["next_batch", "next_batch", "observe", "observe", *self.acts])
+                self.acts[name](rng, mine)
+                self.done.add(name)
+        except BaseException as error:  # noqa: BLE001  passed to the thread that asserts
+            self.failures.append(error)
+
+    @property
+    def now(self) -> float:
+        return START_S + 5.0 * next(self._clock)
+
+    def give_back(self, mine: list[str], count: int) -> list[str]:
+        """Note that this thread no longer holds its first pages; return them. Before their leases end."""
+        given, mine[:] = mine[:count], mine[count:]
+        with self._of_held:
+            self.held.difference_update(given)
+        return given
+
+    # --- calls that change the state
+    def _next_batch(self, rng: random.Random, mine: list[str]) -> None:
+        batch = self.scheduler.next_batch(rng.randrange(9), now=self.now, lease=LEASE_S)
+        with self._of_held:
+            assert not self.held.intersection(batch.urls), "leased twice"
+            self.held.update(batch.urls)
+        assert len(set(batch.urls)) == len(batch)
+        mine += batch.urls
+
+    def _observe(self, rng: random.Random, mine: list[str]) -> None:
+        given = self.give_back(mine, rng.randrange(9))
+        observed = self.scheduler.observe(OutcomeBatch.from_outcomes([self._outcome(url, rng) for url in given]))
+        counts = (observed.applied, observed.duplicates, observed.late, observed.rejected, observed.refused)
+        assert sum(counts) == len(given)
+        assert observed.refused == 0  # these pages are known
+
+    def _outcome(self, url: str, rng: random.Random) -> Outcome:
+        statuses: list[int | str] = [200, 200, 200, 404, 429, 500, "robots_denied", "not_attempted"]
+        moved_to = rng.choice([None, None, None, rng.choice(URLS), f"{url}/moved"])
+        return Outcome(
+            url,
+            self.now,
+            rng.choice(statuses),
+            changed=rng.random() < 0.5,
+            moved_to=None if moved_to == url else moved_to,
+        )
+
+    def _take(self, rng: random.Random, mine: list[str]) -> None:
+        """Pages of the stream are pages that nobody holds."""
+        assert isinstance(self.scheduler, DurableScheduler)
+        given = self.give_back(mine, rng.randrange(5))
+        with self._of_stream:
+            outcomes = [self._outcome(url, rng) for url in [*given, f"https://stream.example/{rng.randrange(50)}"]]
+            self.stream += outcomes
+            self.scheduler.take(OutcomeBatch.from_outcomes(outcomes), "stream", len(self.stream))
+
+    def reread(self, _path: str, position: Any) -> Iterator[OutcomeBatch]:
+        for start in range(position or 0, len(self.stream), 7):
+            yield OutcomeBatch.from_outcomes(self.stream[start : start + 7])
+
+    def _release(self, rng: random.Random, mine: list[str]) -> None:
+        given = self.give_back(mine, rng.randrange(4))
+        assert self.scheduler.release(given) == len(given)
+
+    def _discover(self, rng: random.Random, _mine: list[str]) -> None:
+        urls = [f"https://{rng.choice(HOSTS)}/new/{rng.randrange(200)}" for _ in range(4)]
+        self.scheduler.discover(urls, now=self.now, importance=rng.choice([None, 2.0, [1.0, 2.0, 0.0, 3.0]]))
+
+    def _ask(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.ask(rng.sample(URLS, 2), now=self.now)
+
+    def _block(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.block(rng.choice([*HOSTS, "*.example"]), self.now + rng.choice([-1.0, 30.0]))
+
+    def _set_rule(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.set_rule(rng.choice(HOSTS), rng.choice([HostRule(delay=1.0), HostRule(in_flight=9), None]))
+
+    def _set_rules(self, rng: random.Random, _mine: list[str]) -> None:
+        rule = rng.choice([Rule(min_revisit=5.0), Rule(never=True), None])
+        self.scheduler.set_rules({f"{rng.choice(HOSTS)}/a/*": rule, rng.choice(URLS): rule})
+
+    def _set_politeness(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.set_politeness(Politeness(delay=rng.choice([0.0, 2.0]), in_flight=40, min_revisit=10.0))
+
+    def _suspend_streams(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.suspend_streams(rng.choice([[], ["stream"], ["stream", "another"]]))
+
+    def _set_property(self, rng: random.Random, _mine: list[str]) -> None:
+        name = rng.choice(sorted(SETTABLE))
+        setattr(self.scheduler, name, rng.choice(SETTABLE[name]))
+        assert getattr(self.scheduler, name) in SETTABLE[name]
+
+    def _use(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.use(rng.choice(FORMULAS), wait=rng.random() < 0.5)
+
+    # --- calls that only read, or write files
+    def _find_ahead(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.find_ahead([self._outcome(url, rng) for url in rng.sample(URLS, 3)])
+
+    def _rank(self, rng: random.Random, _mine: list[str]) -> None:
+        batch = self.scheduler.rank(rng.randrange(9), now=self.now, surge_probes=rng.random() < 0.5)
+        assert len(batch.reasons) == len(batch.hosts) == len(batch)
+
+    def _score(self, rng: random.Random, _mine: list[str]) -> None:
+        assert len(self.scheduler.score(rng.sample(URLS, 3), now=self.now)) == 3
+
+    def _scores(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert len(self.scheduler.scores(now=self.now)) >= len(URLS)
+
+    def _explain(self, rng: random.Random, _mine: list[str]) -> None:
+        assert str(self.scheduler.explain(rng.choice(URLS), now=self.now))
+
+    def _training(self, _rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.training(3, now=self.now)
+
+    def _digest(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert len(self.scheduler.digest()) == 64
+
+    def _state_bytes(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert all(size >= 0 for size in self.scheduler.state_bytes().values())
+
+    def _save(self, rng: random.Random, _mine: list[str]) -> None:
+        target = self.folder / f"saved-{rng.random()}"
+        self.scheduler.save(target)
+        assert len(Scheduler.load(target)) >= len(URLS)
+
+    def _snapshot(self, rng: random.Random, _mine: list[str]) -> None:
+        assert isinstance(self.scheduler, DurableScheduler)
+        self.scheduler.snapshot(full=rng.random() < 0.3)
+
+    def _streams_in_all_images(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert isinstance(self.scheduler, DurableScheduler)
+        assert self.scheduler.streams_in_all_images() <= {"stream"}
+
+    def _read_properties(self, _rng: random.Random, _mine: list[str]) -> None:
+        for name in properties(type(self.scheduler)):
+            getattr(self.scheduler, name)
+        assert URLS[0] in self.scheduler
+        assert repr(self.scheduler)
+        assert len(self.scheduler) >= len(URLS)
+
+
+def public_methods(kind: type[AnyScheduler]) -> list[str]:
+    """All methods of `kind`, and two names for its properties: those to read, and those that may be set."""
+    names = {name for name in dir(kind) if not name.startswith("_")} - LIFETIME - {*properties(kind)}
+    return sorted(names | {"read_properties", "set_property"})
+
+
+def properties(kind: type[AnyScheduler]) -> list[str]:
+    return sorted(name for name in dir(kind) if not name.startswith("_") and isinstance(getattr(kind, name), property))
+
+
+@pytest.mark.parametrize("kind", [Scheduler, DurableScheduler])
+def test_every_property_that_may_be_set_is_set(kind: type[AnyScheduler]) -> None:
+    own = {name for name in properties(kind) if getattr(kind, name).fset is not None}
+    assert own - {"core"} == SETTABLE.keys()
+
+
+@pytest.fixture(autouse=True)
+def many_turns() -> Iterator[None]:
+    """Threads take turns every few operations, and rankings of few pages are kept as those of many."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    with small_rankings(bits=6, most_opened=1), quick_and_small(), patience():
+        yield
+    sys.setswitchinterval(interval)
+
+
+def begin(scheduler: Scheduler | DurableScheduler) -> None:
+    scheduler.observe([Outcome(url, START_S - 900.0 - i, importance=float(i % 13)) for i, url in enumerate(URLS)])
+    scheduler.rank(1, now=START_S)  # bounds are kept from now on
+
+
+def check(scheduler: Scheduler | DurableScheduler) -> None:
+    scheduler.use(scheduler.formula, wait=True)  # behind all that are under way
+    scheduler.rank(5, now=START_S + DAY)
+    assert scheduler.core.pages.faults() == []
+    assert scheduler.core.formula_switch.current.check(scheduler.core.pages.arrays) == []
+
+
+@pytest.mark.cases(ordinary=2, whole=30)
+def test_nine_threads_at_a_scheduler_in_memory(rng: random.Random, tmp_path: Path) -> None:
+    scheduler = Scheduler(**SETTINGS)
+    begin(scheduler)
+    Crowd(scheduler, tmp_path, rng).run()
+    check(scheduler)
+    scheduler.save(tmp_path / "saved")
+    assert Scheduler.load(tmp_path / "saved").digest() == scheduler.digest()
+
+
+@pytest.mark.cases(ordinary=3, whole=60)
+def test_nine_threads_at_a_durable_scheduler(rng: random.Random, tmp_path: Path, case: int) -> None:
+    """Recovery does the logged calls one after the other: from the beginning, or from images that threads saved."""
+    plan = SavePlan(every=1e9) if case % 2 else SavePlan(every="20ms", increments=3)
+    with DurableScheduler.open(tmp_path / "state", SETTINGS, plan=plan, threads=1) as scheduler:
+        begin(scheduler)
+        crowd = Crowd(scheduler, tmp_path, rng)
+        if case % 2:
+            for name in ("snapshot", "save"):
+                del crowd.acts[name]
+        crowd.run()
+        check(scheduler)
+        digest = scheduler.digest()
+        scheduler.close(save=False)  # a copy of files while they are being saved would be of no instant
+    with DurableScheduler.open(tmp_path / "state", reread=crowd.reread, threads=1) as again:
+        at = again.positions.get("stream", 0)
+        if at < len(crowd.stream):
+            again.take(OutcomeBatch.from_outcomes(crowd.stream[at:]), "stream", len(crowd.stream))
+        assert again.digest() == digest
+        check(again)

@@ -1,0 +1,31 @@
+"""Tests of many seeded cases: the first few in an ordinary run, all of them with ``--soak``.
+
+``@pytest.mark.cases(ordinary=20, whole=420)`` runs a test once for each number of a case. The test draws from `rng`,
+which depends on the seed, the test and the number only, so that a case can be repeated alone.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("soak")
+    group.addoption("--soak", action="store_true", help="run all cases of tests marked with `cases`, not a few")
+    group.addoption("--soak-seed", type=int, default=0, metavar="N", help="seed of these cases")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("cases")
+    if marker is not None:
+        count = marker.kwargs["whole" if metafunc.config.getoption("soak") else "ordinary"]
+        metafunc.parametrize("case", range(count))
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest, case: int) -> random.Random:
+    """Random numbers of one case."""
+    test = request.node.nodeid.partition("[")[0]
+    return random.Random(f"{request.config.getoption('soak_seed')} {test} {case}")

@@ -1,0 +1,87 @@
+"""Times in the future are found wherever a state holds them, and mended so that its invariants hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsched import Outcome, Scheduler
+from streamsched.state.future_times import describe_future_pages
+
+DAY = 86_400.0
+T = 1.7e9
+URLS = [f"https://h{i % 2}.example/docs/{i}" for i in range(60)]
+
+
+def poisoned() -> Scheduler:
+    """Good outcomes of 30 days, then some of pages of each kind in the year 4821."""
+    scheduler = Scheduler(max_ahead=None, panel=0.1, new_share=0.0, change_bits=1)
+    for day in range(30):
+        scheduler.observe([Outcome(url, T + day * DAY + i, changed=i % 2 == 0) for i, url in enumerate(URLS)])
+    scheduler.observe([Outcome(url, 9e10 + i, changed=True) for i, url in enumerate(URLS[:4])])
+    scheduler.observe([Outcome(URLS[0], 9e10 + 9_000.0, changed=True), Outcome(URLS[5], 9e10, status=500)])
+    scheduler.observe([Outcome(URLS[7], 9e10, status=429), Outcome("https://h3.example/", 9e10)])
+    scheduler.next_batch(3, now=9e10 + DAY, lease="1d")
+    scheduler.discover(["https://new.example/"], now=9e10)
+    return scheduler
+
+
+def test_everything_is_mended() -> None:
+    scheduler = poisoned()
+    arrays = scheduler.core.pages.arrays
+    text = describe_future_pages(arrays, T + 31 * DAY)
+    assert text is not None
+    assert f"8 of {len(scheduler)} pages" in text
+    assert URLS[0] in text
+    changed = scheduler.core.mend_times(T + 31 * DAY)
+    assert changed["pages"] == 8
+    assert {name for name, count in changed.items() if count == 0} == set()
+    arrays = scheduler.core.pages.arrays
+    assert describe_future_pages(arrays, T + 31 * DAY) is None
+    assert scheduler.core.pages.faults() == []
+    count = len(scheduler)
+    for times in (
+        arrays.pages.records["last_visit_s"][:count],
+        arrays.pages.traces["last_outcome_s"][:count],
+        arrays.groups.records["ready_s"],
+        arrays.groups.records["open_s"],
+        arrays.groups.records["kept_s"],
+        arrays.journal["at_s"][: int(arrays.corpus["journaled"][0])],
+        arrays.seasonality.state["newest_s"],
+        arrays.seasonality.state["published_s"],
+        arrays.seasonality.schedules["last_change_s"],
+    ):
+        assert np.all(times <= T + 31 * DAY)
+    assert scheduler.core.clock.newest_s <= T + 31 * DAY
+    assert not any(scheduler.core.mend_times(T + 31 * DAY).values())
+
+
+def test_mended_pages_are_visited_and_learned_again() -> None:
+    scheduler = poisoned()
+    scheduler.max_ahead = "100d"
+    scheduler.use("t", wait=True)
+    scheduler.core.mend_times(T + 31 * DAY)
+    seen: set[str] = set()
+    for day in range(31, 60):
+        batch = scheduler.next_batch(10, now=T + day * DAY, lease="1h")
+        seen |= set(batch.urls)
+        done = [Outcome(url, T + day * DAY + i + 1, changed=i % 2 == 0) for i, url in enumerate(batch.urls)]
+        assert scheduler.observe(done).applied == len(done)
+    assert seen == {*URLS, "https://h3.example/", "https://new.example/"}
+    assert scheduler.core.pages.faults() == []
+
+
+def test_blocks_stay() -> None:
+    scheduler = Scheduler()
+    scheduler.observe([Outcome(url, T) for url in URLS])
+    scheduler.block("h0.example", T + 900 * DAY)
+    scheduler.block("later.example", T + 900 * DAY)
+    assert not any(scheduler.core.mend_times(T + DAY).values())
+    assert {url[:10] for url in scheduler.next_batch(99, now=T + DAY).urls} == {"https://h1"}
+
+
+def test_a_state_with_nothing_but_the_future() -> None:
+    scheduler = Scheduler()
+    scheduler.observe([Outcome(URLS[0], 9e10), Outcome(URLS[0], 9e10 + 1, changed=True)])
+    assert scheduler.core.mend_times(T)["pages"] == 1
+    assert scheduler.core.pages.faults() == []
+    assert scheduler.next_batch(1, now=T + DAY).urls == [URLS[0]]
