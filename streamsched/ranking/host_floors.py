@@ -182,10 +182,4 @@ def _list_shelved(shard: ShardArrays, certificates: Certificates, wanted: Bytes,
                     out[count] = row
                     count += 1
                 row = np.int64(groups.member_links[row].after) - 1
-    for late in range(shard.corpus[0].sorted, tick.size):
-        page: Record = shard.pages.records[late]
-        owner: Record = groups.records[page.group]
-        if tick[late] & SHELVED and wanted[np.int64(owner.host)]:
-            out[count] = late
-            count += 1
     return count
