@@ -111,6 +111,13 @@ class CertificateTable:
         arrays.soonest[:] = 0
         arrays.peak[:] = np.nan
 
+    def remove(self, rows: Ints) -> None:
+        """Remove the certificates of ``rows``: int64[m]; pages of the pool stay in it. O(m)."""
+        arrays = self.arrays
+        rows = rows[arrays.tick[rows] != POOLED]
+        arrays.tick[rows] = 0
+        arrays.soonest[rows // CHUNK] = 0
+
     def keep_time(self, now: float, step_s: float, cycle_s: float) -> None:
         """Choose ticks that suit queries at about `now` and every `step_s`. O(1), O(pages) every thousands of steps."""
         length_s = max(step_s / _TICKS_A_STEP if step_s > 0.0 else cycle_s / _DEFAULT_TICKS, _SHORTEST_S)

@@ -33,13 +33,9 @@ from streamsched.ranking.line_control import draw_rows, estimate_level, follow_p
 from streamsched.ranking.page_examination import (
     Examiners,
     Found,
-    Kernel,
     Line,
     RankingArrays,
-    certify_scored,
-    examine,
     levels_of,
-    recheck,
 )
 from streamsched.records.page_schema import VISITED
 
@@ -55,8 +51,8 @@ _FEWEST_PAGES: Final = 1 << 14  # with fewer, scoring all pages is faster
 _MOST_EXAMINED: Final = 6  # a query examines at most one page in this many: beyond, scoring all pages is faster
 _LARGEST_K: Final = 32  # a batch of more than one page in this many is found by scoring all pages
 _MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
-_DEPTH: Final = 8  # batches that the pool should hold
-_FEWEST_POOLED: Final = 1 << 12
+_DEPTH: Final = 4  # batches that the pool should hold
+_FEWEST_POOLED: Final = 1 << 11
 _MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
 _BEST: Final = 4  # times a batch: pages examined at a time beyond those that are due
 _SAMPLE: Final = 1 << 15  # pages on which it is tried whether certificates are of use
@@ -133,7 +129,7 @@ class IncrementalTopK:
         if rows is None:
             self._is_certified = False
         elif rows.size and self._is_certified:
-            self._run(shard, recheck, rows)
+            self._table.remove(rows)
 
     def follow(self, shard: ShardArrays, other: IncrementalTopK) -> None:
         """Take over the clock of `other` and the parameters of its last query. O(new pages)."""
@@ -182,12 +178,11 @@ class IncrementalTopK:
         if 0.0 < elapsed_s < math.inf:
             step_s = step_s + _DECAY * (min(elapsed_s, _LONGER * step_s) - step_s) if step_s else elapsed_s
         self._clock = max(query.now, self._clock)
-        before, self._k = self._k, max(query.k, self._k - self._k // 8)
+        self._k = max(query.k, self._k - self._k // 8)
         self._table.keep_time(self._clock, step_s, query.cycle_s)
         turn_s = step_s * self._table.pages / self._k  # in which batches have as many pages as there are
         self._line = self._line._replace(
             horizon_s=min(turn_s / 2.0 or math.inf, self._table.range_s),
-            fall=self._line.fall * min(self._k / max(before, 1), 1.0),
             now=query.now,
             since=query.now - CLOCK_TOLERANCE_S,
             step_s=step_s,
@@ -224,7 +219,11 @@ class IncrementalTopK:
             bar = least = _level_of_last(ranked, found)
             rows = self._best(self._list_needed(shard, query, bar))
         else:
-            bar, least, count = -math.inf, needed_level(shard, slots, self._host_slots.usage), 2 * query.k
+            bar, least, count = (
+                -math.inf,
+                needed_level(shard, slots, self._host_slots.usage),
+                max(2 * query.k, self.examined),
+            )
             level, rows = math.inf, np.empty(0, np.int64)
             while not rows.size and level > least:
                 level, count = max(least, self._estimate_level(count)), 4 * count
@@ -265,7 +264,7 @@ class IncrementalTopK:
 
     def _list_below_line(self) -> Ints:
         """Return pages with certificates for levels above the line, which was lowered: as many as one query affords."""
-        out = np.empty(2 * max(self._k, _FEWEST_POOLED), np.int64)
+        out = np.empty(4 * max(self._k, _FEWEST_POOLED), np.int64)
         above = float(np.nextafter(np.float32(self._line.level), np.float32(np.inf)))
         chunks = self._table.chunks_above(above)
         chunks = np.roll(chunks, -int(np.searchsorted(chunks, self._first_chunk)))
@@ -276,12 +275,12 @@ class IncrementalTopK:
 
     def _examine(self, shard: ShardArrays, rows: Ints) -> Found:
         self.examined += rows.size
-        return self._run(shard, examine, rows)[1]
+        return self._run(shard, rows)[1]
 
-    def _run(self, shard: ShardArrays, kernel: Kernel, rows: Ints) -> tuple[int, Found]:
+    def _run(self, shard: ShardArrays, rows: Ints, *, scored: bool = False) -> tuple[int, Found]:
         arrays = self._table.arrays
         ranking = RankingArrays(shard, arrays, self._floors.levels, self._examiners.scorer)
-        done = self._examiners.run(kernel, ranking, rows, self._line)
+        done = self._examiners.run(ranking, rows, self._line, scored=scored)
         summarise(arrays, rows)
         return done
 
@@ -310,18 +309,23 @@ class IncrementalTopK:
 
     def _estimate_level(self, count: int) -> float:
         """Return a level that the certificates of about `count` pages allow; -inf if there are not as many."""
-        rows = draw_rows(self._random, self._table.pages)
+        rows = draw_rows(self._random, self._table.pages, _SAMPLE)
         return estimate_level(self._table.arrays, rows, count * rows.size / self._table.pages)
 
     def _place_line(self, shard: ShardArrays, scores: Singles | None) -> None:
         """Place the line by drawn pages' scores, taken from `scores` of all pages if given; at -inf for few pages."""
-        drawn, line = draw_rows(self._random, self._table.pages), self._line._replace(origin_s=self._line.now)
+        drawn, line = (
+            draw_rows(self._random, self._table.pages, 4 * _SAMPLE),
+            self._line._replace(origin_s=self._line.now),
+        )
         rows = drawn[are_eligible(shard, drawn, line.now, line.limits)]
         if self._only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
         own = self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows]
         levels = levels_of(own.astype(np.float64), read_overdue(shard, rows, line.limits, line.now), line)
-        self._line = place_line(line, levels, self._target() * drawn.size / self._table.pages)
+        self._line = place_line(
+            line, levels, self._target() * drawn.size / self._table.pages, self._k / max(self._target(), 1)
+        )
 
     def _certify(self, shard: ShardArrays) -> bool:
         """Certify all pages, whose scores the last query left in the bounds; return False if it is of no use. O(pages).
@@ -336,11 +340,11 @@ class IncrementalTopK:
         self._pool = np.empty(0, np.int64)
         self._floors.clear(int(shard.corpus["groups"][0]))
         sample = np.arange(0, pages, -(-pages // _SAMPLE))
-        if self._run(shard, certify_scored, sample)[0] * 2 * _MOST_EXAMINED > sample.size:
+        if self._run(shard, sample, scored=True)[0] * 2 * _MOST_EXAMINED > sample.size:
             return False
         for start in range(0, pages, _PART):
             rows = np.arange(start, min(start + _PART, pages))
-            self._run(shard, certify_scored, rows)
+            self._run(shard, rows, scored=True)
         self._is_certified = True
         return True
 

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_rows", "estimate_level", "follow_pool", "place_line"]
 
-_SAMPLE: Final = 1 << 15  # pages drawn
 _MOST_POOLS: Final = 3  # times the pages that the pool should hold: with more, the line is raised
-_FALL_DECAY: Final = 0.05  # weight of each query in the moving average of the fall
-_GROWTH: Final = 1.05  # most factor of the gap from query to query
+_GROWTH: Final = 1.25  # most factor of the gap from query to query
 
 
-def draw_rows(random: np.random.Generator, pages: int) -> Ints:
-    """Return rows drawn at random, since neighbours are alike, or all rows if they are few: int64[m], ascending."""
-    return np.arange(pages) if pages <= _SAMPLE else np.sort(random.integers(pages, size=_SAMPLE))
+def draw_rows(random: np.random.Generator, pages: int, count: int) -> Ints:
+    """Return about `count` rows drawn at random, since neighbours are alike, or all if they are few: ascending."""
+    width = max(pages // count, 1)
+    rows: Ints = np.arange(0, pages - width + 1, width)
+    return rows if width == 1 else rows + random.integers(width, size=rows.size)
 
 
 def estimate_level(certificates: Certificates, rows: Ints, count: float) -> float:
@@ -36,14 +36,15 @@ def estimate_level(certificates: Certificates, rows: Ints, count: float) -> floa
     return float(np.partition(bounds, -1 - place)[-1 - place]) if place < bounds.size else -math.inf
 
 
-def place_line(line: Line, levels: Floats, count: float) -> Line:
-    """Return the line above which `count` of ``levels``: float64[m] lie; at -inf if there are fewer. O(m log m)."""
-    levels = np.sort(levels)[::-1]
-    if int(count) >= levels.size:
-        return line._replace(level=-math.inf, gap=0.0)
-    level = _to_single(float(levels[int(count)]))
-    gap = float(levels[int(count) // 2]) - level
-    return line._replace(level=level, gap=gap if 0.0 < gap < math.inf else 0.0)
+def place_line(line: Line, levels: Floats, count: float, pace: float) -> Line:
+    """Return the line above which `count` of ``levels``: float64[m] lie; at -inf if there are fewer. O(m)."""
+    place = int(count)
+    if place >= levels.size:
+        return _replace(line, -math.inf, 0.0, pace)
+    levels = np.partition(levels, (-1 - place, -1 - place // 2))
+    level = _to_single(float(levels[-1 - place]))
+    gap = float(levels[-1 - place // 2]) - level
+    return _replace(line, level, gap if 0.0 < gap < math.inf else 0.0, pace)
 
 
 def follow_pool(line: Line, levels: Floats, target: int, k: int, estimate: Callable[[int], float]) -> Line:
@@ -51,20 +52,24 @@ def follow_pool(line: Line, levels: Floats, target: int, k: int, estimate: Calla
 
     `target`: how many pages the pool should hold; `estimate`: a level that the certificates of so many pages allow.
     """
-    size, level, gap = levels.size, line.level, _measure_gap(line, levels, target)
-    if size > _MOST_POOLS * target:
-        level = float(np.partition(levels, size // 4)[size // 4])  # a part at a time: pages may not be alike
-    elif size < target + target // 4:
-        level -= line.fall * line.step_s
-    if size < target - target // 4:
-        level -= gap * min((target - size) / (target // 2 + 1), 1.0)
-        level = min(level, estimate(2 * (target - size)))
-    fall = line.fall
-    if line.step_s > 0.0 and math.isfinite(level) and math.isfinite(line.level):
-        most = 2.0 * gap * k / max(target, 1) / line.step_s  # if no page rises into the pool
-        fall += _FALL_DECAY * (min(max((line.level - level) / line.step_s, -most), most) - fall)
-        fall = min(fall, most)
-    return line._replace(level=_to_single(level), gap=gap, fall=max(fall, 0.0))
+    level, gap, missing = line.level, _measure_gap(line, levels, target), target + k - levels.size
+    if levels.size > _MOST_POOLS * target + k:
+        place = levels.size - 2 * target
+        level = float(np.partition(levels, place)[place])
+    elif missing > 0:
+        level -= gap * min(2 * missing / target, 1.0)
+        if 2 * missing > target:  # the next pages may be far below
+            level = min(level, estimate(2 * missing))
+    return _replace(line, level, gap, k / max(target, 1))
+
+
+def _replace(line: Line, level: float, gap: float, pace: float) -> Line:
+    """Return `line` at `level`; `pace`: batch over pool.
+
+    Batches take pages as fast as the line falls and pages rise together, so half of that is never far off.
+    """
+    fall = gap * pace / line.step_s if line.step_s > 0.0 else 0.0
+    return line._replace(level=_to_single(level), gap=gap, fall=fall)
 
 
 def _measure_gap(line: Line, levels: Floats, target: int) -> float:
@@ -72,11 +77,11 @@ def _measure_gap(line: Line, levels: Floats, target: int) -> float:
 
     Pages in a surge, far above the others, must not count.
     """
-    if levels.size <= target // 2 or line.level == -math.inf:
-        return line.gap
-    gap = float(np.partition(levels, target // 2)[target // 2]) - line.level
     most = _GROWTH * line.gap if line.gap > 0.0 else math.inf
-    return min(gap, most) if 0.0 < gap < math.inf else line.gap
+    half = target // 2
+    gap = most if levels.size <= half else float(np.partition(levels, half)[half]) - line.level
+    gap = min(gap, most)
+    return gap if 0.0 < gap < math.inf else line.gap
 
 
 def _to_single(level: float) -> float:

@@ -8,9 +8,8 @@ for a page far below: then a line that is lowered later leaves most certificates
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix, prefetch
 from streamsched.politeness.eligibility import page_not_before
 from streamsched.politeness.limits import Limits, overdue_at
 from streamsched.ranking.certificates import (
-    FOREVER,
     POOLED,
     SHELVED,
     Certificates,
@@ -47,23 +45,19 @@ __all__ = [
     "Found",
     "Line",
     "RankingArrays",
-    "certify_scored",
     "examine",
     "levels_of",
-    "recheck",
 ]
 
-Kernel: TypeAlias = "Callable[[RankingArrays, Ints, Line, Found], int]"
-
 _PREFETCH_AHEAD: Final = 12  # pages
-_TRIES: Final = 2  # ends tried for a certificate
+_TRIES: Final = 3  # ends tried for a certificate, each nearer than the one before
 _SURE: Final = 0.97  # of the way to where a page is expected to meet its line
 _PART: Final = 0.75  # of the way that a page far below its line may go before it is examined again
 _FIRST_STEPS: Final = 64.0  # ahead at first if nothing is known
-_LEAP: Final = 16.0  # the next end tried is at most this many times as far ahead
+_LEAP: Final = 16.0  # the next end tried is at least as far ahead as one part in this many of the one before
 _OVERDUE_SPAN_S: Final = 2.0**24  # in which the level of overdue pages doubles: a float32 has 24 bits
 _OVERDUE_MARGIN_S: Final = 2.0**22  # after the origin, pages overdue since then still have a level of their own
-_FEWEST_ROWS: Final = 1024  # fewer are examined faster than another thread wakes up
+_FEWEST_ROWS: Final = 4096  # fewer are examined faster than another thread wakes up
 
 
 class Line(NamedTuple):
@@ -134,91 +128,30 @@ def _write_levels(scores: Floats, overdue_s: Floats, line: Line, out: Floats) ->
 
 
 @bare_kernel
-def examine(ranking: RankingArrays, rows: Ints, line: Line, found: Found) -> int:
+def examine(ranking: RankingArrays, rows: Ints, line: Line, found: Found, scored: bool) -> int:
     """Pool those of ``rows``: int64[m] that reach their line, into `found`, and certify the others; return how many.
 
-    O(m). Chunks are left to `summarise`.
+    `scored`: the bounds are about the scores; pages that would be pooled are left without certificate, and one end is
+    tried for each of the others. O(m). Chunks are left to `summarise`.
     """
     scorer, count = ranking.scorer, 0
     for start in range(0, rows.size, LANES):
-        lanes, below = _admit(ranking, rows[start : start + LANES], line), 0
-        score_lanes(scorer, ranking.shard, lanes, line.now, line.cycle_s)
+        lanes, below = _admit(ranking, rows[start : start + LANES], line, scored), 0
+        if not scored:
+            score_lanes(scorer, ranking.shard, lanes, line.now, line.cycle_s)
         for lane in range(lanes):
             overdue_s = overdue_at(scorer.pages[lane], line.limits)
             level = level_of(scorer.scores[lane], overdue_s, line)
             if round_up(level) >= _line_of(ranking, lane, line):
-                count = _pool(ranking, lane, line, found, count)
+                count = _pool(ranking, lane, line, found, count, scored)
             elif overdue_s > line.now:
                 move_lane(scorer, lane, below)
                 below += 1
             else:
                 _keep(ranking, scorer.rows[lane], level, np.inf, line)
-        _seek_ends(ranking, below, line, _TRIES)
-        for lane in range(below):
-            if not _keep(ranking, scorer.rows[lane], scorer.held[lane], scorer.until[lane], line):
-                count = _pool(ranking, lane, line, found, count)
+        for lane in range(_certify(ranking, below, line, 1 if scored else _TRIES)):
+            count = _pool(ranking, lane, line, found, count, scored)
     return count
-
-
-@bare_kernel
-def certify_scored(ranking: RankingArrays, rows: Ints, line: Line, _found: Found) -> int:
-    """Certify ``rows``: int64[m], whose bounds are about their scores; return how many get no certificate. O(m)."""
-    shard, scorer, certificates, left = ranking.shard, ranking.scorer, ranking.certificates, 0
-    for start in range(0, rows.size, LANES):
-        lanes = 0
-        for i in range(start, min(start + LANES, rows.size)):
-            _prefetch(ranking, rows, i + _PREFETCH_AHEAD)
-            row, score = rows[i], certificates.bound[rows[i]]
-            if not _waits(ranking, row, line):
-                certificates.tick[row] = 0
-                is_overdue = overdue_at(shard.pages.records[row], line.limits) <= line.now
-                if is_overdue or score >= line.level:
-                    left += 1
-                else:
-                    gather_lane(scorer, shard, lanes, row)
-                    scorer.scores[lanes] = score
-                    lanes += 1
-        _seek_ends(ranking, lanes, line, 1)
-        for lane in range(lanes):
-            if not _keep(ranking, scorer.rows[lane], scorer.held[lane], scorer.until[lane], line):
-                left += 1
-    return left
-
-
-@bare_kernel
-def recheck(ranking: RankingArrays, rows: Ints, line: Line, _found: Found) -> int:
-    """Remove the certificates of ``rows``: int64[m], which have changed, unless they hold all the same; return 0. O(m).
-
-    Pages of the pool stay in it.
-    """
-    scorer, certificates, lanes = ranking.scorer, ranking.certificates, 0
-    for i in range(rows.size):
-        _prefetch(ranking, rows, i + _PREFETCH_AHEAD)
-        row = rows[i]
-        tick = np.int64(certificates.tick[row]) & POOLED
-        if tick != POOLED:
-            certificates.tick[row] &= SHELVED
-            page: Record = ranking.shard.pages.records[row]
-            until_s = certificates.start_s + certificates.tick_s * (tick + 1.0)
-            if (
-                0 < tick < FOREVER
-                and not np.isnan(certificates.bound[row])
-                and overdue_at(page, line.limits) >= until_s
-            ):
-                gather_lane(scorer, ranking.shard, lanes, row)
-                scorer.ends[lanes], scorer.until[lanes] = until_s, tick
-                lanes += 1
-        if lanes == LANES or (i == rows.size - 1 and lanes):
-            bound_lanes(scorer, ranking.shard, lanes, line.since, line.cycle_s)
-            for lane in range(lanes):
-                row = scorer.rows[lane]
-                is_low = scorer.bounds[lane] < line.level
-                if is_low or scorer.bounds[lane] <= certificates.bound[row]:
-                    shelved = np.int64(certificates.tick[row]) & SHELVED
-                    certificates.tick[row] = int(scorer.until[lane]) | (0 if is_low else shelved)
-                    certificates.bound[row] = round_up(scorer.bounds[lane])
-            lanes = 0
-    return 0
 
 
 @inlined_kernel
@@ -233,13 +166,15 @@ def _prefetch(ranking: RankingArrays, rows: Ints, i: int) -> None:
 
 
 @bare_kernel
-def _admit(ranking: RankingArrays, rows: Ints, line: Line) -> int:
+def _admit(ranking: RankingArrays, rows: Ints, line: Line, scored: bool) -> int:
     """Gather the ranked and eligible pages of at most LANES rows, and certify the others; return how many lanes."""
     lanes = 0
     for i in range(rows.size):
         _prefetch(ranking, rows, i + _PREFETCH_AHEAD)
         if not _waits(ranking, rows[i], line):
             gather_lane(ranking.scorer, ranking.shard, lanes, rows[i])
+            if scored:
+                ranking.scorer.scores[lanes] = ranking.certificates.bound[rows[i]]
             lanes += 1
     return lanes
 
@@ -268,10 +203,13 @@ def _line_of(ranking: RankingArrays, lane: int, line: Line) -> float:
 
 
 @inlined_kernel
-def _pool(ranking: RankingArrays, lane: int, line: Line, found: Found, count: int) -> int:
-    """Add a lane's page to the pool; return the new number of pages in `found`."""
+def _pool(ranking: RankingArrays, lane: int, line: Line, found: Found, count: int, scored: bool) -> int:
+    """Add a lane's page to the pool, or only count it if `scored`; return the new number of pages in `found`."""
     scorer, certificates = ranking.scorer, ranking.certificates
     row, overdue_s = scorer.rows[lane], overdue_at(scorer.pages[lane], line.limits)
+    if scored:
+        certificates.tick[row], certificates.bound[row] = 0, np.float32(np.nan)
+        return count + 1
     found.rows[count], found.scores[count] = row, scorer.scores[lane]
     found.levels[count] = level_of(scorer.scores[lane], overdue_s, line)
     found.overdue_s[count] = overdue_s if overdue_s <= line.now else np.inf
@@ -291,30 +229,30 @@ def _keep(ranking: RankingArrays, row: int, bound: float, until_s: float, line: 
 
 
 @bare_kernel
-def _seek_ends(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> None:
-    """Write how long each lane stays below its line to ``scorer.until``, -inf if unknown, and its bound to `held`."""
+def _certify(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> int:
+    """Certify the pages of the first lanes; return how many are left without certificate, in the first lanes then."""
     scorer = ranking.scorer
     for lane in range(lanes):
-        scorer.until[lane] = -np.inf
         age_s, score = line.now - scorer.pages[lane].last_visit_s, scorer.scores[lane]
         rise = score / age_s if score > 0.0 < age_s else 0.0  # as though the score rose in proportion to the age
         ahead_s = _meeting(ranking, lane, line, rise) if 0.0 < rise < np.inf else _FIRST_STEPS * line.step_s
         scorer.ends[lane] = _end_after(ranking, lane, max(ahead_s, line.step_s), line)
     for i in range(tries):
+        if lanes == 0:
+            break
         bound_lanes(scorer, ranking.shard, lanes, line.since, line.cycle_s)
+        left = 0
         for lane in range(lanes):
-            ahead_s, bound = scorer.ends[lane] - line.now, scorer.bounds[lane]
-            level = _line_of(ranking, lane, line)
-            fits = bound <= level - max(line.fall * ahead_s, _margin(ranking, lane, line))
-            if round_up(bound) < level and (fits or scorer.until[lane] == -np.inf):
-                scorer.until[lane], scorer.held[lane] = scorer.ends[lane], bound
-            if i + 1 < tries:
+            end_s, bound = scorer.ends[lane], scorer.bounds[lane]
+            ahead_s, level = end_s - line.now, _line_of(ranking, lane, line)
+            fits = i + 1 == tries or bound <= level - max(line.fall * ahead_s, _margin(ranking, lane, line))
+            if not (fits and round_up(bound) < level and _keep(ranking, scorer.rows[lane], bound, end_s, line)):
                 meeting_s = _meeting(ranking, lane, line, (bound - scorer.scores[lane]) / ahead_s)
-                if fits:
-                    ahead_s = max(min(meeting_s, _LEAP * ahead_s), ahead_s)
-                else:
-                    ahead_s = min(meeting_s, 0.5 * ahead_s) if meeting_s >= ahead_s / _LEAP else ahead_s / _LEAP
-                scorer.ends[lane] = _end_after(ranking, lane, ahead_s, line)
+                move_lane(scorer, lane, left)
+                scorer.ends[left] = _end_after(ranking, left, min(max(meeting_s, ahead_s / _LEAP), 0.5 * ahead_s), line)
+                left += 1
+        lanes = left
+    return lanes
 
 
 @inlined_kernel
@@ -349,22 +287,22 @@ class Examiners:
         self.scorer, *self._others = (make_page_scorer(formula) for _ in range(count))
         self._pool: ThreadPoolExecutor | None = None
 
-    def run(self, kernel: Kernel, ranking: RankingArrays, rows: Ints, line: Line) -> tuple[int, Found]:
-        """Run `examine`, `certify_scored` or `recheck` on ``rows``: int64[m], each at most once.
+    def run(self, ranking: RankingArrays, rows: Ints, line: Line, *, scored: bool = False) -> tuple[int, Found]:
+        """Run `examine` on ``rows``: int64[m], each at most once; return what it returned, and the pages found.
 
-        Returns the sum of what the kernel returned, and the pages found. `ranking`: with the first scorer.
+        `ranking`: with the first scorer.
         """
-        found = _make_found(rows.size if kernel is examine else 0)
+        found = _make_found(0 if scored else rows.size)
         if not self._others or rows.size < _FEWEST_ROWS:
-            count = kernel(ranking, rows, line, found)
+            count = examine(ranking, rows, line, found, scored)
             return count, Found._make(column[:count] for column in found)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "streamsched-examining")
         middle = rows.size // 2
         later = Found._make(column[middle:] for column in found)
         theirs = ranking._replace(scorer=self._others[0])
-        their_count = self._pool.submit(kernel, theirs, rows[middle:], line, later)
-        own = kernel(ranking, rows[:middle], line, found)
+        their_count = self._pool.submit(examine, theirs, rows[middle:], line, later, scored)
+        own = examine(ranking, rows[:middle], line, found, scored)
         count = their_count.result()
         joined = (np.concatenate([a[:own], b[:count]]) for a, b in zip(found, later, strict=True))
         return own + count, Found._make(joined)

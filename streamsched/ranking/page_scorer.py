@@ -64,8 +64,6 @@ class PageScorer(NamedTuple):
     ends: Floats  # float64[LANES]: when each lane's bound ends
     scores: Floats  # float64[LANES]
     bounds: Floats  # float64[LANES]
-    until: Floats  # float64[LANES]: when the certificate sought for each lane ends
-    held: Floats  # float64[LANES]: ... and its bound
 
 
 def make_page_scorer(formula: Formula) -> PageScorer:
@@ -90,7 +88,7 @@ def make_page_scorer(formula: Formula) -> PageScorer:
         np.zeros(LANES, TRACE),
         np.zeros(LANES, SEASONAL_LINK),
         np.empty(LANES, np.int64),
-        *(np.empty(LANES) for _ in range(5)),
+        *(np.empty(LANES) for _ in range(3)),
     )
 
 
@@ -108,6 +106,8 @@ def gather_lane(scorer: PageScorer, shard: ShardArrays, lane: int, row: int) -> 
 @inlined_kernel
 def move_lane(scorer: PageScorer, lane: int, to: int) -> None:
     """Copy the records and the score of one lane into another. O(1)."""
+    if lane == to:
+        return
     scorer.rows[to] = scorer.rows[lane]
     scorer.scores[to] = scorer.scores[lane]
     scorer.pages[to] = scorer.pages[lane]

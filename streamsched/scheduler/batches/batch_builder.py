@@ -155,7 +155,9 @@ class BatchBuilder:
         shard, rows = self.pages.arrays, batch.rows
         if self.surge_probes is None or "surge" not in self.formula_switch.formula.terminals:
             return batch, rows[:0]
-        stays = np.isin(rows, query.first) | ~np.isin(rows, best.rows)
+        stays = np.isin(rows, query.first)
+        if batch is not best:
+            stays |= ~np.isin(rows, best.rows)
         if self.quotas.new:
             stays |= (shard.pages.records["flags"][rows] & VISITED) == 0
         scan = self.formula_switch.current.scan

@@ -67,12 +67,16 @@ class SurgeProbes:
         worth surge probes).
         """
         rows = batch.rows
+        if shard.corpus["pages"][0] < _LEAST_PAGES:
+            return batch, rows[:0]
         keep = np.isin(rows, stays) | ((shard.pages.records["flags"][rows] & URGENT) != 0) | (batch.tiers != BY_SCORE)
         most = min(int(_MOST * rows.size), int(np.count_nonzero(~keep)))
         if most == 0:
             return batch, rows[:0]
         bars = self._likely.score(shard, query.now, query.cycle_s, rows[~keep][::-1][:most])
         due = _find_due(shard, query, float(bars[0]), most)
+        if not due.groups.size:
+            return batch, rows[:0]
         probes, worth = _choose(shard, query, due, rows, score)
         beats = worth[:most] >= bars[: worth.size]
         count = beats.size if beats.all() else int(np.argmin(beats))
@@ -158,8 +162,10 @@ def _list_due(  # noqa: PLR0913, PLR0917  a kernel
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
         elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
-        since = 0.0 - expm1(-surge_probability(group) * elapsed)
-        expected = MEAN_SHARE * (unseen_surge_value(group) * group.open_unvisited + since * (group.pages - 1.0))
+        hazard, unseen = surge_probability(group) * elapsed, unseen_surge_value(group) * group.open_unvisited
+        if MEAN_SHARE * (unseen + hazard * (group.pages - 1.0)) < bar * PROBES_PER_GROUP * (1.0 - 1e-9):
+            continue  # since 1 - exp(-hazard) is below the hazard
+        expected = MEAN_SHARE * (unseen + (0.0 - expm1(-hazard)) * (group.pages - 1.0))
         value = expected / PROBES_PER_GROUP
         if value > 0.0 and value >= bar:
             out[count] = number

@@ -21,10 +21,7 @@ from streamsched.ranking.page_examination import (
     Found,
     Line,
     RankingArrays,
-    certify_scored,
-    examine,
     levels_of,
-    recheck,
 )
 from streamsched.records.page_schema import VISITED
 from tests.support.outcome_streams import DAY
@@ -83,10 +80,10 @@ class Examined:
     def line(self, level: float, now: float = NOW) -> Line:
         return Line(level, 0.0, 0.0, 5 * DAY, now, now - 60.0, 60.0, DAY, NOW, np.uint64(1), self.limits)
 
-    def run(self, kernel: object, rows: Ints, line: Line) -> tuple[int, Found]:
+    def run(self, rows: Ints, line: Line, *, scored: bool = False) -> tuple[int, Found]:
         arrays = self.table.arrays
         ranking = RankingArrays(self.shard, arrays, self.floors, self.examiners.scorer)
-        done = self.examiners.run(kernel, ranking, rows, line)  # type: ignore[arg-type]
+        done = self.examiners.run(ranking, rows, line, scored=scored)
         summarise(arrays, rows)
         return done
 
@@ -100,7 +97,7 @@ class Examined:
 def test_pages_are_pooled_or_certified(formula: str, level: float, *, only_new: bool) -> None:
     parts, rows = Examined(formula, only_new=only_new), np.arange(PAGES)
     line = parts.line(level)
-    _, found = parts.run(examine, rows, line)
+    _, found = parts.run(rows, line)
     assert parts.faults(found.rows, line) == []
     waits = read_waits(parts.shard, rows, parts.limits)
     eligible = (waits.ready_at <= NOW) & ~are_leased(parts.shard, rows, NOW)
@@ -122,36 +119,31 @@ def test_scores_left_in_bounds_are_replaced_by_certificates(formula: str) -> Non
     line = parts.line(0.5)
     with np.errstate(over="ignore"):
         parts.table.arrays.bound[:] = parts.scan.score(parts.shard, NOW, DAY, rows)
-    left, _ = parts.run(certify_scored, rows, line)
+    left, _ = parts.run(rows, line, scored=True)
     assert left == np.count_nonzero(parts.table.arrays.tick == 0)
     assert parts.faults(np.empty(0, np.int64), line) == []
 
 
-@pytest.mark.parametrize("formula", FORMULAS)
-def test_certificates_of_changed_pages_are_kept_if_true(formula: str) -> None:
-    parts, rows = Examined(formula), np.arange(PAGES)
+def test_certificates_of_changed_pages_are_removed() -> None:
+    parts, rows = Examined("posterior"), np.arange(PAGES)
     line = parts.line(0.6)
-    _, found = parts.run(examine, rows, line)
+    _, found = parts.run(rows, line)
     before = parts.table.arrays.tick.copy()
-    parts.run(recheck, rows[::2], line)
-    kept = parts.table.arrays.tick == before
-    assert kept[found.rows].all()
-    assert np.count_nonzero(~kept) <= np.count_nonzero(np.isnan(parts.table.arrays.bound))
-    touched = [parts.shard.pages.records["last_visit_s"][rows].argmin()]
-    parts.shard.pages.records["last_visit_s"][touched] = NOW - 90 * DAY
-    parts.shard.pages.records["importance"][5:90:7] = 1e6
-    changed = np.array([*touched, *range(5, 90, 7)])
-    parts.run(recheck, changed, line)
+    parts.shard.pages.records["importance"][::2] = 1e6
+    parts.table.remove(rows[::2])
+    ticks = parts.table.arrays.tick
+    np.testing.assert_array_equal(ticks[::2], np.where(before[::2] == POOLED, POOLED, 0))
+    np.testing.assert_array_equal(ticks[1::2], before[1::2])
     assert parts.faults(found.rows, line) == []
 
 
 def test_floors_keep_pages_out_of_the_pool() -> None:
     parts, rows = Examined("posterior", floor=0.9), np.arange(PAGES)
     line = parts.line(0.05)
-    _, found = parts.run(examine, rows, line)
+    _, found = parts.run(rows, line)
     ticks = parts.table.arrays.tick.astype(np.int64)
     assert np.count_nonzero(ticks & SHELVED) > 0
-    assert found.rows.size < Examined("posterior").run(examine, rows, line)[1].rows.size
+    assert found.rows.size < Examined("posterior").run(rows, line)[1].rows.size
     assert parts.faults(found.rows, line) == []
 
 
@@ -168,7 +160,7 @@ def test_floors_keep_pages_out_of_the_pool() -> None:
 def test_faults_are_found(array: str, value: float, fault: str) -> None:
     parts, rows = Examined("posterior"), np.arange(PAGES)
     line = parts.line(2.0)
-    _, found = parts.run(examine, rows, line)
+    _, found = parts.run(rows, line)
     assert parts.faults(found.rows, line) == []
     certified = np.flatnonzero(~np.isnan(parts.table.arrays.bound))
     getattr(parts.table.arrays, array)[certified[0] if array in ("bound", "tick") else 0] = value
