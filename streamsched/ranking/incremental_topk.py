@@ -48,7 +48,7 @@ __all__ = ["CLOCK_TOLERANCE_S", "IncrementalTopK"]
 
 CLOCK_TOLERANCE_S: Final = 60.0  # clock tolerance: how far a query's time may lie before an earlier query's
 _FEWEST_PAGES: Final = 1 << 14  # with fewer, scoring all pages is faster
-_MOST_EXAMINED: Final = 6  # a query examines at most one page in this many: beyond, scoring all pages is faster
+_MOST_EXAMINED: Final = 12  # a query examines at most one page in this many: beyond, scoring all pages is faster
 _LARGEST_K: Final = 32  # a batch of more than one page in this many is found by scoring all pages
 _MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
 _DEPTH: Final = 4  # batches that the pool should hold

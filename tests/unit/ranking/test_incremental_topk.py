@@ -78,6 +78,30 @@ def test_all_scores_equal(formula: str, score: float) -> None:
     use_up(twins, 30)
 
 
+@pytest.mark.parametrize("formula", ["due", "1", "0 - t", "t * (2 - t)"])
+def test_a_single_page(formula: str) -> None:
+    twins = known(formula, pages=1)
+    for _ in range(4):
+        assert len(twins.rank(1)) == 1
+        twins.check()
+        twins.now += DAY / 3
+    assert len(twins.take(3)) == 1
+    assert twins.rank(1) == []
+    twins.check()
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_all_pages_in_one_group_on_one_host_for_any_k(limit: int | None) -> None:
+    twins = Twins("importance * posterior", per_host=limit)
+    urls = [f"https://a.example/docs/{i}" for i in range(PAGES)]
+    twins.observe([Outcome(url, START_S - i * 60.0, importance=float(i % 9)) for i, url in enumerate(urls)])
+    for k in range(1, PAGES + 1, 9):
+        assert len(twins.rank(k)) == min(k, limit or k)
+        twins.check()
+        twins.now += 60.0
+        twins.take(2, lease_s=30.0)
+
+
 def test_infinities_and_nan_among_numbers() -> None:
     """Of pages older than a day inf, of younger -inf, of those that weigh nothing NaN; and then time goes on."""
     twins = known(f"{INFINITE} * (t - 1) * importance")
