@@ -98,8 +98,8 @@ def test_all_pages_in_one_group_on_one_host_for_any_k(limit: int | None) -> None
     for k in range(1, PAGES + 1, 9):
         assert len(twins.rank(k)) == min(k, limit or k)
         twins.check()
-        twins.now += 60.0
         twins.take(2, lease_s=30.0)
+        twins.now += 60.0
 
 
 def test_infinities_and_nan_among_numbers() -> None:
