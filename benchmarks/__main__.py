@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks import (
     bulk_edits,
+    default_ranking,
     durability,
     evolution,
     hostile_urls,
@@ -24,6 +25,7 @@ _NAMES: Final = (
     "ingest",
     "ranking",
     "topk",
+    "default_ranking",
     "startup",
     "evolution",
     "reevolution",
@@ -40,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
     sizes = (
-        "pages of ingest (5,000,000), ranking, topk and durability (10,000,000), evolution (240,000), "
+        "pages of ingest (5,000,000), ranking, topk, default_ranking and durability (10,000,000), evolution (240,000), "
         "reevolution (1,000,000), hostile_urls (40,000)"
     )
     parser.add_argument("--pages", type=int, help=sizes)
@@ -58,6 +60,9 @@ def main() -> None:
         print_rows("Ranking", ranking.measure(arguments.pages or 10_000_000, arguments.repeats))
     if "topk" in names:
         print_rows("Maintained top k", topk.measure(arguments.pages or 10_000_000, arguments.repeats))
+    if "default_ranking" in names:
+        rows = default_ranking.measure(arguments.pages or 10_000_000, arguments.repeats)
+        print_rows("Maintained top k by the default formula", rows)
     if "startup" in names:
         print_rows("Start-up", startup.measure(arguments.repeats))
     if "evolution" in names:

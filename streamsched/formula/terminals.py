@@ -70,7 +70,8 @@ MOVING: Final = frozenset(
 SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's seasonal link and what it refers to
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "due", "surge"), (0.0, 1.0 + 1e-09))
+    dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
+    | dict.fromkeys(("posterior", "due", "surge"), (0.0, 1.0))  # exactly, so that 1 - due is never negative
     | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
 _SLACK: Final = 2e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
@@ -186,14 +187,17 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == DUE:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
         for i in range(out.size):
-            out[i] += _DUE_SLACK
+            out[i] = min(out[i] + _DUE_SLACK, 1.0)
     elif code == TAU:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
         _convert_elapsed(code, pages, context.groups, out)
-    if code in (_POSTERIOR, _SURGE, TAU):
+    if code in (_POSTERIOR, _SURGE):
+        for i in range(out.size):
+            out[i] = min(out[i] * (1.0 + _SLACK), 1.0)
+    elif code == TAU:
         for i in range(out.size):
             out[i] *= 1.0 + _SLACK
 
@@ -227,7 +231,7 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
     _convert_to_probability(out)
     for i in range(out.size):
         spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
-        out[i] = (1.0 - spared) + spared * out[i]
+        out[i] = min((1.0 - spared) + spared * out[i], 1.0)
 
 
 @bare_kernel
@@ -265,7 +269,7 @@ def _convert_to_probability(out: Floats) -> None:
     """Replace the expected number of changes of each page by the probability of at least one."""
     widen_vectors()
     for i in range(out.size):
-        out[i] = 0.0 - expm1(-out[i])
+        out[i] = min(0.0 - expm1(-out[i]), 1.0)
 
 
 @inlined_kernel

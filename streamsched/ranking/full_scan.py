@@ -24,7 +24,7 @@ from streamsched.politeness.eligibility import are_eligible, not_before
 from streamsched.politeness.limits import Limits, host_capacity, make_limits
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.politeness.priority import BY_SCORE, Tiers, overdue_since, select_best, tiers_of
-from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, HostSlots, HostUsage, SlotLimits, host_slots_beat
+from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, HostSlots, HostUsage, Singles, SlotLimits, host_slots_beat
 from streamsched.records.page_schema import VISITED
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Ranked:
     @property
     def levels(self) -> Floats:
         """Scores as host slots compare them: float64[m]. Pages of higher tiers share one, below all their bounds."""
-        return np.where(self.tiers != BY_SCORE, HIGHER_TIER_LEVEL, self.scores)
+        return np.where(self.tiers != BY_SCORE, HIGHER_TIER_LEVEL, np.minimum(self.scores, HIGHER_TIER_LEVEL))
 
 
 def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
@@ -101,17 +101,18 @@ class FullScan:
         self._workers = [_Worker(program) for _ in range(self._threads)]
         self._host_slots = HostSlots()
 
-    def rank(self, shard: ShardArrays, query: Query) -> Ranked:
+    def rank(self, shard: ShardArrays, query: Query, scores: Singles | None = None) -> Ranked:
         """Return the best `query.k` pages that are eligible at `query.now`, as far as hosts have free slots.
 
-        O(pages), and once more each time that full hosts leave too few pages; their other pages are then skipped.
+        `scores`: float32[pages], gets the scores of all pages. O(pages), and once more each time that full hosts leave
+        too few pages; their other pages are then skipped.
         """
         self._host_slots.clear(shard)
         pages = int(shard.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
         wanted = query.k
         while query.k > 0:
-            best = self._best(shard, replace(query, k=wanted), pages)
+            best = self._best(shard, replace(query, k=wanted), pages, scores)
             selected = fill_slots(self._host_slots, shard, query, best)
             if selected.rows.size == query.k or best.rows.size < wanted or wanted == pages:
                 self._host_slots.clear(shard)
@@ -127,12 +128,12 @@ class FullScan:
         own = self.score(shard, query.now, query.cycle_s, selected.rows[:before])
         return Ranked(selected.rows, np.concatenate([own, selected.scores[before:]]), selected.tiers)
 
-    def _best(self, shard: ShardArrays, query: Query, pages: int) -> Ranked:
+    def _best(self, shard: ShardArrays, query: Query, pages: int, out: Singles | None) -> Ranked:
         """Return the best `query.k` eligible pages, regardless of host slots."""
         start = self._first_bar(shard, query, pages)
-        ranked = self._scan(shard, query, pages, start)
+        ranked = self._scan(shard, query, pages, start, out)
         if start is not None and ranked.rows.size < query.k:
-            return self._scan(shard, query, pages, None)  # the sample misled, or too few pages are eligible
+            return self._scan(shard, query, pages, None, None)  # the sample misled, or too few pages are eligible
         return ranked
 
     def score(self, shard: ShardArrays, now: float, cycle_s: float, rows: Rows | None = None) -> Floats:
@@ -144,12 +145,6 @@ class FullScan:
             part = slice(start, stop) if rows is None else rows[start:stop]
             scores[start:stop] = self._workers[0].score(shard, part, now, cycle_s)
         return scores
-
-    def predict_bar(self, shard: ShardArrays, query: Query) -> float:
-        """Return about the score of the last of the best `query.k` pages, from a sample; -inf for few pages. O(1)."""
-        self._host_slots.clear(shard)
-        bar = self._first_bar(shard, query, int(shard.corpus["pages"][0]))
-        return -math.inf if bar is None else bar
 
     def _first_bar(self, shard: ShardArrays, query: Query, pages: int) -> float | None:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
@@ -170,7 +165,7 @@ class FullScan:
         bar = float(scores[select_top(scores, np.zeros(rows.size, np.uint64), place + 1)[-1]])
         return None if np.isnan(bar) else bar
 
-    def _scan(self, shard: ShardArrays, query: Query, pages: int, bar: float | None) -> Ranked:
+    def _scan(self, shard: ShardArrays, query: Query, pages: int, bar: float | None, out: Singles | None) -> Ranked:
         blocks = iter(range(0, pages, BLOCK))
         workers = self._workers if pages >= _THREADED_ROWS else self._workers[:1]
         jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
@@ -179,6 +174,9 @@ class FullScan:
             for start in blocks:  # a range's iterator gives each block to a single thread
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(shard, part, query.now, query.cycle_s)
+                if out is not None:
+                    with np.errstate(over="ignore"):
+                        out[part] = scores
                 candidates.add(shard, scores, start, query, self._host_slots.usage)
 
         if len(jobs) == 1:

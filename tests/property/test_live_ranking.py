@@ -174,8 +174,7 @@ class LiveRanking(RuleBasedStateMachine):
 
         def spy(standing: IncrementalTopK, *arguments: Any) -> object:
             found = search(standing, *arguments)
-            blocks = standing._table.blocks
-            part = "given up" if found is None else "all" if standing._opened.count == blocks else "some"
+            part = "given up" if found is None else "all" if standing.examined >= standing._table.pages else "some"
             met[part] += 1
             if HOURLY.intersection(self.twins.scheduler.formula.terminals) and not is_even(self.twins.scheduler):
                 met[f"{part}, by hours"] += 1

@@ -134,7 +134,7 @@ def due_since(view: SeasonalityView, link: Record, page: Record, since_s: float,
         weights, schedule_view = _model_weights(view, link), _schedule_view(view, link)
         seen = weights.rate * seen + weights.days * (1.0 - empty_by_day(schedule_view, start, end))
         seen += weights.hours * (1.0 - empty_by_hour(view.schedules[link.schedule], start, end))
-    return max(seen, 0.0)
+    return min(max(seen, 0.0), 1.0)
 
 
 class _FactorScale(NamedTuple):

@@ -111,9 +111,9 @@ def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pyt
     bars = []
     scan = FullScan._scan
 
-    def spy(self: FullScan, shard: object, query: Query, pages: int, bar: float | None) -> Ranked:
+    def spy(self: FullScan, shard: object, query: Query, pages: int, bar: float | None, out: object) -> Ranked:
         bars.append(bar)
-        return scan(self, shard, query, pages, bar)  # type: ignore[arg-type]
+        return scan(self, shard, query, pages, bar, out)  # type: ignore[arg-type]
 
     monkeypatch.setattr(FullScan, "_scan", spy)
     check(many, values, sampled)
