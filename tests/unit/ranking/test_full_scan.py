@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import cast
+from typing import Any
 
 import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch, Politeness, Scheduler
-from streamsched.formula import BLOCK, Arena, Formula, Program
+from streamsched.formula import BLOCK, Formula
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top, sort_keys, tie_keys
@@ -18,7 +17,7 @@ from streamsched.politeness.leases import Leases
 from streamsched.ranking import full_scan
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.state.page_table import PageTable
-from tests.support.fixed_scores import TableOfScores, make_pages
+from tests.support.fixed_scores import SCORE, make_pages, set_scores
 
 MANY = 200_000  # more than the sample wants, and a dozen blocks
 
@@ -34,7 +33,8 @@ def full_sort(table: PageTable, values: Floats, query: Query) -> Ints:
 
 def check(table: PageTable, values: Floats, k: int, salt: int = 1, threads: int | None = 2) -> Ranked:
     query = Query(k, 100.0, 86_400.0, salt)
-    scan = FullScan(cast(Program, TableOfScores(values)), threads)
+    set_scores(table, values)
+    scan = FullScan(SCORE, threads)
     ranked = scan.rank(table.arrays, query)
     assert ranked.rows.tolist() == full_sort(table, values, query).tolist()
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
@@ -141,24 +141,24 @@ def test_sample_of_nan_sets_no_threshold(many: PageTable) -> None:
 
 def test_pages_whose_hashes_collide_stay_in_order_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that take turns have blocks 0 and 1, then 2 and 3: one after the other they are out of order."""
-    monkeypatch.setattr(full_scan, "_THREADED_ROWS", 1)
-    turn = threading.Barrier(2)
+    turn, scan_rows = threading.Barrier(2), full_scan.scan_rows
 
-    class TakingTurns(TableOfScores):
-        def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
-            turn.wait()
-            super().run(columns, out, arena)
+    def take_turns(*args: Any) -> int:
+        turn.wait()
+        return scan_rows(*args)
 
+    monkeypatch.setattr(full_scan, "scan_rows", take_turns)
     table = make_pages(4 * BLOCK)
+    set_scores(table, np.zeros(len(table)))
     table.arrays.pages.records["url_hash"][: len(table)] = 7
-    scan = FullScan(cast(Program, TakingTurns(np.zeros(len(table)))), threads=2)
-    ranked = scan.rank(table.arrays, Query(2 * BLOCK, 0.0, 86_400.0, 1))
+    ranked = FullScan(SCORE, 2).rank(table.arrays, Query(2 * BLOCK, 0.0, 86_400.0, 1))
     assert ranked.rows.tolist() == list(range(2 * BLOCK))
 
 
 def test_scores_by_rows_are_those_of_all(many: PageTable) -> None:
     values = np.random.default_rng(3).random(MANY)
-    scan = FullScan(cast(Program, TableOfScores(values)))
+    set_scores(many, values)
+    scan = FullScan(SCORE)
     assert scan.score(many.arrays, 0.0, 86_400.0).tobytes() == values.tobytes()
     rows = np.array([MANY - 1, 0, 7, 7])
     assert scan.score(many.arrays, 0.0, 86_400.0, rows).tobytes() == values[rows].tobytes()
