@@ -162,16 +162,16 @@ class FullScan:
 
     def _first_bar(self, shard: ShardArrays, query: Query, pages: int) -> float | None:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
-        if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS or query.k > pages // 8:
+        if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS:
             return None
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
+        expected = query.k * rows.size / pages  # of the best k pages in the sample
         rows = rows[are_eligible(shard, rows, query.now, query.limits)]
         # Hosts whose slots are in use are left out: the bar is for the others.
         rows = rows[self._host_slots.usage.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
         if query.only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
-        expected = query.k * rows.size / pages
         place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side
         if place >= rows.size:
             return None
