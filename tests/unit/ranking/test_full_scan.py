@@ -102,20 +102,37 @@ def test_many_pages_in_order_of_score(many: PageTable, order: int) -> None:
     check(many, np.arange(MANY, dtype=np.float64)[::order].copy(), 300)
 
 
-def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """The first thresholds of the scans to come."""
+    found: list[float | None] = []
+    scan = FullScan._scan
+
+    def spy(self: FullScan, shard: object, query: Query, pages: int, bar: float | None, out: object) -> Ranked:
+        found.append(bar)
+        return scan(self, shard, query, pages, bar, out)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FullScan, "_scan", spy)
+    return found
+
+
+@pytest.mark.parametrize("k", [1, 500, MANY // 8, MANY // 2])
+def test_pages_are_scanned_once_if_half_of_them_are_leased(bars: list[float | None], k: int) -> None:
+    values = np.random.default_rng(4).random(MANY)
+    table = make_pages(MANY)
+    leased = np.flatnonzero(np.random.default_rng(5).random(MANY) < 0.5)
+    Leases().grant(table.arrays, leased, 101.0)
+    check(table, values, k)
+    assert len(bars) == 1
+    assert (bars[0] is None) == (k == MANY // 2)
+
+
+def test_sample_that_misleads_is_scanned_again(many: PageTable, bars: list[float | None]) -> None:
     """All that the sample sees is better than all else, so fewer than k pages reach the first threshold."""
     values = np.zeros(MANY)
     starts = np.linspace(0, MANY - full_scan._SAMPLE_ROWS, full_scan._SAMPLE_BLOCKS).astype(np.int64)
     values[(starts[:, None] + np.arange(full_scan._SAMPLE_ROWS)).ravel()] = 1.0
     sampled = int(values.sum())
-    bars = []
-    scan = FullScan._scan
-
-    def spy(self: FullScan, shard: object, query: Query, pages: int, bar: float | None, out: object) -> Ranked:
-        bars.append(bar)
-        return scan(self, shard, query, pages, bar, out)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(FullScan, "_scan", spy)
     check(many, values, sampled)
     check(many, values, sampled + 1)
     assert bars == [1.0, 1.0, None]
