@@ -67,10 +67,10 @@ class Held(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """The candidates so far: the first `count` of ``held``; worse pages than `bar` are not collected."""
+    """The candidates so far: the first `size` of ``held``; worse pages than `bar` are not collected."""
 
     held: Held
-    count: int
+    size: int
     bar: WorstOfBest
 
 
@@ -105,7 +105,7 @@ def scan_rows(
     `out`: float32[pages], gets the scores, or is empty. O(m * steps). Terminals, steps and selection run over ROWS
     pages before the next, so that records are read from memory once.
     """
-    scores, count = scorer.slots[scorer.result], collected.count
+    scores, count = scorer.slots[scorer.result], collected.size
     for start in range(span[0], span[1], ROWS):
         rows = min(span[1] - start, ROWS)
         _score(shard, scorer, start, start + rows, query)

@@ -270,11 +270,11 @@ class _Candidates:
 
     def add(self, count: int) -> None:
         """Count the rows that were added to those held: now there are `count`."""
-        self._collected = self._collected._replace(count=count)
+        self._collected = self._collected._replace(size=count)
 
     def held(self) -> Held:
         """Return the rows held so far."""
-        return Held._make(column[: self._collected.count] for column in self._collected.held)
+        return Held._make(column[: self._collected.size] for column in self._collected.held)
 
     def best(self) -> Held:
         """Return the best k of the rows held, in ranking order. O(m + k log k)."""

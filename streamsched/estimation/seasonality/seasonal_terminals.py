@@ -242,7 +242,8 @@ def _fill_weighted_cycles(view: SeasonalityView, pages: Records, times: Floats, 
         link: Record = view.links[i]
         profile: Record = view.profiles[link.profile]
         if times[i] != at_s or link.quarters != quarters or link.profile != number or link.version != version:
-            number, version, quarters = np.int64(link.profile), np.int64(link.version), np.int64(link.quarters)
+            number, version = int(np.int64(link.profile)), int(np.int64(link.version))
+            quarters = int(np.int64(link.quarters))
             at_s = times[i]
             end = local_hours(at_s, quarters)
             until = week_place(profile, version, end)

@@ -14,7 +14,7 @@ from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top, sort_keys, tie_keys
 from streamsched.politeness.leases import Leases
-from streamsched.ranking import full_scan
+from streamsched.ranking import block_scan, full_scan
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.state.page_table import PageTable
 from tests.support.fixed_scores import SCORE, make_pages, set_scores
@@ -158,7 +158,7 @@ def test_sample_of_nan_sets_no_threshold(many: PageTable) -> None:
 
 def test_pages_whose_hashes_collide_stay_in_order_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that take turns have blocks 0 and 1, then 2 and 3: one after the other they are out of order."""
-    turn, scan_rows = threading.Barrier(2), full_scan.scan_rows
+    turn, scan_rows = threading.Barrier(2), block_scan.scan_rows
 
     def take_turns(*args: Any) -> int:
         turn.wait()
