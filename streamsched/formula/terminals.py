@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.estimation.probability_columns import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.published_estimators import weigh_geometrically
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
@@ -21,8 +22,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
 )
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
-from streamsched.numerics.vector_math import expm1, log1p
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
@@ -206,20 +206,9 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
 def _convert_elapsed(code: int, pages: Records, groups: Records, out: Floats) -> None:
     """Replace the cycles since each page's last visit by the moving terminal of `code`, partly vectorised."""
     if code == _POSTERIOR:
-        _convert_to_posterior(pages, out)
+        convert_to_posterior(pages, out)
     elif code == _SURGE:
         _convert_to_surge(pages, groups, out)
-
-
-@bare_kernel
-def _convert_to_posterior(pages: Records, out: Floats) -> None:
-    """Replace the cycles since each page's last visit by the probability that it has changed since."""
-    for i in range(out.size):
-        out[i] = out[i] / (pages[i].prior_exposure + pages[i].own_exposure)
-    _take_log1p(out)
-    for i in range(out.size):
-        out[i] = out[i] * (pages[i].prior_shape + pages[i].own_shape)
-    _convert_to_probability(out)
 
 
 @bare_kernel
@@ -228,7 +217,7 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
     for i in range(out.size):
         group: Record = groups[pages[i].group]
         out[i] = out[i] * group.hazard
-    _convert_to_probability(out)
+    convert_to_probability(out)
     for i in range(out.size):
         spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
         out[i] = min((1.0 - spared) + spared * out[i], 1.0)
@@ -241,7 +230,7 @@ def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> N
         for i in range(out.size):
             visits, changes = float(pages[i].visits), float(pages[i].changes)
             out[i] = changes / (visits - changes + 0.5)
-        _take_log1p(out)
+        take_log1p(out)
     elif code == _NAD:
         for i in range(out.size):
             out[i] = pages[i].changes / max(float(pages[i].visits), 1.0)
@@ -255,21 +244,6 @@ def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> N
     else:
         for i in range(out.size):
             out[i] = weigh_geometrically(pages[i].visits, traces[i].history)
-
-
-@bare_kernel
-def _take_log1p(out: Floats) -> None:
-    widen_vectors()
-    for i in range(out.size):
-        out[i] = log1p(out[i])
-
-
-@bare_kernel
-def _convert_to_probability(out: Floats) -> None:
-    """Replace the expected number of changes of each page by the probability of at least one."""
-    widen_vectors()
-    for i in range(out.size):
-        out[i] = min(0.0 - expm1(-out[i]), 1.0)
 
 
 @inlined_kernel

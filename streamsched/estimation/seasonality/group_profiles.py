@@ -12,7 +12,7 @@ sweep last passed it, as with priors. Between these moments nothing that happens
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_ODDS",
     "UNIT",
+    "WeekPlace",
     "assign_profiles",
     "begin_profile",
     "count_changes",
     "hour_factor",
+    "hours_between",
     "inherit_profile",
     "init_profiles",
     "most_profiles",
@@ -45,6 +47,7 @@ __all__ = [
     "region_of_name",
     "store_utc_offset",
     "update_profile",
+    "week_place",
     "weighted_hours",
 ]
 
@@ -157,12 +160,30 @@ def weighted_hours(profile: Record, version: int, start: float, end: float) -> f
 
     Monotone in `end` also after rounding: weights are whole numbers, so sums of them are exact.
     """
-    base = version * (WEEK_HOURS + 1)
-    end = max(start, end)
-    first, last = week_of(start), week_of(end)
-    whole = float(profile.cumulative[base + WEEK_HOURS])
-    weight = (last - first) * whole + _weight_before(profile, base, hour_in_week(end, last))
-    return max(weight - _weight_before(profile, base, hour_in_week(start, first)), 0.0) * (WEEK_HOURS / whole)
+    first = week_place(profile, version, start)
+    return hours_between(profile, version, first, week_place(profile, version, max(start, end)))
+
+
+class WeekPlace(NamedTuple):
+    """A time as a profile sees it."""
+
+    week: float  # the number of its week
+    weight: float  # the sum of the weights of the week's hours before it
+
+
+@inlined_kernel
+def week_place(profile: Record, version: int, hours: float) -> WeekPlace:
+    """Return the place of local `hours` in its week, by a version of a profile. O(1)."""
+    week = week_of(hours)
+    return WeekPlace(week, _weight_before(profile, version * (WEEK_HOURS + 1), hour_in_week(hours, week)))
+
+
+@inlined_kernel
+def hours_between(profile: Record, version: int, start: WeekPlace, end: WeekPlace) -> float:
+    """Return `weighted_hours` from `start` to `end`, which is not before, by the same version of the profile. O(1)."""
+    whole = float(profile.cumulative[version * (WEEK_HOURS + 1) + WEEK_HOURS])
+    weight = (end.week - start.week) * whole + end.weight
+    return max(weight - start.weight, 0.0) * (WEEK_HOURS / whole)
 
 
 @inlined_kernel
