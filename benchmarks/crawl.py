@@ -140,7 +140,8 @@ def compile_kernels() -> None:
 
 def _period_s(pages: Ints) -> Floats:
     """Return after how many seconds each of ``pages``: int64[m] is updated if it has a schedule: daily or weekly."""
-    return np.where(pages // _SCHEDULED % 2, DAY_S, _WEEK_S)
+    periods: Floats = np.where(pages // _SCHEDULED % 2, DAY_S, _WEEK_S)
+    return periods
 
 
 def _activity(times: Floats) -> Floats:
