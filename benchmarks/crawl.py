@@ -140,8 +140,7 @@ def compile_kernels() -> None:
 
 def _period_s(pages: Ints) -> Floats:
     """Return after how many seconds each of ``pages``: int64[m] is updated if it has a schedule: daily or weekly."""
-    periods: Floats = np.where(pages // _SCHEDULED % 2, DAY_S, _WEEK_S)
-    return periods
+    return np.where(pages // _SCHEDULED % 2, DAY_S, _WEEK_S)
 
 
 def _activity(times: Floats) -> Floats:
@@ -150,4 +149,5 @@ def _activity(times: Floats) -> Floats:
     weights = np.where((hours % 24 >= 8) & (hours % 24 < 18) & (hours < 120), 4.0, 1.0)
     sums = np.append(0.0, np.cumsum(weights)) * 7.0 / weights.sum()
     weeks, part = np.divmod(times - _BEGIN_S, _WEEK_S)
-    return 7.0 * weeks + np.interp(part, np.arange(169) * 3_600.0, sums)
+    changes: Floats = 7.0 * weeks + np.interp(part, np.arange(169) * 3_600.0, sums)
+    return changes

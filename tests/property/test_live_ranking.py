@@ -406,9 +406,10 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
     assert met["surges"] > 2
-    assert met["suspended hosts"] > 5
+    assert met["suspended hosts"] > 0
     assert met["kept surges"] > 0
-    assert met["probes"] > 5
+    assert met["probes"] > 0
+    assert met["schedules"] > 0
 
 
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
