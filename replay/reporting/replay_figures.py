@@ -156,7 +156,7 @@ def _draw_lines(
     finish: Callable[[Axes], None],
     **marks: Any,
 ) -> str:
-    """Return a panel with the line that `trace_line` returns for each policy, in its style, with matplotlib's `marks`."""
+    """Return a panel with the line that `trace_line` returns for each policy, in its style; `marks`: of matplotlib."""
     with mpl.rc_context(RC_PARAMS):
         figure = Figure(figsize=(4.6, 3.1), layout="constrained")
         axes = figure.add_subplot()

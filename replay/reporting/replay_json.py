@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamsched.numerics.argument_checks import check_type
-from streamsched.replay.findings import findings_to_json
 from streamsched.replay.confidence_intervals import BATCH_DAYS
+from streamsched.replay.findings import findings_to_json
 from streamsched.replay.replay_results import Comparison, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import format_time
 from streamsched.replay.reporting.replay_findings import find_best, find_identical, find_promotions
@@ -29,8 +29,9 @@ def to_json(result: ReplayResult) -> str:
     ``stale``, null if there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high] over time and
     ``ci95_seeds`` over seeds, null if there is no interval; ``against`` to each figure's difference from that of the
     top-level policy ``against``, absolute and relative, with intervals of the paired differences; ``calibration`` to
-    forecasts against what came, null if there are none; ``promotions`` to the formulas that evolution promoted, each used from its ``cycle`` on, with their ``gain`` and its
-    ``noise`` as shares of the predecessor's fitness, null without a contest. ``findings`` are codes with their values.
+    forecasts against what came, null if there are none; ``promotions`` to the formulas that evolution promoted, each
+    used from its ``cycle`` on, with their ``gain`` and its ``noise`` as shares of the predecessor's fitness, null
+    without a contest. ``findings`` are codes with their values.
     """
     check_type("result", result, ReplayResult, "a ReplayResult")
     settings, window = result.settings, result.window
