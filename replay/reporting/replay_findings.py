@@ -73,7 +73,7 @@ def explain_figures(result: ReplayResult) -> list[Finding]:
     counted, edges = result.measured
     days = float(np.diff(edges).min()) * result.window.cycle_s / DAY_S
     values = {"batches": edges.size - 1, "days": days, "batch_days": BATCH_DAYS, "seeds": len(result.settings.seeds)}
-    findings = [Finding("interval_method" if edges.size > 2 else "no_interval", values)]
+    findings = [Finding("interval_method", values) if edges.size > 2 else Finding("no_interval", values)]
     cycles = {"counted": int(np.count_nonzero(counted)), "cycles": counted.size, "share": float(counted.mean())}
     findings.append(Finding("ndcg_cycles", cycles))
     if result.rejected:
