@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.numerics.arrays import Bools, Floats, Ints
 
 __all__ = ["BATCH_DAYS", "Estimate", "cut_batches", "jackknife", "over_seeds", "replicate_figure", "replicate_mean"]
 
@@ -73,7 +73,7 @@ def cut_batches(cycles: int, cycle_s: float) -> Ints:
     return np.arange(count + 1, dtype=np.int64) * cycles // count
 
 
-def replicate_mean(series: Floats, weights: Floats | Ints, edges: Ints) -> Floats:
+def replicate_mean(series: Floats, weights: Floats | Ints | Bools, edges: Ints) -> Floats:
     """Return the weighted mean of a series, and those without each batch: float64[1 + batches]. O(cycles).
 
     ``series``, ``weights``: [cycles]; ``edges`` as of `cut_batches`. A mean of no weight is NaN.

@@ -50,7 +50,7 @@ class Reliability:
         bins = np.clip(np.searchsorted(BIN_EDGES, probabilities, "right") - 1, 0, BINS - 1)
         return cls(
             np.bincount(bins, minlength=BINS),
-            np.bincount(bins, probabilities, BINS),
+            np.bincount(bins, probabilities, BINS).astype(np.float64),  # of no visits they are whole numbers
             np.bincount(bins[changed], minlength=BINS),
         )
 

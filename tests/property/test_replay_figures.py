@@ -32,7 +32,7 @@ def cycle(draw: st.DrawFn) -> tuple[int, int, float | None, float, list[float]]:
 
 
 @st.composite
-def contests(draw: st.DrawFn) -> tuple[list[replay.Run], list[replay.Run]]:
+def contests(draw: st.DrawFn) -> tuple[Sequence[replay.Run], Sequence[replay.Run]]:
     """Runs of two policies with as many seeds and weeks each."""
     weeks, seeds = draw(st.integers(1, 22)), draw(st.integers(1, 3))
     run = st.lists(cycle(), min_size=weeks, max_size=weeks)
@@ -59,7 +59,7 @@ def to_trace(run: replay.Run) -> Trace:
 
 @given(contests())
 def test_paired_differences_are_those_of_the_cycles_left_when_each_batch_is_left_out(
-    contest: tuple[list[replay.Run], list[replay.Run]],
+    contest: tuple[Sequence[replay.Run], Sequence[replay.Run]],
 ) -> None:
     runs = {name: [to_trace(run) for run in seeds] for name, seeds in zip(("ours", "theirs"), contest, strict=True)}
     counted = np.logical_and.reduce([trace.counted for traces in runs.values() for trace in traces])
