@@ -83,7 +83,8 @@ def replicate_mean(series: Floats, weights: Floats | Ints | Bools, edges: Ints) 
     """
     sums, totals = (np.add.reduceat(part, edges[:-1]) for part in (series * weights, np.asarray(weights, np.float64)))
     kept, weight = (np.concatenate([[part.sum()], part.sum() - part]) for part in (sums, totals))
-    return np.divide(kept, weight, out=np.full(kept.size, np.nan), where=weight > 0)
+    means: Floats = np.divide(kept, weight, out=np.full(kept.size, np.nan), where=weight > 0)
+    return means
 
 
 def replicate_figure(values: Floats, cycles: Ints, edges: Ints, figure: Callable[[Floats], float]) -> Floats:
