@@ -164,7 +164,7 @@ def _add_gains(crawl: SimulatedCrawl, at: int, run: tuple[int, int], position: i
 @inlined_kernel
 def _bit(bits: Hashes, page: np.uint64) -> np.uint64:
     """Return the page's bit, 0 or 1."""
-    return bits[page >> np.uint64(6)] >> (page & np.uint64(63)) & np.uint64(1)
+    return np.uint64(bits[page >> np.uint64(6)] >> (page & np.uint64(63)) & np.uint64(1))
 
 
 @inlined_kernel

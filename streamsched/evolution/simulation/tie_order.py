@@ -70,7 +70,7 @@ def _unmark_word(arena: Arena, word: int, start: int) -> int:
         arena.members[place] = first + trailing_zeros(members)
         members &= members - np.uint64(1)
         place += np.uint64(1)
-    return np.int64(place)
+    return int(np.int64(place))
 
 
 @inlined_kernel
@@ -138,7 +138,7 @@ def add_few_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: in
 @inlined_kernel
 def _distance(page: int, offset: int, pages: int) -> int:
     """Return a page's distance from `offset`, cyclically over `pages`."""
-    distance = np.int64(page) - offset
+    distance = page - offset
     return distance if distance >= 0 else distance + pages
 
 
