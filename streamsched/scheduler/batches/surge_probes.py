@@ -75,7 +75,7 @@ class SurgeProbes:
             return batch, rows[:0]
         bars = self._likely.score(shard, query.now, query.cycle_s, rows[~keep][::-1][:most])
         due = _find_due(shard, query, float(bars[0]), most)
-        if not due.groups.size:
+        if due.groups.size == 0:
             return batch, rows[:0]
         probes, worth = _choose(shard, query, due, rows, score)
         beats = worth[:most] >= bars[: worth.size]
