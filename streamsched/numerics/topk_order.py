@@ -5,7 +5,7 @@ Equal hashes, which anybody can make up who chooses the URLs, are ordered by row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from streamsched.numerics.arrays import Floats, Hashes, Ints, Rows
 
@@ -74,7 +76,7 @@ def select_top(scores: Floats, ties: Hashes, k: int, rows: Ints | None = None) -
     return chosen[_order(~keys[chosen], [key[chosen] for key in lower])]
 
 
-def _order(keys: Hashes, lower: Sequence[Hashes | Ints]) -> Rows:
+def _order(keys: Hashes, lower: Sequence[npt.NDArray[np.integer[Any]]]) -> Rows:
     """Return the indices that sort `keys`, equal ones by `lower`, the least important first, then by index.
 
     Faster than `np.lexsort` of all, since few keys are equal.
