@@ -41,9 +41,20 @@ class Kernel(CPUDispatcher):
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         super().__init__(function, targetoptions=dict(options))
         self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, {}, compiler.Compiler)
-        self._cache = open_cache(function)
+        self._opened_cache: Any = None
         self._parts: dict[tuple[Any, ...], Any] = {}
         _KERNELS.add(self)
+
+    @property
+    def _cache(self) -> Any:
+        """The cache on disk, opened at the first use: most kernels are only ever called by others."""
+        if self._opened_cache is None:
+            self._opened_cache = open_cache(self.py_func)
+        return self._opened_cache
+
+    @_cache.setter
+    def _cache(self, cache: Any) -> None:
+        self._opened_cache = cache
 
     def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:  # type: ignore[override]
         """Return the type of a call from another kernel, for which this one is compiled as a part."""
