@@ -17,7 +17,7 @@ __all__ = ["KernelPart", "WholeKernel"]
 _STUB: Final = 'define void @"{}"() {{ ret void }}'
 
 
-class KernelPart(JITCodeLibrary):  # type: ignore[misc]  # Numba ships no types
+class KernelPart(JITCodeLibrary):
     """The code of a kernel that other kernels call: simplified, neither linked nor emitted."""
 
     def add_linking_library(self, library: Any) -> None:
@@ -34,15 +34,15 @@ class WholeKernel(KernelPart):
 
     def finalize(self) -> None:
         """Link everything once, optimise it and emit its machine code."""
-        self._raise_if_finalized()
+        self._raise_if_finalized()  # type: ignore[no-untyped-call]
         self._link(self._linking_libraries, {self})
         self._optimize()
         self._final_module.verify()
-        self._finalize_final_module()
+        self._finalize_final_module()  # type: ignore[no-untyped-call]
 
     def _optimize(self) -> None:
         """Inline, and optimise as Numba does, but unroll no loops: that takes a sixth of the time and gains nothing."""
-        first, builder = self._codegen._module_pass_manager(  # noqa: SLF001  the passes of Numba's own method
+        first, builder = self._codegen._module_pass_manager(  # type: ignore[no-untyped-call]  # noqa: SLF001  the passes of Numba's own method
             loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
         )
         first.run(self._final_module, builder)
@@ -55,9 +55,9 @@ class WholeKernel(KernelPart):
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return what the cache keeps: the machine code, and the names it defines. No kernel links it again."""
-        names = (function.name for function in self.get_defined_functions())
+        names = (function.name for function in self.get_defined_functions())  # type: ignore[no-untyped-call]
         stubs = llvm.parse_assembly("\n".join(_STUB.format(name) for name in names))
-        return self.name, "object", (self._get_compiled_object(), stubs.as_bitcode())
+        return self.name, "object", (self._get_compiled_object(), stubs.as_bitcode())  # type: ignore[no-untyped-call]
 
     def _link(self, libraries: Iterable[Any], seen: set[Any]) -> None:
         """Link `libraries` and all they call, each once; those that are finalised hold what they call."""

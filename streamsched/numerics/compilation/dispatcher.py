@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from numba.core import compiler, sigutils, typing
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.dispatcher import _FunctionCompiler
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.registry import CPUDispatcher
 
 from streamsched.numerics.compilation.code_libraries import KernelPart, WholeKernel
@@ -28,10 +28,10 @@ _KERNELS: Final[WeakSet[Kernel]] = WeakSet()
 def cache_folders() -> list[Path]:
     """Return the folders of the caches of all kernels imported so far. Sorted."""
     found = {kernel.stats.cache_path for kernel in _KERNELS} - {None}
-    return sorted(map(Path, found))
+    return sorted(map(Path, found))  # type: ignore[arg-type]
 
 
-class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba ships no types
+class Kernel(CPUDispatcher):
     """A function that is compiled at its first call for each kind of arguments.
 
     A call from Python finds only the signatures compiled whole, in `overloads`: a part has no wrapper to enter it by. A
@@ -41,21 +41,32 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba ships no types
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         super().__init__(function, targetoptions=dict(options))
         self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, {}, compiler.Compiler)
-        self._cache = open_cache(function)
+        self._opened_cache: Any = None
         self._parts: dict[tuple[Any, ...], Any] = {}
         _KERNELS.add(self)
 
-    def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+    @property
+    def _cache(self) -> Any:
+        """The cache on disk, opened at the first use: most kernels are only ever called by others."""
+        if self._opened_cache is None:
+            self._opened_cache = open_cache(self.py_func)
+        return self._opened_cache
+
+    @_cache.setter
+    def _cache(self, cache: Any) -> None:
+        self._opened_cache = cache
+
+    def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:  # type: ignore[override]
         """Return the type of a call from another kernel, for which this one is compiled as a part."""
         signature, folded = self._compiler.fold_argument_types(args, kws)
         part = self._part(tuple(folded))
         name = self.py_func.__name__
-        template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=[part.signature])
+        template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=[part.signature])  # type: ignore[attr-defined, no-untyped-call]
         return template, signature, folded, {}
 
     def get_overload(self, sig: Any) -> Any:
         """Return the key under which the compiler finds the part for the arguments of `sig`."""
-        arguments, _ = sigutils.normalize_signature(sig)
+        arguments, _ = sigutils.normalize_signature(sig)  # type: ignore[no-untyped-call]
         return self._parts[tuple(arguments)].entry_point
 
     def _part(self, arguments: tuple[Any, ...]) -> Any:
@@ -63,7 +74,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba ships no types
             if arguments not in self._parts:
                 part = self._compiler.compile_part(arguments)
                 part = part._replace(entry_point=part.library)  # any object will do, it is never called
-                self.targetctx.insert_user_function(part.entry_point, part.fndesc, [part.library])
+                self.targetctx.insert_user_function(part.entry_point, part.fndesc, [part.library])  # type: ignore[no-untyped-call]
                 self._parts[arguments] = part
             return self._parts[arguments]
 
@@ -95,15 +106,15 @@ class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
             return result
 
     def _compile_into(self, library: type[KernelPart], arguments: Any, return_type: Any, **switched: bool) -> Any:
-        flags = compiler.Flags()
+        flags = compiler.Flags()  # type: ignore[no-untyped-call]
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
-        flags.no_cfunc_wrapper = True  # kernels are never handed on as function pointers
+        flags.no_cfunc_wrapper = True  # type: ignore[assignment, misc]  # kernels are never handed on as function pointers
         for name, value in switched.items():
             setattr(flags, name, value)
         target = self.targetdescr.target_context
         code = library(target.codegen(), self.py_func.__qualname__)
-        code.enable_object_caching()
-        return compiler.compile_extra(
+        code.enable_object_caching()  # type: ignore[no-untyped-call]
+        return compiler.compile_extra(  # type: ignore[no-untyped-call]
             self.targetdescr.typing_context,
             target,
             self.py_func,

@@ -30,7 +30,7 @@ def open_cache(function: Any) -> Any:
     try:
         return KernelCache(function)
     except RuntimeError:  # Numba found no folder
-        return NullCache()  # type: ignore[no-untyped-call]
+        return NullCache()
 
 
 class KernelBusy(Exception):
@@ -43,7 +43,7 @@ class _Filled:
     @classmethod
     def from_function(cls, function: Any, file: str) -> Any:
         """Return a locator, or None if the folder has no index of `function`."""
-        if cls is _FilledByUser and not config.CACHE_DIR:
+        if cls is _FilledByUser and not config.CACHE_DIR:  # type: ignore[attr-defined]
             return None
         locator: Any = cls(function, file)  # type: ignore[call-arg]
         tag = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
@@ -51,18 +51,18 @@ class _Filled:
         return locator if Path(locator.get_cache_path(), name).exists() else None
 
 
-class _FilledByUser(_Filled, UserProvidedCacheLocator):  # type: ignore[misc]
+class _FilledByUser(_Filled, UserProvidedCacheLocator):
     """The folder that NUMBA_CACHE_DIR names."""
 
 
-class _FilledInTree(_Filled, InTreeCacheLocator):  # type: ignore[misc]
+class _FilledInTree(_Filled, InTreeCacheLocator):
     """The folder beside the module."""
 
 
 class _Files(CompileResultCacheImpl):
     """Numba's files of one kernel, in the first of its folders that will do."""
 
-    _locator_classes = (
+    _locator_classes = (  # type: ignore[assignment]
         _FilledByUser,
         UserProvidedCacheLocator,
         _FilledInTree,

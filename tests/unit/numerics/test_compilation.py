@@ -43,14 +43,14 @@ def nine_times(value: float) -> float:
 
 
 @bare_kernel
-def first_or_fail(values: np.ndarray, least: int) -> int:  # type: ignore[type-arg]
+def first_or_fail(values: np.ndarray, least: int) -> int:
     if values[0] < least:
         raise ValueError("too small")
-    return values[0]
+    return values[0]  # type: ignore[no-any-return]
 
 
 @bare_kernel
-def checked(values: np.ndarray) -> int:  # type: ignore[type-arg]
+def checked(values: np.ndarray) -> int:
     return first_or_fail(values, 3)
 
 
