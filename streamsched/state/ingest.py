@@ -186,7 +186,8 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         prefetch(shard.seasonality.links, rows[i + _AHEAD])
     if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
         near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
-        prefetch_field(shard.groups.records, np.int64(shard.groups.records[near.group].host), HOST_AT)
+        deepest: Record = shard.groups.records[near.group]
+        prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
         prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
 
 
