@@ -75,7 +75,7 @@ def _partition(keys: Hashes, sizes: Ints, chosen: Ints, span: tuple[int, int], p
 
 
 @inlined_kernel
-def _exchange(keys: Hashes, chosen: Ints, first: int, second: int) -> None:
+def _exchange(keys: Hashes, chosen: Ints, first: int | np.uint64, second: int | np.uint64) -> None:
     keys[first], keys[second] = keys[second], keys[first]
     chosen[first], chosen[second] = chosen[second], chosen[first]
 
