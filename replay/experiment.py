@@ -15,11 +15,10 @@ from streamsched.numerics.topk_order import tie_keys
 from streamsched.replay.confidence_intervals import cut_batches
 from streamsched.replay.replay_results import MeasuredCycles, ReplayResult, summarise
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
-from streamsched.replay.simulation.calibration import foretells_changes
 from streamsched.replay.simulation.evolving_policies import SupportsEvolution
 from streamsched.replay.simulation.metrics import assign_deciles
 from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.policy_names import EVOLVING, formula_of
+from streamsched.replay.simulation.policy_names import EVOLVING, foretells_changes, formula_of
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import ChangeLog

@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.formula.bounds.ranges import TERMINAL, Range, range_of
-from streamsched.formula.champion import parse_provided
-from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
-from streamsched.formula.terminals import RANGES
-from streamsched.replay.simulation.policy_names import formula_of
-
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints
 
-__all__ = ["BINS", "BIN_EDGES", "Calibration", "Forecast", "Reliability", "foretells_changes"]
+__all__ = ["BINS", "BIN_EDGES", "Calibration", "Forecast", "Reliability"]
 
 BINS: Final = 20
 BIN_EDGES: Final[Floats] = np.linspace(0.0, 1.0, BINS + 1) ** 2
 """float64[21]: equal steps of the square root, so that the small probabilities of short cycles are told apart."""
-
-_SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6
 
 
 class Forecast(NamedTuple):
@@ -110,25 +102,3 @@ class Calibration:
     def __add__(self, other: Calibration) -> Calibration:
         """Return the counts of both."""
         return Calibration(self.without_surge + other.without_surge, self.with_surge + other.with_surge)
-
-
-def foretells_changes(policy: str) -> bool:
-    """Return whether a policy's scores are read as probabilities: its formula has values from 0 to 1 only. O(size).
-
-    >>> [foretells_changes(policy) for policy in ("default", "nad", "age", "freshness", "1 - exp(-rate * t)", "rand")]
-    [True, True, False, False, True, False]
-    """
-    formula = formula_of(policy)
-    if formula is None:
-        return False
-    span = fold(parse_provided(formula).root, _range_of)
-    return span.least >= -_SLACK and span.most <= 1.0 + _SLACK
-
-
-def _range_of(node: Node, below: tuple[Range, ...]) -> Range:
-    """Return the range of a node's values, from those of its operands."""
-    if isinstance(node, Terminal):
-        return Range(*RANGES.get(node.name, TERMINAL))
-    if isinstance(node, Constant):
-        return Range(float(node.value), float(node.value))
-    return range_of(node.op, *below)

@@ -8,8 +8,9 @@ import pytest
 from streamsched import Outcome, OutcomeBatch, PackedUrls, Scheduler
 from streamsched.numerics.arrays import Floats, Rows
 from streamsched.reasons import ReasonCode
-from streamsched.replay.simulation.calibration import Calibration, Forecast, foretells_changes
+from streamsched.replay.simulation.calibration import Calibration, Forecast
 from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.policy_names import foretells_changes
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import PolicyQuery, Schedule, simulate
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
