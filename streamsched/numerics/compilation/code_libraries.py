@@ -7,7 +7,7 @@ that is most of the time of a first call and most of the cache on disk.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
@@ -53,7 +53,7 @@ class WholeKernel(KernelPart):
         second.add_refprune_pass()
         second.run(self._final_module, builder)
 
-    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+    def serialize_using_object_code(self) -> tuple[str, Literal["object"], tuple[bytes, bytes]]:
         """Return what the cache keeps: the machine code, and the names it defines. No kernel links it again."""
         names = (function.name for function in self.get_defined_functions())  # type: ignore[no-untyped-call]
         stubs = llvm.parse_assembly("\n".join(_STUB.format(name) for name in names))

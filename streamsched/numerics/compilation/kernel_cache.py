@@ -41,13 +41,13 @@ class _Filled:
     """Mixed into a locator of Numba's: a folder that has an index of the kernel will do, even if it is read-only."""
 
     @classmethod
-    def from_function(cls, function: Any, file: str) -> Any:
-        """Return a locator, or None if the folder has no index of `function`."""
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """Return a locator, or None if the folder has no index of `py_func`."""
         if cls is _FilledByUser and not config.CACHE_DIR:  # type: ignore[attr-defined]
             return None
-        locator: Any = cls(function, file)  # type: ignore[call-arg]
+        locator: Any = cls(py_func, py_file)  # type: ignore[call-arg]
         tag = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
-        name = f"{Path(file).stem}.{function.__qualname__}-{locator.get_disambiguator()}.{tag}.nbi"
+        name = f"{Path(py_file).stem}.{py_func.__qualname__}-{locator.get_disambiguator()}.{tag}.nbi"
         return locator if Path(locator.get_cache_path(), name).exists() else None
 
 
