@@ -124,12 +124,18 @@ class IncrementalTopK:
         return self.scan.rank(shard, query, self._table.arrays.bound)
 
     def recheck(self, shard: ShardArrays, rows: Ints | None) -> None:
-        """Remove the certificates that no longer hold after pages changed: ``rows``: int64[m]; None for all. O(m)."""
+        """Remove the certificates that no longer hold after pages changed: ``rows``: int64[m]; None for all. O(m).
+
+        Each bound, about the page's score, leads to another certificate if that is possible: in a surge, each outcome
+        changes the scores of all pages of a group, and few reach the line.
+        """
         self._cover(shard)
         if rows is None:
             self._is_certified = False
         elif rows.size and self._is_certified:
+            bounded = rows[~np.isnan(self._table.arrays.bound[rows]) & (self._table.arrays.tick[rows] != 0)]
             self._table.remove(rows)
+            self._run(shard, bounded, scored=True)
 
     def follow(self, shard: ShardArrays, other: IncrementalTopK) -> None:
         """Take over the clock of `other` and the parameters of its last query. O(new pages)."""
