@@ -26,19 +26,21 @@ __all__ = ["program", "run"]
 
 _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
-_SUMMARIES: Final = {
-    "replay": "Compare crawl policies on a log of page changes.",
-    "analyze": "Analyze how often and when pages change.",
-    "evolve": "Evolve score formulas on a log and test them.",
+_ON_STATES: Final = {
     "run": "Read crawl outcomes into a saved state.",
     "next": "Print the pages to visit next, best first, and lease them.",
     "explain": "Explain the rank of a page.",
     "evolutions": "List the evolutions of a saved state: results and decisions.",
     "use": "Set the formula of a saved state, or return to a former one.",
     "state": "Show, verify, repair, hash or export a saved state.",
+    "warm": "Compile the kernels for this machine ahead of time.",
+}
+_ON_LOGS: Final = {
+    "replay": "Compare crawl policies on a log of page changes.",
+    "analyze": "Analyze how often and when pages change.",
+    "evolve": "Evolve score formulas on a log and test them.",
     "generate": "Write a synthetic change log for replays and tests.",
     "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
-    "warm": "Compile the kernels for this machine ahead of time.",
     "publish": "Send crawl outcomes from a file to a Kafka topic.",
 }
 _EPILOG: Final = f"""
@@ -117,8 +119,7 @@ def _version() -> str:
 
 @click.group(
     cls=LazyGroup,
-    package="streamsched.cli.commands",
-    summaries=_SUMMARIES,
+    packages={"streamsched.cli.commands": _ON_STATES, "streamsched.cli.commands.logs": _ON_LOGS},
     epilog=_EPILOG,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
