@@ -29,13 +29,11 @@ from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranke
 from streamsched.ranking.host_floors import HostFloors, list_needed, needed_level
 from streamsched.ranking.host_slots import HostSlots, Singles
 from streamsched.ranking.invariants import find_false_certificates
-from streamsched.ranking.line_control import draw_rows, estimate_level, follow_pool, place_line
+from streamsched.ranking.line_control import Line, draw_rows, estimate_level, follow_pool, levels_of, place_line
 from streamsched.ranking.page_examination import (
     Examiners,
     Found,
-    Line,
     RankingArrays,
-    levels_of,
 )
 from streamsched.records.page_schema import VISITED
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsched.politeness.eligibility import read_waits
 from streamsched.ranking.certificates import CHUNK, FOREVER, POOLED, SHELVED, Certificates
-from streamsched.ranking.page_examination import Line, levels_of
+from streamsched.ranking.line_control import Line, levels_of
 from streamsched.records.page_schema import LEASED, OUT
 
 if TYPE_CHECKING:

@@ -4,21 +4,68 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.ranking.certificates import SHELVED
+from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.politeness.limits import Limits
     from streamsched.ranking.certificates import Certificates
-    from streamsched.ranking.page_examination import Line
 
-__all__ = ["draw_rows", "estimate_level", "follow_pool", "place_line"]
+__all__ = ["Line", "draw_rows", "estimate_level", "follow_pool", "level_of", "levels_of", "place_line"]
 
 _MOST_POOLS: Final = 3  # times the pages that the pool should hold: with more, the line is raised
 _GROWTH: Final = 1.25  # most factor of the gap from query to query
+_OVERDUE_SPAN_S: Final = 2.0**24  # in which the level of overdue pages doubles: a float32 has 24 bits
+_OVERDUE_MARGIN_S: Final = 2.0**22  # after the origin, pages overdue since then still have a level of their own
+
+
+class Line(NamedTuple):
+    """When pages are examined, and the level from which on they are pooled."""
+
+    level: float
+    gap: float  # from there to the level of the pool's median
+    fall: float  # of the line, a second
+    horizon_s: float  # how long certificates last at most, or by up to a half less, lest they end together
+    now: float
+    since: float  # when certificates begin to hold: earlier than `now`, since callers' clocks differ
+    step_s: float  # between queries
+    cycle_s: float
+    origin_s: float  # of the levels of overdue pages
+    salt: np.uint64
+    limits: Limits
+
+
+@inlined_kernel
+def level_of(score: float, overdue_s: float, line: Line) -> float:
+    """Return what bounds are compared with: a page's score, or more if the page is overdue, asked for: inf. O(1).
+
+    The level of an overdue page does not change with time. Levels only select which pages are examined: pages found are
+    ordered by tier and score.
+    """
+    if overdue_s <= line.now:
+        before_s = line.origin_s + _OVERDUE_MARGIN_S - overdue_s
+        level = HIGHER_TIER_LEVEL * (1.0 + min(max(before_s / _OVERDUE_SPAN_S, 0.0), 4.0))
+        return level if overdue_s > -np.inf else np.inf
+    return -np.inf if np.isnan(score) else min(score, HIGHER_TIER_LEVEL)
+
+
+def levels_of(scores: Floats, overdue_s: Floats, line: Line) -> Floats:
+    """Return `level_of` of each pair of ``scores``, ``overdue_s``: float64[m] as float64[m]. O(m)."""
+    levels = np.empty(scores.size)
+    _write_levels(scores, overdue_s, line, levels)
+    return levels
+
+
+@bare_kernel
+def _write_levels(scores: Floats, overdue_s: Floats, line: Line, out: Floats) -> None:
+    for i in range(out.size):
+        out[i] = level_of(scores[i], overdue_s[i], line)
 
 
 def draw_rows(random: np.random.Generator, pages: int, count: int) -> Ints:

@@ -15,7 +15,7 @@ import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix, prefetch
 from streamsched.politeness.eligibility import page_not_before
-from streamsched.politeness.limits import Limits, overdue_at
+from streamsched.politeness.limits import overdue_at
 from streamsched.ranking.certificates import (
     POOLED,
     SHELVED,
@@ -24,7 +24,7 @@ from streamsched.ranking.certificates import (
     round_up,
     set_certificate,
 )
-from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL
+from streamsched.ranking.line_control import Line, level_of
 from streamsched.ranking.page_scorer import (
     LANES,
     PageScorer,
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Examiners",
     "Found",
-    "Line",
     "RankingArrays",
     "examine",
-    "levels_of",
 ]
 
 _PREFETCH_AHEAD: Final = 12  # pages
@@ -55,25 +53,7 @@ _SURE: Final = 0.97  # of the way to where a page is expected to meet its line
 _PART: Final = 0.75  # of the way that a page far below its line may go before it is examined again
 _FIRST_STEPS: Final = 64.0  # ahead at first if nothing is known
 _LEAP: Final = 16.0  # the next end tried is at least as far ahead as one part in this many of the one before
-_OVERDUE_SPAN_S: Final = 2.0**24  # in which the level of overdue pages doubles: a float32 has 24 bits
-_OVERDUE_MARGIN_S: Final = 2.0**22  # after the origin, pages overdue since then still have a level of their own
 _FEWEST_ROWS: Final = 4096  # fewer are examined faster than another thread wakes up
-
-
-class Line(NamedTuple):
-    """When pages are examined, and the level from which on they are pooled."""
-
-    level: float
-    gap: float  # from there to the level of the pool's median
-    fall: float  # of the line, a second
-    horizon_s: float  # how long certificates last at most, or by up to a half less, lest they end together
-    now: float
-    since: float  # when certificates begin to hold: earlier than `now`, since callers' clocks differ
-    step_s: float  # between queries
-    cycle_s: float
-    origin_s: float  # of the levels of overdue pages
-    salt: np.uint64
-    limits: Limits
 
 
 class RankingArrays(NamedTuple):
@@ -98,33 +78,6 @@ class Found(NamedTuple):
 def _make_found(size: int) -> Found:
     """Return room for `size` pages."""
     return Found(np.empty(size, np.int64), np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.uint64))
-
-
-@inlined_kernel
-def level_of(score: float, overdue_s: float, line: Line) -> float:
-    """Return what bounds are compared with: a page's score, or more if the page is overdue, asked for: inf. O(1).
-
-    The level of an overdue page does not change with time. Levels only select which pages are examined: pages found are
-    ordered by tier and score.
-    """
-    if overdue_s <= line.now:
-        before_s = line.origin_s + _OVERDUE_MARGIN_S - overdue_s
-        level = HIGHER_TIER_LEVEL * (1.0 + min(max(before_s / _OVERDUE_SPAN_S, 0.0), 4.0))
-        return level if overdue_s > -np.inf else np.inf
-    return -np.inf if np.isnan(score) else min(score, HIGHER_TIER_LEVEL)
-
-
-def levels_of(scores: Floats, overdue_s: Floats, line: Line) -> Floats:
-    """Return `level_of` of each pair of ``scores``, ``overdue_s``: float64[m] as float64[m]. O(m)."""
-    levels = np.empty(scores.size)
-    _write_levels(scores, overdue_s, line, levels)
-    return levels
-
-
-@bare_kernel
-def _write_levels(scores: Floats, overdue_s: Floats, line: Line, out: Floats) -> None:
-    for i in range(out.size):
-        out[i] = level_of(scores[i], overdue_s[i], line)
 
 
 @bare_kernel

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamsched.errors import SettingsError
 from streamsched.numerics.compilation.dispatcher import cache_folders
 from streamsched.numerics.compilation.helper import allowed_processes, end_of, start_helper
 from streamsched.numerics.compilation.notices import Compilation, on_compile
@@ -41,8 +42,10 @@ def warm(progress: Callable[[WarmProgress], object] | None = None) -> Warmed:
 
     Small schedulers run through the public methods; they leave nothing behind. What is compiled already is loaded: a
     second call takes a second. `progress` is called as it goes on. A second process takes the same workloads from
-    their other end, if there is a second core.
+    their other end, if there is a second core. Raises SettingsError if `progress` cannot be called.
     """
+    if progress is not None and not callable(progress):
+        raise SettingsError("progress", progress, "a function of a WarmProgress, or None")
     began = time.perf_counter()
     names = list(WORKLOADS)
     helper = start_helper(names[::-1]) if allowed_processes() > 1 else None

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from streamsched.ranking.full_scan import DEFAULT_LIMITS
-from streamsched.ranking.line_control import draw_rows, follow_pool, place_line
-from streamsched.ranking.page_examination import Line
+from streamsched.ranking.line_control import Line, draw_rows, follow_pool, place_line
 
 TARGET, K = 400, 100
 

@@ -16,12 +16,11 @@ from streamsched.politeness.priority import read_overdue
 from streamsched.ranking.certificates import POOLED, SHELVED, CertificateTable, summarise
 from streamsched.ranking.full_scan import FullScan
 from streamsched.ranking.invariants import find_false_certificates
+from streamsched.ranking.line_control import Line, levels_of
 from streamsched.ranking.page_examination import (
     Examiners,
     Found,
-    Line,
     RankingArrays,
-    levels_of,
 )
 from streamsched.records.page_schema import VISITED
 from tests.support.outcome_streams import DAY
