@@ -391,7 +391,7 @@ def replay_cases() -> list[Case]:
 
 
 def warming_cases() -> list[Case]:
-    return [*of("warm", streamsched.warm, {"progress": NONE})]
+    return [*of("warm", streamsched.warm, {"progress": NONE | {"type"}})]
 
 
 CASES = [
