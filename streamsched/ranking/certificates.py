@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.growable_array import GrowableArray
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix, prefetch
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints
@@ -45,6 +45,7 @@ _TICKS_A_STEP: Final = 2  # between two queries
 _DEFAULT_TICKS: Final = 1 << 15  # a cycle, while the time between queries is unknown
 _SHORTEST_S: Final = 1e-3  # a tick: far more than the rounding of times
 _RESERVED_PAGES: Final = 1 << 27  # address space only
+_PREFETCH_AHEAD: Final = 8  # chunks or pages
 
 Singles = npt.NDArray[np.float32]
 Ticks = npt.NDArray[np.uint16]
@@ -190,6 +191,9 @@ def list_expired(certificates: Certificates, chunks: Ints, now: float, out: Ints
     """
     present, count = present_tick(certificates, now), 0
     for i in range(chunks.size):
+        ahead = chunks[min(i + _PREFETCH_AHEAD, chunks.size - 1)] * CHUNK
+        prefetch(certificates.tick, ahead)
+        prefetch(certificates.tick, ahead + CHUNK // 2)
         soonest: Any = POOLED
         for row in range(chunks[i] * CHUNK, min((chunks[i] + 1) * CHUNK, certificates.tick.size)):
             tick = np.int64(certificates.tick[row]) & _TICKS
@@ -230,6 +234,9 @@ def list_above(certificates: Certificates, chunks: Ints, level: float, now: floa
 def summarise(certificates: Certificates, rows: Ints) -> None:
     """Let the chunks of ``rows``: int64[m] take in their certificates. O(m)."""
     for i in range(rows.size):
+        ahead = rows[min(i + _PREFETCH_AHEAD, rows.size - 1)]
+        prefetch(certificates.tick, ahead)
+        prefetch(certificates.bound, ahead)
         chunk, tick, bound = rows[i] // CHUNK, certificates.tick[rows[i]], certificates.bound[rows[i]]
         certificates.soonest[chunk] = min(certificates.soonest[chunk], tick & np.uint16(_TICKS))
         if tick < SHELVED and not np.isnan(bound) and not bound <= certificates.peak[chunk]:

@@ -99,6 +99,7 @@ def follow_pool(line: Line, levels: Floats, target: int, k: int, estimate: Calla
 
     `target`: how many pages the pool should hold; `estimate`: a level that the certificates of so many pages allow.
     """
+    levels = levels[levels >= line.level]  # those below could not be certified
     level, gap, missing = line.level, _measure_gap(line, levels, target), target + k - levels.size
     if levels.size > _MOST_POOLS * target + k:
         place = levels.size - 2 * target
@@ -120,7 +121,7 @@ def _replace(line: Line, level: float, gap: float, pace: float) -> Line:
 
 
 def _measure_gap(line: Line, levels: Floats, target: int) -> float:
-    """Return how far above the line the lower half of a pool of `target` pages reaches; it grows slowly.
+    """Return how far above the line the lower half of `target` pages reaches; it grows slowly.
 
     Pages in a surge, far above the others, must not count.
     """
