@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from streamsched import Outcome, Scheduler
-from streamsched.ranking import certificates, host_floors, incremental_topk, page_examination, page_scorer
+from streamsched.ranking import (
+    certificates,
+    host_floors,
+    incremental_topk,
+    line_control,
+    page_examination,
+    page_scorer,
+)
 from streamsched.scheduler.batches import surge_probes
 
 KERNELS = {
     incremental_topk: ("list_above", "list_expired", "list_needed", "needed_level", "summarise"),
-    page_examination: ("examine", "score_lanes", "bound_lanes", "_write_levels"),
+    page_examination: ("examine", "score_lanes", "bound_lanes"),
+    line_control: ("_write_levels",),
     page_scorer: ("run_steps", "run_bounds"),
     certificates: ("_convert",),
     host_floors: ("_find_short", "_list_shelved"),
