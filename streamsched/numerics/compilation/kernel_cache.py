@@ -21,7 +21,6 @@ from numba.core.caching import (
 
 __all__ = ["KernelBusy", "KernelCache", "open_cache"]
 
-_PATIENCE_S: Final = 300.0  # for another process that compiles the same kernel; the slowest takes a minute
 _POLL_S: Final = 0.05
 
 
@@ -34,7 +33,7 @@ def open_cache(function: Any) -> Any:
 
 
 class KernelBusy(Exception):
-    """Another process compiles the kernel, and this one does not wait for it: see `KernelCache.waits`."""
+    """Another process compiles the kernel, and this one does wait no longer: see `KernelCache.patience_s`."""
 
 
 class _Filled:
@@ -81,7 +80,8 @@ class KernelCache(FunctionCache):
     A folder that is read-only, full or gone costs time only: what is compiled is not kept.
     """
 
-    waits = True  # False in a process that helps others: it leaves to them what they compile
+    patience_s = 300.0  # for another process that compiles the same kernel; the slowest takes a minute
+    gives_up = False  # True in a process that helps others: it leaves to them what they compile for longer
     _impl_class = _Files
 
     def __init__(self, function: Any) -> None:
@@ -120,20 +120,21 @@ class KernelCache(FunctionCache):
             lock = Path(self.cache_path, f"{self._impl.filename_base}.lock").open("wb")  # noqa: SIM115  held beyond this call
         except OSError:
             return
-        give_up = time.monotonic() + _PATIENCE_S
+        give_up = time.monotonic() + self.patience_s
         while time.monotonic() < give_up:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not self.waits:
-                    lock.close()
-                    raise KernelBusy(self._impl.filename_base) from None
                 time.sleep(_POLL_S)
             except OSError:  # a file system without locks
                 break
             else:
                 self._lock = lock
                 return
+        else:
+            if self.gives_up:
+                lock.close()
+                raise KernelBusy(self._impl.filename_base)
         lock.close()
 
     def _release(self) -> None:
