@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import pickle  # noqa: TID251  for the name of an error: Numba reads its own files
 import sys
 import time
 from contextlib import suppress
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -14,6 +17,7 @@ from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
+    IndexDataCacheFile,
     InTreeCacheLocator,
     NullCache,
     UserProvidedCacheLocator,
@@ -32,8 +36,23 @@ def open_cache(function: Any) -> Any:
         return NullCache()
 
 
+@cache
+def _package_stamp(package: str) -> str:
+    """Return a digest that differs if a module of a package has changed. O(modules), once.
+
+    A kernel holds the code of those it calls, in whatever module they are; Numba compares the kernel's own file only.
+    """
+    found = []
+    for root in getattr(sys.modules.get(package), "__path__", ()):
+        for folder, _, names in os.walk(root, followlinks=True):
+            for path in (Path(folder, name) for name in names if name.endswith(".py")):
+                status = path.stat()
+                found.append((str(path.relative_to(root)), status.st_size, status.st_mtime_ns))
+    return sha256(repr(sorted(found)).encode()).hexdigest()
+
+
 class KernelBusy(Exception):
-    """Another process compiles the kernel, and this one does wait no longer: see `KernelCache.patience_s`."""
+    """Another process compiles the kernel, and this one waits no longer: see `KernelCache.patience_s`."""
 
 
 class _Filled:
@@ -86,6 +105,9 @@ class KernelCache(FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
+        if not config.CACHE_DIR:  # type: ignore[attr-defined]
+            stamp = self._impl.locator.get_source_stamp(), _package_stamp(function.__module__.partition(".")[0])
+            self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
         self._lock: IO[bytes] | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
