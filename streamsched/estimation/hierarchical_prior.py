@@ -23,7 +23,7 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
+from streamsched.numerics.jit import bare_kernel, call, inlined_kernel, prefetch
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from streamsched.estimation.observed_interval import ObservedInterval
     from streamsched.numerics.arrays import Record, Records
     from streamsched.records.group_schema import GroupArrays
-    from streamsched.records.schema import DirtyArrays
+    from streamsched.records.schema import DirtyArrays, ShardArrays
     from streamsched.records.seasonality_schema import SeasonalityArrays
 
-__all__ = ["FIRST_SHAPE", "advance_sweep", "init_corpus", "refresh_prior", "update_pattern_evidence"]
+__all__ = ["FIRST_SHAPE", "SWEEP_EVERY", "advance_sweep", "init_corpus", "refresh_prior", "step_sweep", "update_pattern_evidence"]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
@@ -69,14 +69,16 @@ def refresh_prior(page: Record, corpus: Record, groups: Records) -> None:
 
 
 @inlined_kernel
-def advance_sweep(
-    corpus: Record, pages: PageArrays, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays
-) -> None:
-    """Count one more observed interval, and move the sweep when it is due. O(1) amortised."""
+def advance_sweep(shard: ShardArrays, stepper: int) -> None:
+    """Count one more observed interval, and move the sweep when it is due. O(1) amortised.
+
+    `stepper`: the address of `step_sweep`.
+    """
+    corpus: Record = shard.corpus[0]
     corpus.sweep_due += 1
     if corpus.sweep_due >= SWEEP_EVERY:
         corpus.sweep_due = 0
-        _step(corpus, pages, groups, seasonality, dirty)
+        call(stepper, (shard,))
 
 
 @inlined_kernel
@@ -106,10 +108,10 @@ def update_pattern_evidence(
 
 
 @bare_kernel
-def _step(
-    corpus: Record, pages: PageArrays, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays
-) -> None:
-    """Sum the next rows of the sweep; at its end, update the priors."""
+def step_sweep(shard: ShardArrays) -> None:
+    """Sum the next rows of the sweep; at its end, update the priors. O(SWEEP_ROWS), O(groups) at the end."""
+    corpus: Record = shard.corpus[0]
+    pages, groups, seasonality, dirty = shard.pages, shard.groups, shard.seasonality, shard.dirty
     if corpus.sweep_row == 0:
         corpus.sweep_end = corpus.pages  # later pages wait for the next sweep, or this one might never end
     stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sweep_end)

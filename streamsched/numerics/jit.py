@@ -10,13 +10,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from streamsched.numerics.compilation.dispatcher import Kernel
 
 __all__ = [
+    "address_of",
     "bare_kernel",
+    "call",
+    "call_for_float",
+    "call_for_int",
     "count_ones",
     "fold_multiply",
     "inlined_kernel",
@@ -64,6 +68,14 @@ def inlined_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     functions.
     """
     return _compiled(function, {"_nrt": False, "forceinline": True})
+
+
+def address_of(function: Callable[..., Any], *examples: Any) -> int:
+    """Return where a kernel's machine code for arguments of the types of `examples` begins, compiled whole if need be.
+
+    For kernels that another one needs seldom: compiled apart, and called at their address by `call` and its like.
+    """
+    return cast(Kernel, function).address(*examples)
 
 
 def _compiled(function: Callable[..., Result], options: dict[str, bool]) -> Callable[..., Result]:
@@ -159,6 +171,38 @@ def _emit_prefetch(builder: Any, place: Any) -> None:
         "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     )
     builder.call(hint, [place, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
+
+
+@_machine(type(None))
+def call(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """Call the kernel at an `address_of`, which must take the types of the tuple `arguments` and return nothing."""
+    return types.none(types.int64, arguments), _emit_call
+
+
+@_machine(int)
+def call_for_int(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """Return the result of the kernel at an `address_of`, an int; see `call`."""
+    return types.int64(types.int64, arguments), _emit_call
+
+
+@_machine(float)
+def call_for_float(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """Return the result of the kernel at an `address_of`, a float; see `call`."""
+    return types.float64(types.int64, arguments), _emit_call
+
+
+def _emit_call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Emit a call of the kernel at ``args[0]`` with the elements of the tuple ``args[1]``."""
+    result, argument_types = signature.return_type, tuple(signature.args[1])
+    function_type = context.call_conv.get_function_type(result, argument_types)
+    function = builder.inttoptr(args[0], function_type.as_pointer())
+    with cgutils.if_unlikely(builder, cgutils.is_null(builder, function)):  # type: ignore[no-untyped-call]
+        context.call_conv.return_user_exc(builder, AssertionError, ("the kernel to call was not compiled",))
+    values = [builder.extract_value(args[1], i) for i in range(len(argument_types))]
+    status, returned = context.call_conv.call_function(builder, function, result, argument_types, values)
+    with cgutils.if_unlikely(builder, status.is_error):  # type: ignore[no-untyped-call]
+        context.call_conv.return_status_propagate(builder, status)
+    return returned
 
 
 @_machine(type(None))

@@ -22,7 +22,7 @@ from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch, prefetch_field
+from streamsched.numerics.jit import bare_kernel, call_for_int, inlined_kernel, prefetch, prefetch_field
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.outcomes import (
     CHANGED,
@@ -44,12 +44,13 @@ from streamsched.records.score_invalidation import InvalidationBuffer, invalidat
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
 from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetch_page
-from streamsched.state.new_pages import NewUrl, add_page
+from streamsched.state.new_pages import NewUrl
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
     from streamsched.records.page_bounds import BoundLimits
     from streamsched.records.schema import ShardArrays
+    from streamsched.state.seldom_kernels import SeldomKernels
 
 __all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes"]
 
@@ -67,8 +68,8 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
-    politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, and
-    the bounds on pages.
+    politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, the
+    bounds on pages, and the kernels to call for what happens seldom.
     """
 
     cycle_s: float
@@ -77,6 +78,7 @@ class IngestRules(NamedTuple):
     surges: bool
     stream: int
     bounds: BoundLimits
+    seldom: SeldomKernels
 
 
 class OutcomeColumns(NamedTuple):
@@ -142,7 +144,7 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
         at = start + i
         fetched_at = columns.fetched_at[at]
         if rows[i] < 0:
-            rows[i] = _add(shard, index, columns, at, rules.bounds)
+            rows[i] = _add(shard, index, columns, at, rules)
             if rows[i] < 0:
                 counts[REFUSED] += 1
                 continue
@@ -161,15 +163,16 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
             counts[HITS] += outcome == CHANGES
         if columns.given[at] & MOVED_TO:
             counts[MOVED] += 1
-            _discover_target(shard, index, columns, at, rules.bounds)
+            _discover_target(shard, index, columns, at, rules)
 
 
 @bare_kernel
-def _add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, bounds: BoundLimits) -> int:
+def _add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, rules: IngestRules) -> int:
     """Return the row of the page of outcome `at`, which was unknown: a new one, or NOT_FOUND if it is refused."""
     start, stop = columns.offsets[at], columns.offsets[at + 1]
     hash_: Any = keyed_hash(index.key, columns.blob, start, stop)
-    return int(add_page(shard, index, NewUrl(columns.blob, start, stop, hash_), columns.fetched_at[at], bounds))
+    url = NewUrl(columns.blob, start, stop, hash_)
+    return call_for_int(rules.seldom.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
 
 
 @inlined_kernel
@@ -193,12 +196,13 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
 
 @bare_kernel
 def _discover_target(
-    shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, bounds: BoundLimits
+    shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, rules: IngestRules
 ) -> None:
     """Add the URL that outcome `at` names as a page never visited, unless it is known or refused. O(URL)."""
     start, stop = columns.moved_offsets[at], columns.moved_offsets[at + 1]
     hash_: Any = keyed_hash(index.key, columns.moved_blob, start, stop)
-    add_page(shard, index, NewUrl(columns.moved_blob, start, stop, hash_), columns.fetched_at[at], bounds)
+    url = NewUrl(columns.moved_blob, start, stop, hash_)
+    call_for_int(rules.seldom.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
 
 
 @inlined_kernel
@@ -240,7 +244,7 @@ def _apply_one(
     if verdict != FIRST:
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
-        due = update_seasonality(seasonality, page, group, row, observed, corpus.pages)
+        due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
         _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
@@ -249,7 +253,7 @@ def _apply_one(
     record_visit(shard.journal, corpus, row, fetched_at, flags)
     if verdict == FIRST:
         return FIRST_VISITS
-    advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
+    advance_sweep(shard, rules.seldom.step_sweep)
     return CHANGES if verdict == CHANGE else UNCHANGED
 
 

@@ -32,6 +32,7 @@ from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeC
 from streamsched.state.invariants import find_faults
 from streamsched.state.look_ahead import looking_ahead
 from streamsched.state.new_pages import add_pages
+from streamsched.state.seldom_kernels import seldom_kernels
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
@@ -164,13 +165,15 @@ class PageTable:
             frozen(batch.moved_to.offsets),
         )
         limits = _LIMITS if limits is None else limits
-        rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, self.bounds.limits)
-        index = self._index.arrays(1)
-        with looking_ahead(self.arrays.pages, index, columns.blob, columns.offsets, self.threads) as ahead:
-            for start in range(0, len(batch), _CHUNK):
+        second, pages = self._index.arrays(1), self.arrays.pages
+        with looking_ahead(pages, second, columns.blob, columns.offsets, self.threads) as ahead:
+            for start in range(0, max(len(batch), 1), _CHUNK):  # an empty batch compiles the kernel
                 span = (start, min(start + _CHUNK, len(batch)))
                 self._ensure_room(batch.urls, *span, batch.moved_to)
-                apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, ahead, result)
+                shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
+                seldom = seldom_kernels(shard, index, columns, span, bounds)
+                rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, bounds, seldom)
+                apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 if then is not None:
                     then(span[1] - span[0])
         self._index.settle()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from weakref import WeakSet
 
 from numba.core import compiler, sigutils, typing
@@ -56,6 +56,13 @@ class Kernel(CPUDispatcher):
     def _cache(self, cache: Any) -> None:
         self._opened_cache = cache
 
+    def address(self, *examples: Any) -> int:
+        """Return where the machine code for arguments of the types of `examples` begins; it stays there."""
+        arguments = tuple(map(self.typeof_pyval, examples))  # type: ignore[no-untyped-call]
+        self.compile(arguments)
+        whole = self.overloads[arguments]
+        return int(whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name))
+
     def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:  # type: ignore[override]
         """Return the type of a call from another kernel, for which this one is compiled as a part."""
         signature, folded = self._compiler.fold_argument_types(args, kws)
@@ -77,6 +84,16 @@ class Kernel(CPUDispatcher):
                 self.targetctx.insert_user_function(part.entry_point, part.fndesc, [part.library])  # type: ignore[no-untyped-call]
                 self._parts[arguments] = part
             return self._parts[arguments]
+
+
+class _Flags(compiler.Flags):
+    """Numba's flags, which the compiler compares a hundred thousand times; Numba reads each by a property of its own."""
+
+    defaults: ClassVar[Mapping[str, Any]] = compiler.Flags().values()  # type: ignore[no-untyped-call]
+
+    def values(self) -> dict[str, Any]:
+        """Return the value of each flag."""
+        return {**self.defaults, **self._values}
 
 
 @contextmanager
@@ -106,7 +123,7 @@ class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
             return result
 
     def _compile_into(self, library: type[KernelPart], arguments: Any, return_type: Any, **switched: bool) -> Any:
-        flags = compiler.Flags()  # type: ignore[no-untyped-call]
+        flags = _Flags()  # type: ignore[no-untyped-call]
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
         flags.no_cfunc_wrapper = True  # type: ignore[assignment, misc]  # kernels are never handed on as function pointers
         for name, value in switched.items():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import pickle  # noqa: TID251  for the name of an error: Numba reads its own files
 import sys
 import time
 from contextlib import suppress
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -14,6 +17,7 @@ from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
+    IndexDataCacheFile,
     InTreeCacheLocator,
     NullCache,
     UserProvidedCacheLocator,
@@ -21,7 +25,6 @@ from numba.core.caching import (
 
 __all__ = ["KernelBusy", "KernelCache", "open_cache"]
 
-_PATIENCE_S: Final = 300.0  # for another process that compiles the same kernel; the slowest takes a minute
 _POLL_S: Final = 0.05
 
 
@@ -33,8 +36,23 @@ def open_cache(function: Any) -> Any:
         return NullCache()
 
 
+@cache
+def _package_stamp(package: str) -> str:
+    """Return a digest that differs if a module of a package has changed. O(modules), once.
+
+    A kernel holds the code of those it calls, in whatever module they are; Numba compares the kernel's own file only.
+    """
+    found = []
+    for root in getattr(sys.modules.get(package), "__path__", ()):
+        for folder, _, names in os.walk(root, followlinks=True):
+            for path in (Path(folder, name) for name in names if name.endswith(".py")):
+                status = path.stat()
+                found.append((str(path.relative_to(root)), status.st_size, status.st_mtime_ns))
+    return sha256(repr(sorted(found)).encode()).hexdigest()
+
+
 class KernelBusy(Exception):
-    """Another process compiles the kernel, and this one does not wait for it: see `KernelCache.waits`."""
+    """Another process compiles the kernel, and this one waits no longer: see `KernelCache.patience_s`."""
 
 
 class _Filled:
@@ -81,11 +99,15 @@ class KernelCache(FunctionCache):
     A folder that is read-only, full or gone costs time only: what is compiled is not kept.
     """
 
-    waits = True  # False in a process that helps others: it leaves to them what they compile
+    patience_s = 300.0  # for another process that compiles the same kernel; the slowest takes a minute
+    gives_up = False  # True in a process that helps others: it leaves to them what they compile for longer
     _impl_class = _Files
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
+        if not config.CACHE_DIR:  # type: ignore[attr-defined]
+            stamp = self._impl.locator.get_source_stamp(), _package_stamp(function.__module__.partition(".")[0])
+            self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
         self._lock: IO[bytes] | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -120,20 +142,21 @@ class KernelCache(FunctionCache):
             lock = Path(self.cache_path, f"{self._impl.filename_base}.lock").open("wb")  # noqa: SIM115  held beyond this call
         except OSError:
             return
-        give_up = time.monotonic() + _PATIENCE_S
+        give_up = time.monotonic() + self.patience_s
         while time.monotonic() < give_up:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not self.waits:
-                    lock.close()
-                    raise KernelBusy(self._impl.filename_base) from None
                 time.sleep(_POLL_S)
             except OSError:  # a file system without locks
                 break
             else:
                 self._lock = lock
                 return
+        else:
+            if self.gives_up:
+                lock.close()
+                raise KernelBusy(self._impl.filename_base)
         lock.close()
 
     def _release(self) -> None:

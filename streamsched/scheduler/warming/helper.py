@@ -7,6 +7,7 @@ import select
 import sys
 import threading
 from collections.abc import Sequence
+from typing import Final
 
 from streamsched.numerics.compilation.kernel_cache import KernelBusy, KernelCache
 from streamsched.numerics.compilation.notices import Compilation, on_compile
@@ -14,7 +15,9 @@ from streamsched.scheduler.warming.workloads import WORKLOADS
 
 __all__ = ["help_out"]
 
-_FIRST = ("observe", "rank")  # the other process begins with either: the one it is at is left to it
+# The other process begins with new pages: the kernels that take longest after them are for this one.
+_FIRST: Final = ("score", "ingest", "rank", "observe")
+_PATIENCE_S: Final = 0.5  # for a kernel of the other process; most small ones are done by then
 
 
 def help_out(workloads: Sequence[str]) -> int:
@@ -25,7 +28,7 @@ def help_out(workloads: Sequence[str]) -> int:
         nonlocal compiled
         compiled += compilation.done
 
-    KernelCache.waits = False
+    KernelCache.gives_up, KernelCache.patience_s = True, _PATIENCE_S
     with on_compile(count):
         for name in workloads:
             try:

@@ -22,6 +22,16 @@ _DAY_S: Final = 86_400.0
 _URLS: Final = [f"https://host{i % 3}.example/part{i % 2}/page{i}" for i in range(24)]
 
 
+def _score() -> None:
+    core = Scheduler().core
+    core.pages.reserve(1, 0, 1, 0)  # zeros do for a page
+    core.formula_switch.current.scan.score(core.pages.arrays, _START_S, _DAY_S, np.zeros(1, np.int64))
+
+
+def _ingest() -> None:
+    Scheduler().observe(OutcomeBatch([], fetched_at=[], fingerprint=[]))
+
+
 def _rank() -> None:
     scheduler = Scheduler(cycle="1d")
     scheduler.discover(_URLS, now=_START_S)
@@ -94,4 +104,6 @@ WORKLOADS: Final[Mapping[str, Callable[[], None]]] = {
     "keep on disk": _keep,
     "observe columns": _observe_columns,
     "observe": _observe,
+    "ingest": _ingest,
+    "score": _score,
 }

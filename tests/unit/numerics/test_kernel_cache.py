@@ -114,3 +114,34 @@ patch.object(tempfile, "TemporaryFile", side_effect=PermissionError).start()  # 
     module = header + MODULE.replace(", compiled(double), compiled(add))", ")")
     assert finish(start(tmp_path, 7, module)) == [14]
     assert not list(tmp_path.rglob("*.nbc"))
+
+
+def run_package(folder: Path) -> list[int]:
+    """Return the result of a kernel that calls one of another module, and how many were compiled; cached in the tree."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    code = "from package.caller import twice; print(twice(1), sum(twice.stats.cache_misses.values()))"
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(
+        command,
+        env=environment | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    return finish(process)
+
+
+def test_a_change_to_a_kernel_of_another_module_is_compiled_into_its_callers(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    head = "from streamsched.numerics.jit import kernel\n"
+    callee = head + "@kernel\ndef step(value):\n    return value + 1\n"
+    (package / "callee.py").write_text(callee)
+    (package / "caller.py").write_text(
+        head + "from package.callee import step\n@kernel\ndef twice(value):\n    return step(step(value))\n"
+    )
+    assert run_package(tmp_path) == [3, 1]
+    assert run_package(tmp_path) == [3, 0]
+    (package / "callee.py").write_text(callee.replace("+ 1", "+ 10"))
+    assert run_package(tmp_path) == [21, 1]

@@ -1,0 +1,66 @@
+"""Kernels that ingest calls seldom, compiled when a batch may need them: a first program waits for the others only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from streamsched.estimation.hierarchical_prior import SWEEP_EVERY, step_sweep
+from streamsched.estimation.observed_interval import ObservedInterval
+from streamsched.estimation.seasonality.schedule_update import LEAST_CHANGES
+from streamsched.estimation.seasonality.seasonality_update import update_own_schedule
+from streamsched.numerics.jit import address_of
+from streamsched.outcomes import MOVED_TO
+from streamsched.records.url_index import IndexArrays, resolve
+from streamsched.state.new_pages import NewUrl, add_page
+
+if TYPE_CHECKING:
+    from streamsched.records.page_bounds import BoundLimits
+    from streamsched.records.schema import ShardArrays
+    from streamsched.state.ingest import OutcomeColumns
+
+__all__ = ["SeldomKernels", "seldom_kernels"]
+
+_MANY: Final = 1_000  # outcomes of a batch that need not be looked up to expect a new page among them
+
+
+class SeldomKernels(NamedTuple):
+    """The addresses of kernels in this process; 0 of those that no batch has needed yet."""
+
+    add_page: int
+    step_sweep: int
+    update_own_schedule: int
+
+
+_known: Final = [SeldomKernels(0, 0, 0)]  # the types of their arguments are the same in all tables
+
+
+def seldom_kernels(
+    shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, span: tuple[int, int], bounds: BoundLimits
+) -> SeldomKernels:
+    """Return the kernels that the outcomes of a span may need, compiled. O(1), O(URLs) until a page has been added."""
+    known = _known[0]
+    if 0 not in known:
+        return known
+    corpus, count = shard.corpus[0], span[1] - span[0]
+    if not known.add_page and _may_add(shard, index, columns, span):
+        url = NewUrl(columns.blob, 0, 0, np.uint64(0))
+        known = known._replace(add_page=address_of(add_page, shard, index, url, 0.0, bounds))
+    if not known.step_sweep and corpus["sweep_due"] + count >= SWEEP_EVERY:
+        known = known._replace(step_sweep=address_of(step_sweep, shard))
+    # A page gets a schedule after its first visit, LEAST_CHANGES changes and one more.
+    if not known.update_own_schedule and corpus["applied"] + count >= LEAST_CHANGES + 2:
+        observed = ObservedInterval(0.0, 0.0, 0.0, False)
+        known = known._replace(update_own_schedule=address_of(update_own_schedule, shard, 0, observed))
+    _known[0] = known
+    return known
+
+
+def _may_add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, span: tuple[int, int]) -> bool:
+    """Return whether an outcome of a span may be of, or name, a page that is unknown."""
+    if span[1] - span[0] >= _MANY or np.any(columns.given[span[0] : span[1]] & MOVED_TO):
+        return True
+    rows = np.empty(span[1] - span[0], np.int64)
+    resolve(shard.pages, index, columns.blob, columns.offsets[span[0] : span[1] + 1], rows)
+    return bool(np.any(rows < 0))
