@@ -157,7 +157,7 @@ class Seasonality:
             self.publish_profile(self.profiles[name], pooled[name], sweep + 1 & 1)
         for profile in self.profiles.values():
             profile.scheduled, profile.beliefs = [], []
-        most = len(REGIONS) + 1 + group_profiles.FEWEST_PROFILES + pages // 2_048
+        most = len(REGIONS) + 1 + profile_assignment.FEWEST_PROFILES + pages // 2_048
         for group, changes in groups.items():
             if (
                 changes >= profile_fit.EARN_CHANGES

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsched.estimation.seasonality.group_profiles import (
-    assign_profiles,
-    init_profiles,
-    most_profiles,
-)
 from streamsched.estimation.seasonality.page_schedules import most_schedules
+from streamsched.estimation.seasonality.profile_assignment import assign_profiles, init_profiles, most_profiles
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.records.seasonality_schema import (
