@@ -15,8 +15,8 @@ from streamsched.scheduler.warming.workloads import WORKLOADS
 
 __all__ = ["help_out"]
 
-# The other process begins with new pages: the kernels that take longest after them are for this one.
-_FIRST: Final = ("score", "ingest", "rank", "observe")
+# Of the four slowest kernels the other process begins with that of new pages, and this one with two others.
+_FIRST: Final = ("fill terminals", "ingest", "rank", "observe")
 _PATIENCE_S: Final = 0.5  # for a kernel of the other process; most small ones are done by then
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
@@ -22,10 +23,12 @@ _DAY_S: Final = 86_400.0
 _URLS: Final = [f"https://host{i % 3}.example/part{i % 2}/page{i}" for i in range(24)]
 
 
-def _score() -> None:
-    core = Scheduler().core
-    core.pages.reserve(1, 0, 1, 0)  # zeros do for a page
-    core.formula_switch.current.scan.score(core.pages.arrays, _START_S, _DAY_S, np.zeros(1, np.int64))
+def _fill_terminals() -> None:
+    pages = Scheduler().core.pages
+    shard, none = pages.arrays, slice(0, 0)
+    context = context_of(shard.groups.records, shard.seasonality, none)
+    columns = TerminalColumns(("t",), 0)
+    columns.fill(shard.pages.records[none], shard.pages.traces[none], context, _START_S, pages.cycle_s)
 
 
 def _ingest() -> None:
@@ -105,5 +108,5 @@ WORKLOADS: Final[Mapping[str, Callable[[], None]]] = {
     "observe columns": _observe_columns,
     "observe": _observe,
     "ingest": _ingest,
-    "score": _score,
+    "fill terminals": _fill_terminals,
 }
