@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from streamsched.estimation.seasonality import group_profiles, page_schedules, profile_fit
+from streamsched.estimation.seasonality import page_schedules, profile_assignment, profile_fit
 from streamsched.estimation.seasonality.regions import REGIONS
 from tests.reference.seasonality import (
     ANYONE,
