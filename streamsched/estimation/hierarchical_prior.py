@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from streamsched.records.schema import DirtyArrays, ShardArrays
     from streamsched.records.seasonality_schema import SeasonalityArrays
 
-__all__ = ["FIRST_SHAPE", "SWEEP_EVERY", "advance_sweep", "init_corpus", "refresh_prior", "step_sweep", "update_pattern_evidence"]
+__all__ = [
+    "FIRST_SHAPE",
+    "SWEEP_EVERY",
+    "advance_sweep",
+    "init_corpus",
+    "refresh_prior",
+    "step_sweep",
+    "update_pattern_evidence",
+]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
