@@ -171,7 +171,8 @@ class PageTable:
                 span = (start, min(start + _CHUNK, len(batch)))
                 self._ensure_room(batch.urls, *span, batch.moved_to)
                 shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
-                seldom = seldom_kernels(shard, index, columns, span, bounds)
+                offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
+                seldom = seldom_kernels(shard, index, columns.blob, offsets, given, bounds)
                 rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, bounds, seldom)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 if then is not None:

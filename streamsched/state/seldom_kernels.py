@@ -16,9 +16,9 @@ from streamsched.records.url_index import IndexArrays, resolve
 from streamsched.state.new_pages import NewUrl, add_page
 
 if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Ints
     from streamsched.records.page_bounds import BoundLimits
     from streamsched.records.schema import ShardArrays
-    from streamsched.state.ingest import OutcomeColumns
 
 __all__ = ["SeldomKernels", "seldom_kernels"]
 
@@ -37,15 +37,18 @@ _known: Final = [SeldomKernels(0, 0, 0)]  # the types of their arguments are the
 
 
 def seldom_kernels(
-    shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, span: tuple[int, int], bounds: BoundLimits
+    shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, given: Bytes, bounds: BoundLimits
 ) -> SeldomKernels:
-    """Return the kernels that the outcomes of a span may need, compiled. O(1), O(URLs) until a page has been added."""
+    """Return the kernels that a part of a batch may need, compiled. O(1), O(URLs) until a page has been added.
+
+    `blob`, `offsets`: the part's URLs; `given`: which fields its outcomes have.
+    """
     known = _known[0]
     if 0 not in known:
         return known
-    corpus, count = shard.corpus[0], span[1] - span[0]
-    if not known.add_page and _may_add(shard, index, columns, span):
-        url = NewUrl(columns.blob, 0, 0, np.uint64(0))
+    corpus, count = shard.corpus[0], given.size
+    if not known.add_page and _may_add(shard, index, blob, offsets, given):
+        url = NewUrl(blob, 0, 0, np.uint64(0))
         known = known._replace(add_page=address_of(add_page, shard, index, url, 0.0, bounds))
     if not known.step_sweep and corpus["sweep_due"] + count >= SWEEP_EVERY:
         known = known._replace(step_sweep=address_of(step_sweep, shard))
@@ -57,10 +60,10 @@ def seldom_kernels(
     return known
 
 
-def _may_add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, span: tuple[int, int]) -> bool:
-    """Return whether an outcome of a span may be of, or name, a page that is unknown."""
-    if span[1] - span[0] >= _MANY or np.any(columns.given[span[0] : span[1]] & MOVED_TO):
+def _may_add(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, given: Bytes) -> bool:
+    """Return whether an outcome may be of, or name, a page that is unknown."""
+    if given.size >= _MANY or np.any(given & MOVED_TO):
         return True
-    rows = np.empty(span[1] - span[0], np.int64)
-    resolve(shard.pages, index, columns.blob, columns.offsets[span[0] : span[1] + 1], rows)
+    rows = np.empty(given.size, np.int64)
+    resolve(shard.pages, index, blob, offsets, rows)
     return bool(np.any(rows < 0))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched.numerics.compilation.notices import Compilation, on_compile
-from streamsched.numerics.jit import bare_kernel, kernel
+from streamsched.numerics.jit import address_of, bare_kernel, call, call_for_float, call_for_int, kernel
 from tests.unit.numerics.test_kernel_cache import MODULE, finish, start
 
 FORK = (
@@ -52,6 +52,33 @@ def first_or_fail(values: np.ndarray, least: int) -> int:
 @bare_kernel
 def checked(values: np.ndarray) -> int:
     return first_or_fail(values, 3)
+
+
+@bare_kernel
+def doubled(values: np.ndarray) -> None:
+    values[0] *= 2
+
+
+@bare_kernel
+def ratio(values: np.ndarray, by: float) -> float:
+    return values[0] / by  # type: ignore[no-any-return]
+
+
+@bare_kernel
+def through_addresses(values: np.ndarray, doubling: int, checking: int, dividing: int) -> float:
+    call(doubling, (values,))
+    return call_for_int(checking, (values, 3)) + call_for_float(dividing, (values, 4.0))
+
+
+def test_kernels_are_called_at_their_addresses() -> None:
+    values = np.array([5])
+    found = address_of(doubled, values), address_of(first_or_fail, values, 3), address_of(ratio, values, 4.0)
+    assert through_addresses(values, *found) == 10 + 2.5
+    assert found == (address_of(doubled, values), address_of(first_or_fail, values, 3), address_of(ratio, values, 4.0))
+    with pytest.raises(ValueError, match="too small"):
+        through_addresses(np.array([1]), *found)
+    with pytest.raises(AssertionError):
+        through_addresses(values, found[0], 0, found[2])
 
 
 @pytest.mark.parametrize("value", [2, 2.5, np.float32(0.5), True])

@@ -117,7 +117,7 @@ patch.object(tempfile, "TemporaryFile", side_effect=PermissionError).start()  # 
 
 
 def run_package(folder: Path) -> list[int]:
-    """Return the result of a kernel that calls one of another module, and how many were compiled into the tree."""
+    """Return the result of a kernel that calls another module's, and how many were compiled; cached in the tree."""
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     code = "from package.caller import twice; print(twice(1), sum(twice.stats.cache_misses.values()))"
     command = [sys.executable, "-c", code]
