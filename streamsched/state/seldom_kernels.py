@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,8 @@ def seldom_kernels(
         return known
     corpus, count = shard.corpus[0], given.size
     if not known.add_page and _may_add(shard, index, blob, offsets, given):
-        url = NewUrl(blob, 0, 0, np.uint64(0))
+        hash_: Any = np.uint64(0)
+        url = NewUrl(blob, 0, 0, hash_)
         known = known._replace(add_page=address_of(add_page, shard, index, url, 0.0, bounds))
     if not known.step_sweep and corpus["sweep_due"] + count >= SWEEP_EVERY:
         known = known._replace(step_sweep=address_of(step_sweep, shard))

@@ -58,9 +58,9 @@ class Kernel(CPUDispatcher):
 
     def address(self, *examples: Any) -> int:
         """Return where the machine code for arguments of the types of `examples` begins; it stays there."""
-        arguments = tuple(map(self.typeof_pyval, examples))  # type: ignore[no-untyped-call]
+        arguments = tuple(map(self.typeof_pyval, examples))
         self.compile(arguments)
-        whole = self.overloads[arguments]
+        whole: Any = self.overloads[arguments]
         return int(whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name))
 
     def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:  # type: ignore[override]
@@ -125,7 +125,7 @@ class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
     def _compile_into(self, library: type[KernelPart], arguments: Any, return_type: Any, **switched: bool) -> Any:
         flags = _Flags()  # type: ignore[no-untyped-call]
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
-        flags.no_cfunc_wrapper = True  # type: ignore[assignment, misc]  # kernels are never handed on as function pointers
+        flags.no_cfunc_wrapper = True  # type: ignore[assignment]  # kernels are never handed on as function pointers
         for name, value in switched.items():
             setattr(flags, name, value)
         target = self.targetdescr.target_context
