@@ -11,7 +11,7 @@ from typing import Final
 
 from streamsched.numerics.compilation.kernel_cache import KernelBusy, KernelCache
 from streamsched.numerics.compilation.notices import Compilation, on_compile
-from streamsched.scheduler.warming.workloads import WORKLOADS
+from streamsched.scheduler.warming.warm import WORKLOADS
 
 __all__ = ["help_out"]
 
