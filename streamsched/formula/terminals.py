@@ -43,6 +43,7 @@ __all__ = [
     "fill_highest",
     "fill_lowest",
     "fill_terminal",
+    "linked_context",
 ]
 
 _VISITS: Final = 0
@@ -89,6 +90,12 @@ NO_CONTEXT: Final = Context(
     np.zeros(1, GROUP), SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE))
 )
 """The context of pages that are all of group 0, without surges or seasonality: for terminals not in `SEASONAL`."""
+
+
+@inlined_kernel
+def linked_context(groups: Records, seasonality: SeasonalityArrays, links: Records) -> Context:
+    """Return the context of pages with these ``links``: SEASONAL_LINK[m]. O(1)."""
+    return Context(groups, SeasonalityView(links, seasonality.schedules, seasonality.profiles))
 
 
 def context_of(groups: Records, seasonality: SeasonalityArrays, rows: slice | Ints) -> Context:

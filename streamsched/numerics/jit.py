@@ -1,46 +1,163 @@
-"""Compilation of kernels: one decorator for each kind, and the few machine operations NumPy and Numba lack.
+"""Compilation of kernels: one decorator for each kind.
 
 Kernels are compiled at their first call and cached on disk: see `streamsched.numerics.compilation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar, cast
+from weakref import WeakSet
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import compiler, sigutils, typing
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.registry import CPUDispatcher
 
-from streamsched.numerics.compilation.dispatcher import Kernel
+from streamsched.numerics.compilation.code_libraries import KernelPart, WholeKernel
+from streamsched.numerics.compilation.helper import start_once
+from streamsched.numerics.compilation.kernel_cache import open_cache
+from streamsched.numerics.compilation.notices import announced
+from streamsched.numerics.machine_operations import fold_multiply
 
-__all__ = [
-    "address_of",
-    "bare_kernel",
-    "call",
-    "call_for_float",
-    "call_for_int",
-    "count_ones",
-    "fold_multiply",
-    "inlined_kernel",
-    "kernel",
-    "load_acquired",
-    "load_word",
-    "mix",
-    "prefetch",
-    "prefetch_field",
-    "prefetch_whole",
-    "store_released",
-    "trailing_zeros",
-    "widen_vectors",
-]
+__all__ = ["Kernel", "address_of", "bare_kernel", "cache_folders", "inlined_kernel", "kernel", "mix"]
 
-Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-_CACHE_LINE = 64  # bytes
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
+_KERNELS: Final[WeakSet[Kernel]] = WeakSet()
+
+
+def cache_folders() -> list[Path]:
+    """Return the folders of the caches of all kernels imported so far. Sorted."""
+    found = {kernel.stats.cache_path for kernel in _KERNELS} - {None}
+    return sorted(map(Path, found))  # type: ignore[arg-type]
+
+
+class Kernel(CPUDispatcher):
+    """A function that is compiled at its first call for each kind of arguments.
+
+    A call from Python finds only the signatures compiled whole, in `overloads`: a part has no wrapper to enter it by. A
+    kernel that both Python and kernels call is compiled once for each. Only whole kernels are cached on disk.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        super().__init__(function, targetoptions=dict(options))
+        self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, {}, compiler.Compiler)
+        self._opened_cache: Any = None
+        self._parts: dict[tuple[Any, ...], Any] = {}
+        _KERNELS.add(self)
+
+    @property
+    def _cache(self) -> Any:
+        """The cache on disk, opened at the first use: most kernels are only ever called by others."""
+        if self._opened_cache is None:
+            self._opened_cache = open_cache(self.py_func)
+        return self._opened_cache
+
+    @_cache.setter
+    def _cache(self, cache: Any) -> None:
+        self._opened_cache = cache
+
+    def address(self, *examples: Any) -> int:
+        """Return where the machine code for arguments of the types of `examples` begins; it stays there."""
+        arguments = tuple(map(self.typeof_pyval, examples))
+        self.compile(arguments)
+        whole: Any = self.overloads[arguments]
+        return int(whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name))
+
+    def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:  # type: ignore[override]
+        """Return the type of a call from another kernel, for which this one is compiled as a part."""
+        signature, folded = self._compiler.fold_argument_types(args, kws)
+        part = self._part(tuple(folded))
+        name = self.py_func.__name__
+        template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=[part.signature])  # type: ignore[attr-defined, no-untyped-call]
+        return template, signature, folded, {}
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return the key under which the compiler finds the part for the arguments of `sig`."""
+        arguments, _ = sigutils.normalize_signature(sig)  # type: ignore[no-untyped-call]
+        return self._parts[tuple(arguments)].entry_point
+
+    def _part(self, arguments: tuple[Any, ...]) -> Any:
+        with global_compiler_lock, self._compiling_counter:
+            if arguments not in self._parts:
+                part = self._compiler.compile_part(arguments)
+                part = part._replace(entry_point=part.library)  # any object will do, it is never called
+                self.targetctx.insert_user_function(part.entry_point, part.fndesc, [part.library])  # type: ignore[no-untyped-call]
+                self._parts[arguments] = part
+            return self._parts[arguments]
+
+
+class _Flags(compiler.Flags):
+    """Numba's flags, of which the compiler compares a hundred thousand; Numba reads each by a property of its own."""
+
+    defaults: ClassVar[Mapping[str, Any]] = compiler.Flags().values()  # type: ignore[no-untyped-call]
+
+    def values(self) -> dict[str, Any]:
+        """Return the value of each flag."""
+        return {**self.defaults, **self._values}
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let the collector run less often in this block: the compiler keeps what it allocates, a million objects."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
+    """Compiles one kernel, whole or as a part."""
+
+    def compile_part(self, arguments: tuple[Any, ...]) -> Any:
+        """Return the result of compiling for a call from another kernel."""
+        return self._compile_into(KernelPart, arguments, None, no_cpython_wrapper=True, no_compile=True)
+
+    def _compile_core(self, args: Any, return_type: Any) -> Any:
+        start_once(self.py_func.__module__)
+        with announced(self.py_func.__name__), _few_collections():
+            result = self._compile_into(WholeKernel, args, return_type)
+            for environment in result._find_referenced_environments():  # noqa: SLF001  the parts', for their errors
+                result.codegen.set_env(environment.env_name, environment)
+            return result
+
+    def _compile_into(self, library: type[KernelPart], arguments: Any, return_type: Any, **switched: bool) -> Any:
+        flags = _Flags()  # type: ignore[no-untyped-call]
+        self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
+        flags.no_cfunc_wrapper = True  # type: ignore[assignment]  # kernels are never handed on as function pointers
+        for name, value in switched.items():
+            setattr(flags, name, value)
+        target = self.targetdescr.target_context
+        code = library(target.codegen(), self.py_func.__qualname__)
+        code.enable_object_caching()  # type: ignore[no-untyped-call]
+        return compiler.compile_extra(  # type: ignore[no-untyped-call]
+            self.targetdescr.typing_context,
+            target,
+            self.py_func,
+            arguments,
+            return_type,
+            flags,
+            self.locals,
+            library=code,
+            pipeline_class=self.pipeline_class,
+        )
+
+
+# A child forked in the middle of a compilation would wait for ever for a lock of a thread that it lacks.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)
 
 
 def kernel(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -81,188 +198,6 @@ def address_of(function: Callable[..., Any], *examples: Any) -> int:
 def _compiled(function: Callable[..., Result], options: dict[str, bool]) -> Callable[..., Result]:
     kernel_options = {"nopython": True, "boundscheck": None, "nogil": True, "error_model": "numpy"} | options
     return cast(Callable[..., Result], Kernel(function, kernel_options))
-
-
-def _machine(
-    _result: type[Result],
-) -> Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]]:
-    """Make a code generator callable from kernels; callers do not pass its first parameter, the typing context."""
-    return cast(Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]], intrinsic)
-
-
-@_machine(np.uint64)
-def load_word(typingctx: Any, data: Any, start: Any) -> Any:
-    """Return the 8 bytes of `data`: uint8[m] from `start` on as one uint64, aligned or not, unchecked. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        address = builder.gep(array.data, [args[1]])
-        word = builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()))
-        word.align = 1
-        return word
-
-    return types.uint64(data, types.int64), codegen
-
-
-@_machine(np.uint64)
-def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
-    """Return the high half of the 128-bit product of two uint64 xor its low half. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-        return builder.xor(high, builder.trunc(product, ir.IntType(64)))
-
-    return types.uint64(types.uint64, types.uint64), codegen
-
-
-@_machine(type(None))
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Prefetch ``array[index]`` (one-dimensional, contiguous) into the processor's cache. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _emit_prefetches(context, builder, signature, args, 1)
-        return context.get_dummy_value()
-
-    return types.none(array, types.int64), codegen
-
-
-@_machine(type(None))
-def prefetch_whole(typingctx: Any, array: Any, index: Any) -> Any:
-    """Prefetch all of ``array[index]`` (one-dimensional, contiguous), a record of some hundred bytes. O(its bytes)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _emit_prefetches(context, builder, signature, args, -(-signature.args[0].dtype.size // _CACHE_LINE))
-        return context.get_dummy_value()
-
-    return types.none(array, types.int64), codegen
-
-
-@_machine(type(None))
-def prefetch_field(typingctx: Any, array: Any, index: Any, offset: Any) -> Any:
-    """Prefetch the cache line of the byte at `offset` of ``array[index]`` (one-dimensional, contiguous). O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _byte_address(context, builder, signature, args)
-        _emit_prefetch(builder, builder.gep(address, [args[2]]))
-        return context.get_dummy_value()
-
-    return types.none(array, types.int64, types.int64), codegen
-
-
-def _emit_prefetches(context: Any, builder: Any, signature: Any, args: Any, lines: int) -> None:
-    """Emit prefetches of the first cache lines of ``args[0][args[1]]``."""
-    address = _byte_address(context, builder, signature, args)
-    for line in range(lines):
-        _emit_prefetch(builder, builder.gep(address, [ir.Constant(ir.IntType(32), _CACHE_LINE * line)]))
-
-
-def _byte_address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Return the address of ``args[0][args[1]]``."""
-    view = context.make_array(signature.args[0])(context, builder, args[0])
-    return builder.bitcast(builder.gep(view.data, [args[1]]), ir.IntType(8).as_pointer())
-
-
-def _emit_prefetch(builder: Any, place: Any) -> None:
-    """Emit a prefetch of the cache line at the address `place`, for reading, into all levels."""
-    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-    hint = builder.module.declare_intrinsic(
-        "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-    )
-    builder.call(hint, [place, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
-
-
-@_machine(type(None))
-def call(typingctx: Any, address: Any, arguments: Any) -> Any:
-    """Call the kernel at an `address_of`, which must take the types of the tuple `arguments` and return nothing."""
-    return types.none(types.int64, arguments), _emit_call
-
-
-@_machine(int)
-def call_for_int(typingctx: Any, address: Any, arguments: Any) -> Any:
-    """Return the result of the kernel at an `address_of`, an int; see `call`."""
-    return types.int64(types.int64, arguments), _emit_call
-
-
-@_machine(float)
-def call_for_float(typingctx: Any, address: Any, arguments: Any) -> Any:
-    """Return the result of the kernel at an `address_of`, a float; see `call`."""
-    return types.float64(types.int64, arguments), _emit_call
-
-
-def _emit_call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Emit a call of the kernel at ``args[0]`` with the elements of the tuple ``args[1]``."""
-    result, argument_types = signature.return_type, tuple(signature.args[1])
-    function_type = context.call_conv.get_function_type(result, argument_types)
-    function = builder.inttoptr(args[0], function_type.as_pointer())
-    with cgutils.if_unlikely(builder, cgutils.is_null(builder, function)):  # type: ignore[no-untyped-call]
-        context.call_conv.return_user_exc(builder, AssertionError, ("the kernel to call was not compiled",))
-    values = [builder.extract_value(args[1], i) for i in range(len(argument_types))]
-    status, returned = context.call_conv.call_function(builder, function, result, argument_types, values)
-    with cgutils.if_unlikely(builder, status.is_error):  # type: ignore[no-untyped-call]
-        context.call_conv.return_status_propagate(builder, status)
-    return returned
-
-
-@_machine(type(None))
-def widen_vectors(typingctx: Any) -> Any:
-    """Compile the function that calls this for the widest vectors there are, and not into those that call it.
-
-    Compilers hold back from 512 bits, for the sake of the code around; loops of nothing but arithmetic gain by half.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        # The attribute that `inlined_kernel` sets spreads to the functions it calls.
-        builder.function.attributes.discard("alwaysinline")
-        builder.function.attributes.add("noinline")
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # `add` does not know this name
-        return context.get_dummy_value()
-
-    return types.none(), codegen
-
-
-@_machine(int)
-def trailing_zeros(typingctx: Any, word: Any) -> Any:
-    """Return the position of the lowest set bit of a uint64, 64 if no bit is set. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), codegen
-
-
-@_machine(int)
-def count_ones(typingctx: Any, word: Any) -> Any:
-    """Return the number of set bits of a uint64. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), codegen
-
-
-@_machine(int)
-def load_acquired(typingctx: Any, array: Any, index: Any) -> Any:
-    """Return ``array[index]`` of an int64 array; what another thread wrote before it released that is visible. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        return builder.load_atomic(builder.gep(view.data, [args[1]]), "acquire", 8)
-
-    return types.int64(array, types.int64), codegen
-
-
-@_machine(type(None))
-def store_released(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """Store `value` as ``array[index]`` of an int64 array, after everything that was written before. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        builder.store_atomic(args[2], builder.gep(view.data, [args[1]]), "release", 8)
-        return context.get_dummy_value()
-
-    return types.none(array, types.int64, types.int64), codegen
 
 
 @kernel

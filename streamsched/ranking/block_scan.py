@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.seasonality.seasonal_terminals import SeasonalityView
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
-from streamsched.formula.terminals import TERMINAL_CODES, Context, fill_terminal
+from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal, linked_context
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
 from streamsched.politeness.eligibility import not_before
@@ -128,9 +127,7 @@ def collect(shard: ShardArrays, scores: Floats, start: int, query: KernelQuery, 
 def _score(shard: ShardArrays, scorer: BlockScorer, start: int, stop: int, query: KernelQuery) -> None:
     """Write the scores of the rows from `start` to `stop`, ROWS at most, to the slot of the result."""
     pages, traces = shard.pages.records[start:stop], shard.pages.traces[start:stop]
-    seasonality = shard.seasonality
-    view = SeasonalityView(seasonality.links[start:stop], seasonality.schedules, seasonality.profiles)
-    context = Context(shard.groups.records, view)
+    context = linked_context(shard.groups.records, shard.seasonality, shard.seasonality.links[start:stop])
     for slot in range(scorer.codes.size):
         column = scorer.slots[slot, : stop - start]
         fill_terminal(scorer.codes[slot], pages, traces, context, query.now, query.cycle_s, column)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.growable_array import GrowableArray
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix, prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.numerics.machine_operations import prefetch
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints

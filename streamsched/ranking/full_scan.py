@@ -20,8 +20,7 @@ from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.topk_order import select_top, sort_keys
 from streamsched.politeness.eligibility import are_eligible
-from streamsched.politeness.limits import Limits, make_limits
-from streamsched.politeness.politeness_settings import Politeness
+from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.politeness.priority import BY_SCORE, Tiers, select_best, tiers_of
 from streamsched.ranking.block_scan import (
     BlockScorer,
@@ -40,9 +39,8 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Rows
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "fill_slots"]
+__all__ = ["FullScan", "Query", "Ranked", "fill_slots"]
 
-DEFAULT_LIMITS: Final = make_limits(Politeness())
 _SAMPLE_BLOCKS: Final = 1_024  # runs of rows in the sample that sets the first threshold: neighbours are alike
 _SAMPLE_ROWS: Final = 8  # rows of a run
 _MANY_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start, or than `scan_rows` is compiled

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.limits import DEFAULT_LIMITS
 from streamsched.politeness.priority import read_overdue, select_best, tiers_of
 from streamsched.ranking.certificates import (
     CHUNK,
@@ -25,7 +26,7 @@ from streamsched.ranking.certificates import (
     list_expired,
     summarise,
 )
-from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
+from streamsched.ranking.full_scan import FullScan, Query, Ranked, fill_slots
 from streamsched.ranking.host_floors import HostFloors, list_needed, needed_level
 from streamsched.ranking.host_slots import HostSlots, Singles
 from streamsched.ranking.invariants import find_false_certificates
@@ -223,12 +224,8 @@ class IncrementalTopK:
             bar = least = _level_of_last(ranked, found)
             rows = self._best(self._list_needed(shard, query, bar))
         else:
-            bar, least, count = (
-                -math.inf,
-                needed_level(shard, slots, self._host_slots.usage),
-                max(2 * query.k, self.examined),
-            )
-            level, rows = math.inf, np.empty(0, np.int64)
+            bar, least = -math.inf, needed_level(shard, slots, self._host_slots.usage)
+            count, level, rows = max(2 * query.k, self.examined), math.inf, np.empty(0, np.int64)
             while not rows.size and level > least:
                 level, count = max(least, self._estimate_level(count)), 4 * count
                 rows = self._list_needed(shard, query, level)
@@ -318,18 +315,15 @@ class IncrementalTopK:
 
     def _place_line(self, shard: ShardArrays, scores: Singles | None) -> None:
         """Place the line by drawn pages' scores, taken from `scores` of all pages if given; at -inf for few pages."""
-        drawn, line = (
-            draw_rows(self._random, self._table.pages, 4 * _SAMPLE),
-            self._line._replace(origin_s=self._line.now),
-        )
+        drawn = draw_rows(self._random, self._table.pages, 4 * _SAMPLE)
+        line = self._line._replace(origin_s=self._line.now)
         rows = drawn[are_eligible(shard, drawn, line.now, line.limits)]
         if self._only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
         own = self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows]
         levels = levels_of(own.astype(np.float64), read_overdue(shard, rows, line.limits, line.now), line)
-        self._line = place_line(
-            line, levels, self._target() * drawn.size / self._table.pages, self._k / max(self._target(), 1)
-        )
+        target = self._target()
+        self._line = place_line(line, levels, target * drawn.size / self._table.pages, self._k / max(target, 1))
 
     def _certify(self, shard: ShardArrays) -> bool:
         """Certify all pages, whose scores the last query left in the bounds; return False if it is of no use. O(pages).

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.seasonality.seasonal_terminals import SeasonalityView
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
@@ -21,10 +20,10 @@ from streamsched.formula.terminals import (
     RANGES,
     SEASONAL,
     TERMINAL_CODES,
-    Context,
     fill_highest,
     fill_lowest,
     fill_terminal,
+    linked_context,
 )
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.page_schema import PAGE, TRACE
@@ -123,7 +122,11 @@ def score_lanes(scorer: PageScorer, shard: ShardArrays, count: int, now: float, 
 
     `shard`: the shard that the lanes were gathered from.
     """
-    pages, traces, context = scorer.pages[:count], scorer.traces[:count], _context_of(scorer, shard, count)
+    pages, traces, context = (
+        scorer.pages[:count],
+        scorer.traces[:count],
+        linked_context(shard.groups.records, shard.seasonality, scorer.links[:count]),
+    )
     for slot in range(scorer.codes.size):
         fill_terminal(scorer.codes[slot], pages, traces, context, now, cycle_s, scorer.slots[slot, :count])
     if scorer.steps.shape[0]:
@@ -139,7 +142,11 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
     -inf for NaN. `shard`: as for `score_lanes`. O(count * steps).
     """
     slots, ends = scorer.bound_slots, scorer.ends[:count]
-    pages, traces, context = scorer.pages[:count], scorer.traces[:count], _context_of(scorer, shard, count)
+    pages, traces, context = (
+        scorer.pages[:count],
+        scorer.traces[:count],
+        linked_context(shard.groups.records, shard.seasonality, scorer.links[:count]),
+    )
     lows = scorer.low_codes.size
     for slot in range(lows):
         fill_lowest(scorer.low_codes[slot], pages, traces, context, since, ends, cycle_s, slots[slot, :count])
@@ -150,14 +157,6 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
     for i in range(count):
         bound = slots[scorer.bound_result, i]
         scorer.bounds[i] = -np.inf if np.isnan(bound) else bound
-
-
-@inlined_kernel
-def _context_of(scorer: PageScorer, shard: ShardArrays, count: int) -> Context:
-    """Return the context of the pages of the first `count` lanes."""
-    seasonality = shard.seasonality
-    view = SeasonalityView(scorer.links[:count], seasonality.schedules, seasonality.profiles)
-    return Context(shard.groups.records, view)
 
 
 def _codes(names: Iterable[str]) -> Codes:

@@ -16,8 +16,7 @@ from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.hash_slots import move_slots
 from streamsched.numerics.keyed_hash import draw_key, read_key
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
-from streamsched.politeness.limits import Limits, make_limits
-from streamsched.politeness.politeness_settings import Politeness
+from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
 from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
@@ -44,7 +43,6 @@ _RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
 _FEWEST_GROUP_SLOTS: Final = 1 << 10
-_LIMITS: Final = make_limits(Politeness())  # the default of `observe`
 
 
 class PageTable:
@@ -164,7 +162,7 @@ class PageTable:
             frozen(batch.moved_to.blob),
             frozen(batch.moved_to.offsets),
         )
-        limits = _LIMITS if limits is None else limits
+        limits = DEFAULT_LIMITS if limits is None else limits
         second, pages = self._index.arrays(1), self.arrays.pages
         with looking_ahead(pages, second, columns.blob, columns.offsets, self.threads) as ahead:
             for start in range(0, max(len(batch), 1), _CHUNK):  # an empty batch compiles the kernel

@@ -25,7 +25,8 @@ from streamsched.estimation.seasonality.schedule_update import (
 )
 from streamsched.estimation.seasonality.seasonal_terminals import DAY_S, SeasonalityView, changed_since, due_since
 from streamsched.estimation.surges import share_not_hit
-from streamsched.numerics.jit import bare_kernel, call_for_float, inlined_kernel, prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.numerics.machine_operations import call_for_float, prefetch
 from streamsched.numerics.vector_math import exp
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays

@@ -16,9 +16,9 @@ import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
-from streamsched.numerics.compilation.dispatcher import cache_folders
 from streamsched.numerics.compilation.helper import allowed_processes, end_of, start_helper
 from streamsched.numerics.compilation.notices import Compilation, on_compile
+from streamsched.numerics.jit import cache_folders
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from streamsched.ranking.full_scan import DEFAULT_LIMITS
+from streamsched.politeness.limits import DEFAULT_LIMITS
 from streamsched.ranking.line_control import Line, draw_rows, follow_pool, place_line
 
 TARGET, K = 400, 100
