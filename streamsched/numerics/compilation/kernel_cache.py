@@ -22,10 +22,11 @@ from numba.core.caching import (
     NullCache,
     UserProvidedCacheLocator,
 )
+from numba.core.runtime import rtsys
 
 __all__ = ["KernelBusy", "KernelCache", "open_cache"]
 
-_POLL_S: Final = 0.05
+_POLL_S: Final = 0.02
 
 
 def open_cache(function: Any) -> Any:
@@ -113,14 +114,17 @@ class KernelCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code of a signature. If there is none, hold the lock until `save_overload`."""
         self._acquire()
+        found = None
         try:
-            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            # Numba's own method loads all that compiling needs, first of all SciPy: half of a start from the cache.
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
+                found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (AttributeError, EOFError, ImportError, pickle.UnpicklingError):  # written for classes that have moved
             with suppress(OSError):
                 self.flush()  # type: ignore[no-untyped-call]
-            found = None
         except OSError:
-            found = None
+            pass
         if found is not None:
             self._release()
         return found
