@@ -23,8 +23,8 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
+from streamsched.numerics.compilation.machine_operations import call, prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.machine_operations import call, prefetch
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays

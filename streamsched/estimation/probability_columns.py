@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsched.numerics.compilation.machine_operations import widen_vectors
 from streamsched.numerics.jit import bare_kernel
-from streamsched.numerics.machine_operations import widen_vectors
 from streamsched.numerics.vector_math import expm1, log1p
 
 if TYPE_CHECKING:

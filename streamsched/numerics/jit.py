@@ -22,8 +22,8 @@ from numba.core.registry import CPUDispatcher
 from streamsched.numerics.compilation.code_libraries import KernelPart, WholeKernel
 from streamsched.numerics.compilation.helper import start_once
 from streamsched.numerics.compilation.kernel_cache import open_cache
+from streamsched.numerics.compilation.machine_operations import fold_multiply
 from streamsched.numerics.compilation.notices import announced
-from streamsched.numerics.machine_operations import fold_multiply
 
 __all__ = ["Kernel", "address_of", "bare_kernel", "cache_folders", "inlined_kernel", "kernel", "mix"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.numerics.compilation.machine_operations import load_word
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.machine_operations import load_word
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Hashes

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-from streamsched.numerics.machine_operations import prefetch
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints

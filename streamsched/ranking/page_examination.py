@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-from streamsched.numerics.machine_operations import prefetch
 from streamsched.politeness.eligibility import page_not_before
 from streamsched.politeness.limits import overdue_at
 from streamsched.ranking.certificates import (

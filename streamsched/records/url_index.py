@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records, frozen
+from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.hash_slots import move_slots, place_slot
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
-from streamsched.numerics.machine_operations import prefetch
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
 

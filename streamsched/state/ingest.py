@@ -22,9 +22,9 @@ from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
+from streamsched.numerics.compilation.machine_operations import call_for_int, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
-from streamsched.numerics.machine_operations import call_for_int, prefetch, prefetch_field
 from streamsched.outcomes import (
     CHANGED,
     COST,

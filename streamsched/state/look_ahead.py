@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.compilation.machine_operations import load_acquired, prefetch, store_released
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.machine_operations import load_acquired, prefetch, store_released
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 
 from streamsched.estimation.hierarchical_prior import SWEEP_EVERY, step_sweep
 from streamsched.estimation.observed_interval import ObservedInterval
-from streamsched.estimation.seasonality.schedule_update import LEAST_CHANGES
-from streamsched.estimation.seasonality.seasonality_update import update_own_schedule
+from streamsched.estimation.seasonality.seasonality_update import OUTCOMES_OF_SCHEDULE, update_own_schedule
 from streamsched.numerics.jit import address_of
 from streamsched.outcomes import MOVED_TO
 from streamsched.records.url_index import IndexArrays, resolve
@@ -53,8 +52,7 @@ def seldom_kernels(
         known = known._replace(add_page=address_of(add_page, shard, index, url, 0.0, bounds))
     if not known.step_sweep and corpus["sweep_due"] + count >= SWEEP_EVERY:
         known = known._replace(step_sweep=address_of(step_sweep, shard))
-    # A page gets a schedule after its first visit, LEAST_CHANGES changes and one more.
-    if not known.update_own_schedule and corpus["applied"] + count >= LEAST_CHANGES + 2:
+    if not known.update_own_schedule and corpus["applied"] + count >= OUTCOMES_OF_SCHEDULE:
         observed = ObservedInterval(0.0, 0.0, 0.0, False)
         known = known._replace(update_own_schedule=address_of(update_own_schedule, shard, 0, observed))
     _known[0] = known

@@ -18,8 +18,8 @@ import numpy as np
 
 from streamsched.estimation.seasonality.local_time import hour_in_week, local_hours, quarters_at, week_of
 from streamsched.numerics.arrays import field_offset
+from streamsched.numerics.compilation.machine_operations import prefetch_field
 from streamsched.numerics.jit import inlined_kernel
-from streamsched.numerics.machine_operations import prefetch_field
 from streamsched.numerics.vector_math import expm1
 from streamsched.records.seasonality_schema import PROFILE, WEEK_HOURS, SeasonalityArrays
 

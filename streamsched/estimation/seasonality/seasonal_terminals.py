@@ -27,8 +27,8 @@ from streamsched.estimation.seasonality.page_schedules import (
     scheduled_factor,
     scheduled_hours,
 )
+from streamsched.numerics.compilation.machine_operations import prefetch_whole
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.machine_operations import prefetch_whole
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from streamsched.estimation.seasonality.page_schedules import (
     most_schedules,
 )
 from streamsched.estimation.seasonality.schedule_update import (
+    LEAST_CHANGES,
     count_change,
     earns_schedule,
     open_schedule,
@@ -25,8 +26,8 @@ from streamsched.estimation.seasonality.schedule_update import (
 )
 from streamsched.estimation.seasonality.seasonal_terminals import DAY_S, SeasonalityView, changed_since, due_since
 from streamsched.estimation.surges import share_not_hit
+from streamsched.numerics.compilation.machine_operations import call_for_float, prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.machine_operations import call_for_float, prefetch
 from streamsched.numerics.vector_math import exp
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["prefetch_seasonality", "update_own_schedule", "update_seasonality"]
+__all__ = ["OUTCOMES_OF_SCHEDULE", "prefetch_seasonality", "update_own_schedule", "update_seasonality"]
+
+OUTCOMES_OF_SCHEDULE: Final = LEAST_CHANGES + 2  # a page gets one after its first visit, the changes and one more
 
 
 @inlined_kernel

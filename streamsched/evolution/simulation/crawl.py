@@ -27,8 +27,8 @@ from streamsched.evolution.simulation.tie_order import (
     sort_class,
 )
 from streamsched.formula.evaluation.machine import ROWS, run_steps
+from streamsched.numerics.compilation.machine_operations import count_ones
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.machine_operations import count_ones
 from streamsched.numerics.topk_order import sort_key
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.evolution.simulation.arena import PADDING, UNSORTED, Arena, SimulatedCrawl
+from streamsched.numerics.compilation.machine_operations import count_ones, trailing_zeros
 from streamsched.numerics.jit import inlined_kernel
-from streamsched.numerics.machine_operations import count_ones, trailing_zeros
 
 if TYPE_CHECKING:
     from streamsched.evolution.simulation.arena import PageNumbers

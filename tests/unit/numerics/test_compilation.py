@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from streamsched.numerics.compilation.machine_operations import call, call_for_float, call_for_int
 from streamsched.numerics.compilation.notices import Compilation, on_compile
 from streamsched.numerics.jit import address_of, bare_kernel, kernel
-from streamsched.numerics.machine_operations import call, call_for_float, call_for_int
 from tests.unit.numerics.test_kernel_cache import MODULE, finish, start
 
 FORK = (
