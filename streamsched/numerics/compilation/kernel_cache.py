@@ -22,7 +22,7 @@ from numba.core.caching import (
     NullCache,
     UserProvidedCacheLocator,
 )
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 __all__ = ["KernelBusy", "KernelCache", "open_cache"]
 
@@ -118,7 +118,7 @@ class KernelCache(FunctionCache):
         try:
             # Numba's own method loads all that compiling needs, first of all SciPy: half of a start from the cache.
             rtsys.initialize(target_context)
-            with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
+            with self._guard_against_spurious_io_errors():
                 found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (AttributeError, EOFError, ImportError, pickle.UnpicklingError):  # written for classes that have moved
             with suppress(OSError):
