@@ -52,6 +52,7 @@ _PREFETCH_AHEAD: Final = 12  # pages
 _TRIES: Final = 3  # ends tried for a certificate, each nearer than the one before
 _SURE: Final = 0.97  # of the way to where a page is expected to meet its line
 _PART: Final = 0.75  # of the way that a page far below its line may go before it is examined again
+_FALL: Final = 0.5  # of that way that the line may fall: below it pages lie closer, as a rule, and hold it up
 _FIRST_STEPS: Final = 64.0  # ahead at first if nothing is known
 _LEAP: Final = 16.0  # the next end tried is at least as far ahead as one part in this many of the one before
 _FEWEST_ROWS: Final = 4096  # fewer are examined faster than another thread wakes up
@@ -199,7 +200,8 @@ def _certify(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> int:
         for lane in range(lanes):
             end_s, bound = scorer.ends[lane], scorer.bounds[lane]
             ahead_s, level = end_s - line.now, _line_of(ranking, lane, line)
-            fits = i + 1 == tries or bound <= level - max(line.fall * ahead_s, _margin(ranking, lane, line))
+            fallen = min(line.fall * ahead_s, _FALL * (level - scorer.scores[lane]))
+            fits = i + 1 == tries or bound <= level - max(fallen, _margin(ranking, lane, line))
             if not (fits and round_up(bound) < level and _keep(ranking, scorer.rows[lane], bound, end_s, line)):
                 meeting_s = _meeting(ranking, lane, line, (bound - scorer.scores[lane]) / ahead_s)
                 move_lane(scorer, lane, left)
@@ -228,7 +230,7 @@ def _margin(ranking: RankingArrays, lane: int, line: Line) -> float:
 def _meeting(ranking: RankingArrays, lane: int, line: Line, rise: float) -> float:
     """Return in how many seconds a lane whose score rises by `rise` a second will be about to meet its line."""
     way = _line_of(ranking, lane, line) - ranking.scorer.scores[lane]
-    falling_s = way / (rise + line.fall) if rise + line.fall > 0.0 else np.inf
+    falling_s = max(way / (rise + line.fall), (1.0 - _FALL) * way / rise) if rise > 0.0 else np.inf
     margin_s = (way - _margin(ranking, lane, line)) / rise if rise > 0.0 else np.inf
     return _SURE * min(falling_s, margin_s)
 
