@@ -57,3 +57,11 @@ def test_two_first_programs_at_once_share_one_cache_with_helpers_and_warm_ends_w
     assert warmed["cache_bytes"] == again["cache_bytes"] < 40_000_000
     assert all(folder.startswith(str(tmp_path)) for folder in warmed["folders"])
     assert results(program(tmp_path, 1)) == (text, 0)
+
+
+def test_warm_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "kernels"
+    file.write_text("no folder")
+    answer = finish(start("warm", NUMBA_CACHE_DIR=str(file)))
+    assert answer.code == 2
+    assert "NUMBA_CACHE_DIR" in answer.err

@@ -5,6 +5,7 @@ Small workloads call every kernel of a common program with the types that it rea
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -81,15 +82,17 @@ def _serve() -> None:
     scheduler.ask(_URLS[:1], now=_START_S + _DAY_S)
     scheduler.release(_URLS[:1])
     scheduler.block("host2.example", until=_START_S + 2 * _DAY_S)
+    scheduler.set_rule("*.example", HostRule(per_batch=2))
+    scheduler.next_batch(k=4, now=_START_S + 3 * _DAY_S)  # leases have expired
 
 
 def _serve_many() -> None:
     scheduler = Scheduler()
-    urls = PackedUrls.pack([f"https://host{i % 100}.example/{i}" for i in range(20_000)])
-    for day in range(2):
-        times = _START_S + _DAY_S * day + np.arange(len(urls)) % 3600
-        scheduler.observe(OutcomeBatch(urls, np.sort(times), changed=np.arange(len(urls)) % 7 == day))
-    for second in range(4):
+    urls = PackedUrls.pack([f"https://host{i % 100}.example/{i}" for i in range(60_000)])
+    for day in range(2):  # visits all day long, so that scores differ and certificates are of use
+        times = _START_S + _DAY_S * (day + np.arange(len(urls)) / len(urls))
+        scheduler.observe(OutcomeBatch(urls, times, changed=np.arange(len(urls)) % 7 == day))
+    for second in range(6):
         now = _START_S + 2 * _DAY_S + second
         batch = scheduler.next_batch(k=100, now=now)
         scheduler.observe(OutcomeBatch(batch.urls, np.full(len(batch), now), changed=[False] * len(batch)))
@@ -147,10 +150,12 @@ def warm(progress: Callable[[WarmProgress], object] | None = None) -> Warmed:
 
     Small schedulers run through the public methods; they leave nothing behind. What is compiled already is loaded: a
     second call takes a second. `progress` is called as it goes on. A second process takes the same workloads from
-    their other end, if there is a second core. Raises SettingsError if `progress` cannot be called.
+    their other end, if there is a second core. Raises SettingsError if `progress` cannot be
+    called, or if NUMBA_CACHE_DIR names no folder that can be written.
     """
     if progress is not None and not callable(progress):
         raise SettingsError("progress", progress, "a function of a WarmProgress, or None")
+    _check_folder()
     began = time.perf_counter()
     names = list(WORKLOADS)
     helper = start_helper(names[::-1]) if allowed_processes() > 1 else None
@@ -175,6 +180,20 @@ def warm(progress: Callable[[WarmProgress], object] | None = None) -> Warmed:
         compiled += end_of(helper)
     folders = cache_folders()
     return Warmed(compiled, time.perf_counter() - began, sum(map(_cache_bytes, folders)), tuple(map(str, folders)))
+
+
+def _check_folder() -> None:
+    """Raise SettingsError if nothing can be kept in the folder that the environment names."""
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    if not named:
+        return
+    try:
+        folder = Path(named)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise SettingsError("NUMBA_CACHE_DIR", named, "a folder that can be written") from error
 
 
 def _cache_bytes(folder: Path) -> int:
