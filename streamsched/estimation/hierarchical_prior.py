@@ -57,7 +57,7 @@ SWEEP_ROWS: Final = 64  # rows a step: 4 for each interval, so a crawl of 5 % a 
 EVIDENCE_STRIDE: Final = 4  # every fourth outcome updates the evidence on URL patterns
 EVIDENCE_MEMORY: Final = 2_000.0  # time constant of that evidence, in such outcomes of one host
 GAP_STRIDE: Final = 4  # every fourth row is used for the shape, which needs a logarithm and a digamma per row ...
-GAP_ROWS: Final = 1 << 16  # ... or as many as make this number a sweep: they give the shape to within 1 %
+GAP_ROWS: Final = 1 << 16  # ... or enough for this number a sweep, which gives the shape to within 1 %
 _PAGES_AHEAD: Final = 32  # rows between prefetching a page and the sweep's passing it
 _GROUPS_AHEAD: Final = 8  # ... its group, which the page names
 

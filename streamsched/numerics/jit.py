@@ -95,7 +95,7 @@ class Kernel(CPUDispatcher):
 
 
 class _Flags(compiler.Flags):
-    """Numba's flags, of which the compiler compares a hundred thousand; Numba reads each by a property of its own."""
+    """Numba's flags. The compiler compares a hundred thousand of them; Numba reads each by a property of its own."""
 
     defaults: ClassVar[Mapping[str, Any]] = compiler.Flags().values()  # type: ignore[no-untyped-call]
 

@@ -264,7 +264,7 @@ class IncrementalTopK:
         return out[: list_expired(self._table.arrays, self._table.chunks_expired(now), now, out)]
 
     def _list_below_line(self) -> Ints:
-        """Return pages with certificates for levels above the line, which was lowered: as many as one query affords."""
+        """Return pages with certificates for levels above the line, which was lowered, up to a bound for one query."""
         out = np.empty(4 * max(self._k, _FEWEST_POOLED), np.int64)
         above = float(np.nextafter(np.float32(self._line.level), np.float32(np.inf)))
         chunks = self._table.chunks_above(above)
