@@ -126,7 +126,7 @@ def draw_deciles(result: ReplayResult) -> str:
 def draw_reliability(result: ReplayResult, title: str, part: Callable[[Calibration], Reliability]) -> str:
     """Return a reliability diagram, a line per policy: the share that came by the mean probability of each bin.
 
-    Both axes are square roots, so that small probabilities can be distinguished. Bins of fewer than 20 visits are left out.
+    Both axes are square roots, which spread small probabilities. Bins of fewer than 20 visits are left out.
     """
 
     def trace_line(policy: PolicyResult) -> Line | None:

@@ -97,7 +97,7 @@ def place_line(line: Line, levels: Floats, count: float, pace: float) -> Line:
 def follow_pool(line: Line, levels: Floats, target: int, k: int, estimate: Callable[[int], float]) -> Line:
     """Return the line of the next query, after the pool of ``levels``: float64[m] gave a batch of `k` pages. O(m).
 
-    `target`: how many pages the pool should hold; `estimate`: a level that the certificates of a given number of pages allow.
+    `target`: how many pages the pool should hold; `estimate`: a level that a given number of certificates allow.
     """
     levels = levels[levels >= line.level]  # those below could not be certified
     level, gap, missing = line.level, _measure_gap(line, levels, target), target + k - levels.size
