@@ -226,16 +226,14 @@ def _hosts(shard: ShardArrays, rows: Ints) -> Ints:
 
 def put_in_order(shard: ShardArrays, query: Query, batch: Ranked) -> Ranked:
     """Return `batch` in order: the query's `first` pages, then the others, best score first. O(m log m)."""
-    rows = batch.rows
-    overdue_s = np.full(rows.size, np.inf)
-    ahead = np.flatnonzero(batch.tiers != BY_SCORE)
+    first = int(np.count_nonzero(np.isin(batch.rows, query.first)))  # these are in front
+    rows, tiers = batch.rows[first:], batch.tiers[first:]
+    overdue_s, ahead = np.full(rows.size, np.inf), np.flatnonzero(tiers != BY_SCORE)
     overdue_s[ahead] = read_overdue(shard, rows[ahead], query.limits, query.now)
-    is_first = np.isin(rows, query.first)
-    first, rest = np.flatnonzero(is_first), np.flatnonzero(~is_first)
-    ties = tie_keys(shard.pages.records["url_hash"][rows[rest]], query.salt)
-    best = select_best(batch.scores[rest], overdue_s[rest], ties, rest.size, rows[rest])
-    order = np.concatenate([first, rest[best]])
-    return Ranked(rows[order], batch.scores[order], batch.tiers[order])
+    ties = tie_keys(shard.pages.records["url_hash"][rows], query.salt)
+    best = select_best(batch.scores[first:], overdue_s, ties, rows.size, rows)
+    order = np.concatenate([np.arange(first), first + best])
+    return Ranked(batch.rows[order], batch.scores[order], batch.tiers[order])
 
 
 def _with_scores(ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]) -> Ranked:

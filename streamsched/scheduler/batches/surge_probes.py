@@ -44,7 +44,7 @@ _MOST: Final = 0.5  # share of a batch that may be surge probes
 _ROWS_A_PAGE: Final = 2  # pages among which probes are chosen, for each page of a batch: half a batch needs no more
 _GROUPS: Final = 1 << 14  # groups examined for a batch, ...
 _GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
-_PREFETCH_AHEAD: Final = 8  # groups, or pages
+_PREFETCH_AHEAD: Final = 8  # groups
 
 
 class FormulaScores(NamedTuple):
@@ -242,19 +242,17 @@ def _precedes(shard: ShardArrays, pages: _Chosen, i: int, j: int, salt: int) -> 
 
 
 @bare_kernel
-def _list_due(
-    shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, best: _Due
-) -> None:
+def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, best: _Due) -> None:
     """Write to `best`, a heap, those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth most.
 
     And `bar` or more. The worth of one probe is the expected number of stale pages found a cycle sooner. O(groups).
     """
-    groups, records = shard.corpus[0].groups, shard.groups.records
-    for i in range(span[1]):
-        ahead = (span[0] + i + _PREFETCH_AHEAD) % groups
-        prefetch(records, ahead)
-        prefetch_field(records, ahead, SURGES_AT)
-        number = (span[0] + i) % groups
+    groups, records = np.int64(shard.corpus[0].groups), shard.groups.records
+    number = span[0] - 1
+    for _ in range(span[1]):
+        number = number + 1 if number + 1 < groups else 0
+        prefetch(records, number + _PREFETCH_AHEAD)
+        prefetch_field(records, number + _PREFETCH_AHEAD, SURGES_AT)
         group: Record = records[number]
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
