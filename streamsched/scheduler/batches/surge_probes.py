@@ -24,7 +24,7 @@ from streamsched.numerics.compilation.machine_operations import prefetch, prefet
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
 from streamsched.numerics.vector_math import expm1
-from streamsched.politeness.limits import Limits, host_capacity, ready_at
+from streamsched.politeness.limits import host_capacity, ready_at
 from streamsched.politeness.priority import BY_SCORE
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.records.group_schema import SURGES_AT
@@ -33,6 +33,7 @@ from streamsched.scheduler.batches.quotas import Places, put_in_order, swap_in
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Record
+    from streamsched.ranking.host_slots import SlotLimits
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["PROBES_PER_GROUP", "FormulaScores", "SurgeProbes"]
@@ -52,6 +53,13 @@ class FormulaScores(NamedTuple):
 
     formula: Formula
     score: Callable[[Ints], Floats]
+
+
+class _Batch(NamedTuple):
+    """The rows of a batch, and the probability that each page which probes may replace has changed, worst first."""
+
+    rows: Ints
+    bars: Floats
 
 
 class _Due(NamedTuple):
@@ -124,13 +132,6 @@ class SurgeProbes:
         return put_in_order(shard, query, mixed), added
 
 
-class _Batch(NamedTuple):
-    """The rows of a batch, and the probability that each page which probes may replace has changed, worst first."""
-
-    rows: Ints
-    bars: Floats
-
-
 def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
     """Return at most `most` groups whose probes are worth `bar` or more, best first. O(groups examined)."""
     groups = int(shard.corpus["groups"][0])
@@ -156,7 +157,7 @@ def _choose(shard: ShardArrays, query: Query, due: _Due, batch: _Batch, score: C
     )
     size = due.groups.size
     found = _Candidates(np.empty(size * _NEWEST, np.int64), np.empty(size + 1, np.int64), np.empty(size, np.int64))
-    rows = found.rows[: _list_candidates(shard, due.groups, in_batch, query.limits, query.now, found)]
+    rows = found.rows[: _list_candidates(shard, due, in_batch, batch.bars, query.slot_limits, found)]
     chosen = _Chosen(rows, score(rows))
     count = _choose_best(shard, found, chosen, due.worth, batch.bars, np.uint64(query.salt))
     return _Chosen(chosen.rows[:count], chosen.scores[:count])
@@ -164,35 +165,42 @@ def _choose(shard: ShardArrays, query: Query, due: _Due, batch: _Batch, score: C
 
 @bare_kernel
 def _list_candidates(
-    shard: ShardArrays, groups: Ints, in_batch: _InBatch, limits: Limits, now: float, found: _Candidates
+    shard: ShardArrays, due: _Due, in_batch: _InBatch, bars: Floats, slot_limits: SlotLimits, found: _Candidates
 ) -> int:
-    """Write the candidates of `groups` to `found`; return how many in all. O(groups)."""
+    """Write the candidates of the groups that get a probe to `found`; return how many in all. O(groups)."""
     newest, members, records = found.rows, shard.groups.member_links, shard.pages.records
-    for i in range(groups.size):
-        newest[i * _NEWEST] = np.int64(shard.groups.first_members[groups[i]]) - 1
+    for i in range(due.groups.size):
+        newest[i * _NEWEST] = np.int64(shard.groups.first_members[due.groups[i]]) - 1
     for nth in range(1, _NEWEST):  # one of each group at a time, since a list's next page is known only after this one
-        for i in range(groups.size):
+        for i in range(due.groups.size):
             row = newest[i * _NEWEST + nth - 1]
             prefetch(records, row)
             newest[i * _NEWEST + nth] = np.int64(members[row].after) - 1
-    count = 0
-    for i in range(groups.size):
+    count = probes = 0
+    for i in range(due.groups.size):
+        found.begins[i], found.missing[i] = count, 0
+        if probes >= bars.size or not due.worth[i] >= bars[probes]:
+            continue  # nor do the other groups get any
+        group: Record = shard.groups.records[due.groups[i]]
+        limits, now, lease_s = slot_limits
+        is_open = host_capacity(shard.groups.records[group.host], limits, now, lease_s) > 0
         begin, end = in_batch.begins[i], in_batch.ends[i]
-        found.begins[i], found.missing[i] = count, PROBES_PER_GROUP - (end - begin)
-        group: Record = shard.groups.records[groups[i]]
-        is_open = host_capacity(shard.groups.records[group.host], limits, now, np.inf) > 0
+        missing = PROBES_PER_GROUP - (end - begin)
         for at in range(i * _NEWEST, (i + 1) * _NEWEST):
             row = newest[at]
             if _holds(in_batch.rows, begin, end, row):
                 continue
             if records[row].flags & LEASED:
-                found.missing[i] -= 1
+                missing -= 1
             elif is_open and ready_at(shard.pages, row, limits) <= now:
                 newest[count] = row
                 count += 1
-        if found.missing[i] <= 0:
+        if missing <= 0:
             count = found.begins[i]
-    found.begins[groups.size] = count
+            continue
+        found.missing[i] = missing
+        probes += min(missing, count - found.begins[i])
+    found.begins[due.groups.size] = count
     return count
 
 
