@@ -71,7 +71,7 @@ def probe(
     probes: list[tuple[int, float]] = []
     due = due_groups(groups, query.now, query.cycle_s, bars[0])[: min(len(bars), (NEWEST + 2 * query.k) // NEWEST)]
     for worth, group in due:
-        newest, link = [], int(shard.groups.first_members[group])
+        newest, link = list[int](), int(shard.groups.first_members[group])
         while link and len(newest) < NEWEST:
             newest.append(link - 1)
             link = int(shard.groups.member_links[link - 1]["after"])
