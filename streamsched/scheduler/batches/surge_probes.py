@@ -175,7 +175,8 @@ def _list_candidates(
         for i in range(due.groups.size):
             row = newest[i * _NEWEST + nth - 1]
             prefetch(records, row)
-            newest[i * _NEWEST + nth] = np.int64(members[row].after) - 1
+            link: Record = members[row]
+            newest[i * _NEWEST + nth] = np.int64(link.after) - 1
     count = probes = 0
     for i in range(due.groups.size):
         found.begins[i], found.missing[i] = count, 0
@@ -190,7 +191,8 @@ def _list_candidates(
             row = newest[at]
             if _holds(in_batch.rows, begin, end, row):
                 continue
-            if records[row].flags & LEASED:
+            page: Record = records[row]
+            if page.flags & LEASED:
                 missing -= 1
             elif is_open and ready_at(shard.pages, row, limits) <= now:
                 newest[count] = row
@@ -242,10 +244,9 @@ def _precedes(shard: ShardArrays, pages: _Chosen, i: int, j: int, salt: int) -> 
     if key != other:
         return bool(key > other)
     row, other_row = pages.rows[i], pages.rows[j]
-    tie, other_tie = (
-        mix(shard.pages.records[row].url_hash ^ salt),
-        mix(shard.pages.records[other_row].url_hash ^ salt),
-    )
+    page: Record = shard.pages.records[row]
+    other_page: Record = shard.pages.records[other_row]
+    tie, other_tie = mix(page.url_hash ^ salt), mix(other_page.url_hash ^ salt)
     return bool(tie < other_tie or (tie == other_tie and row < other_row))
 
 
