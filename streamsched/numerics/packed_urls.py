@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ __all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_by
 MAX_URL_BYTES = 8192  # the longest URL of an outcome (SPEC 2)
 
 _PREFETCH_AHEAD = 8  # texts
+_LINE_FEED = 10
 _K0 = np.uint64(0xA0761D6478BD642F)
 _K1 = np.uint64(0xE7037ED1A0B428DB)
 _K2 = np.uint64(0x8EBC6AF09C88C6E3)
@@ -177,28 +179,33 @@ def decode_spans(text: Bytes, spans: Hashes) -> list[str]:
     >>> decode_spans(np.frombuffer(b"onetwo", np.uint8), np.array([3 << 16 | 3, 3], np.uint64))
     ['two', 'one']
     """
-    lengths = (spans & np.uint64(0xFFFF)).astype(np.int64)
-    ends = np.cumsum(lengths)
+    ends = np.cumsum((spans & np.uint64(0xFFFF)).astype(np.int64) + 1)  # each with a separator
     blob = np.empty(int(ends[-1]) if spans.size else 0, np.uint8)
-    _copy_spans(text, (spans >> np.uint64(16)).astype(np.int64), lengths, blob)
+    _copy_spans(text, np.ascontiguousarray(spans), blob)
     raw = blob.tobytes()
-    edges = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
     if raw.isascii():
-        whole = raw.decode("ascii")
-        return [whole[start:end] for start, end in edges]
-    return [raw[start:end].decode("utf-8", "replace") for start, end in edges]
+        texts = raw.decode("ascii").split("\n")
+        if len(texts) == spans.size + 1:  # none contains the separator
+            return texts[:-1]
+    begins = [0, *ends.tolist()]
+    return [raw[begin : end - 1].decode("utf-8", "replace") for begin, end in itertools.pairwise(begins)]
 
 
 @bare_kernel
-def _copy_spans(text: Bytes, starts: Ints, lengths: Ints, out: Bytes) -> None:
+def _copy_spans(text: Bytes, spans: Hashes, out: Bytes) -> None:
+    """Copy the texts at `spans` to `out`, each followed by a line feed."""
     at = 0
-    for i in range(starts.size):
-        if i + _PREFETCH_AHEAD < starts.size:
-            prefetch(text, starts[i + _PREFETCH_AHEAD])
-            prefetch(text, starts[i + _PREFETCH_AHEAD] + 64)
-        for j in range(starts[i], starts[i] + lengths[i]):
+    for i in range(spans.size):
+        if i + _PREFETCH_AHEAD < spans.size:
+            ahead = np.int64(spans[i + _PREFETCH_AHEAD] >> np.uint64(16))
+            prefetch(text, ahead)
+            prefetch(text, ahead + 64)
+        begin = np.int64(spans[i] >> np.uint64(16))
+        for j in range(begin, begin + np.int64(spans[i] & np.uint64(0xFFFF))):
             out[at] = text[j]
             at += 1
+        out[at] = _LINE_FEED
+        at += 1
 
 
 @kernel

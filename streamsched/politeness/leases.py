@@ -51,12 +51,7 @@ class Leases:
         A page leased before gets the new time. The cost is amortised: grants that outcomes ended stay in the queue for
         a while.
         """
-        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
-        self.release(shard, rows)
-        shard.pages.lease_until_s[rows] = until_s
-        shard.pages.records["flags"][rows] |= np.uint8(LEASED)
-        shard.pages.records["flags"][rows[:panel]] |= np.uint8(FOR_PANEL)
-        _send(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows)
+        _lease_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows, until_s, panel)
         self._push(until_s, rows)
         if self._queued > 2 * int(shard.corpus["pages"][0]) + _SLACK:
             self.rebuild(shard)
@@ -108,6 +103,29 @@ class Leases:
         heapq.heappush(self._queue, (until_s, self._number, rows.astype(np.int64)))
         self._number += 1
         self._queued += rows.size
+
+
+@bare_kernel
+def _lease_all(  # noqa: PLR0913, PLR0917  a kernel
+    pages: PageArrays,
+    groups: Records,
+    seasonality: SeasonalityArrays,
+    dirty: DirtyArrays,
+    rows: Ints,
+    until_s: float,
+    panel: int,
+) -> None:
+    """Lease pages until `until_s`, the first `panel` for the panel, in place of leases that they have."""
+    for i in range(rows.size):
+        page: Record = pages.records[rows[i]]
+        group: Record = groups[page.group]
+        host: Record = groups[group.host]
+        mark_dirty_row(dirty, pages, seasonality, rows[i])
+        mark_dirty_group(dirty, groups, np.int64(group.host))
+        give_back(pages, rows[i], host)
+        pages.lease_until_s[rows[i]] = until_s
+        page.flags |= np.uint8(LEASED | FOR_PANEL if i < panel else LEASED)
+        take_slot(page, host)
 
 
 @bare_kernel

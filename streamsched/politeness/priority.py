@@ -47,7 +47,7 @@ def overdue_since(page: Record, limits: Limits, now: float) -> float:
 
 def read_overdue(shard: ShardArrays, rows: Ints, limits: Limits, now: float) -> Floats:
     """Return `overdue_since` of the pages of ``rows``: int64[m] as float64[m]. O(m)."""
-    since_s = overdue_times(shard.pages.records[rows], limits)
+    since_s = overdue_times(shard.pages.records.take(rows), limits)
     return np.where(since_s <= now, since_s, np.inf)
 
 

@@ -21,6 +21,7 @@ from streamsched.records.page_schema import VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
 from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
+from streamsched.scheduler.batches.surge_probes import FormulaScores
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
@@ -161,9 +162,10 @@ class BatchBuilder:
         if self.quotas.new:
             stays |= (shard.pages.records["flags"][rows] & VISITED) == 0
         scan = self.formula_switch.current.scan
-        return self.surge_probes.adjust(
-            shard, query, batch, rows[stays], lambda rows: scan.score(shard, query.now, query.cycle_s, rows)
+        by_formula = FormulaScores(
+            self.formula_switch.formula, lambda rows: scan.score(shard, query.now, query.cycle_s, rows)
         )
+        return self.surge_probes.adjust(shard, query, batch, stays, by_formula)
 
     @contextmanager
     def _leases_as_of(self, now: float) -> Iterator[None]:

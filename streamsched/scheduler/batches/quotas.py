@@ -8,7 +8,6 @@ can score a page 0 forever. Both replace the worst pages of the batch, within th
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.jit import bare_kernel
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import host_capacity
@@ -26,10 +25,10 @@ from streamsched.ranking.host_slots import HostSlots, SlotLimits
 from streamsched.records.page_schema import URGENT, VISITED
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Record
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["BatchQuotas", "Places", "RankedSources", "put_in_order", "swap_in"]
+__all__ = ["BatchQuotas", "Places", "RankedSources", "Swapped", "put_in_order", "swap_in"]
 
 _ROUNDING: Final = 1e-9  # of a page: 0.1 * 30 is 3.0000000000000004 and means 3
 _DIGITS: Final = 9  # to which fractions of pages are rounded
@@ -65,7 +64,7 @@ class BatchQuotas:
             rows = self._add_new(shard, query, rows, sources)
         if self.explore:
             rows = self._add_random(shard, query, rows)
-        return ranked if rows is ranked.rows else put_in_order(shard, query, ranked, rows, sources.score)
+        return ranked if rows is ranked.rows else put_in_order(shard, query, _with_scores(ranked, rows, sources.score))
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -116,9 +115,10 @@ class BatchQuotas:
             stays = np.isin(rows, query.first) | ((shard.pages.records["flags"][rows] & URGENT) != 0)
             stays |= _are_new(shard, rows) if self.new else False
             drawn = self._draw(shard, query, rows, wanted)
-            rows, added = swap_in(shard, query, Places(rows, stays), drawn, wanted)
+            keep, added = swap_in(shard, query, Places(rows, stays), drawn, wanted)
             # Draws owed after a long time without pages to draw must not fill whole batches later.
-            self._drawn = max(self._drawn + added, round(due - self.explore * rows.size - _KEPT_DRAWS, _DIGITS))
+            self._drawn = max(self._drawn + added.size, round(due - self.explore * rows.size - _KEPT_DRAWS, _DIGITS))
+            rows = np.concatenate([rows[keep], drawn[added]]) if added.size else rows
         return rows
 
     def _fill_up(self, shard: ShardArrays, query: Query, chosen: Ints, before: Ints) -> Ints:
@@ -145,35 +145,77 @@ class Places(NamedTuple):
     stays: Bools
 
 
-def swap_in(shard: ShardArrays, query: Query, places: Places, added: Ints, count: int) -> tuple[Ints, int]:
-    """Return the batch with up to `count` of ``added``: int64[n], and how many were added. O(m + n).
+class Swapped(NamedTuple):
+    """Which pages keep their places in a batch: bool[m], and the indices of the added ones: int64[n]."""
+
+    keep: Bools
+    added: Ints
+
+
+class _Hosts(NamedTuple):
+    """The hosts of a batch's pages and of the added ones, and working memory of a swap."""
+
+    groups: Ints  # int64[m + n]
+    order: Rows  # sorts them
+    numbers: Ints  # the same hosts as numbers from 0
+    used: Ints  # by number: pages in the batch
+    last: Ints  # by number: the last place that may be given up, -1 for none
+    before: Ints  # by place: the one before that may be given up and is of the same host, -1 for none
+
+
+def swap_in(shard: ShardArrays, query: Query, places: Places, added: Ints, count: int) -> Swapped:
+    """Swap up to `count` of ``added``: int64[n] into a batch. O((m + n) log(m + n)).
 
     Each replaces the worst page of all, or the worst of its own host if that host is at its limit.
     """
-    hosts, added_hosts = _hosts(shard, places.rows).tolist(), _hosts(shard, added)
-    capacities = np.empty(added.size, np.int64)
-    _write_capacities(shard, SlotLimits(query.limits, query.now, query.lease_s), added_hosts, capacities)
-    used = Counter(hosts)
-    worst = np.flatnonzero(~places.stays).tolist()
-    own: dict[int, list[int]] = {}
-    keep = np.ones(places.rows.size, np.bool_)
-    swapped: list[int] = []
-    for row, host, capacity in zip(added.tolist(), added_hosts.tolist(), capacities.tolist(), strict=True):
-        if len(swapped) == count:
+    groups = _hosts(shard, np.concatenate([places.rows, added]))
+    work = (np.empty(groups.size, np.int64), np.zeros(groups.size, np.int64), np.full(groups.size, -1))
+    hosts = _Hosts(groups, np.argsort(groups), *work, np.empty(places.rows.size, np.int64))
+    swapped = Swapped(np.ones(places.rows.size, np.bool_), np.empty(min(count, added.size), np.int64))
+    size = _swap(shard, SlotLimits(query.limits, query.now, query.lease_s), places.stays, hosts, swapped)
+    return Swapped(swapped.keep, swapped.added[:size])
+
+
+@bare_kernel
+def _swap(shard: ShardArrays, slot_limits: SlotLimits, stays: Bools, hosts: _Hosts, swapped: Swapped) -> int:
+    """Swap pages as `swap_in` does; return how many are added. O(m + n)."""
+    limits, now, lease_s = slot_limits
+    _find_places(stays, hosts)
+    worst, count = stays.size - 1, 0
+    for i in range(hosts.groups.size - stays.size):
+        if count == swapped.added.size:
             break
-        full = used[host] >= capacity
-        if full and host not in own:
-            own[host] = [place for place in worst if hosts[place] == host]
-        places_left = own[host] if full else worst
-        while places_left and not keep[places_left[-1]]:
-            places_left.pop()
-        if places_left:
-            place = places_left.pop()
-            keep[place] = False
-            used[hosts[place]] -= 1
-            used[host] += 1
-            swapped.append(row)
-    return (np.concatenate([places.rows[keep], np.array(swapped, np.int64)]) if swapped else places.rows), len(swapped)
+        host = hosts.numbers[stays.size + i]
+        if hosts.used[host] < host_capacity(shard.groups.records[hosts.groups[stays.size + i]], limits, now, lease_s):
+            while worst >= 0 and (stays[worst] or not swapped.keep[worst]):
+                worst -= 1
+            place = worst
+        else:
+            while hosts.last[host] >= 0 and not swapped.keep[hosts.last[host]]:
+                hosts.last[host] = hosts.before[hosts.last[host]]
+            place = hosts.last[host]
+        if place >= 0:
+            swapped.keep[place] = False
+            hosts.used[hosts.numbers[place]] -= 1
+            hosts.used[host] += 1
+            swapped.added[count] = i
+            count += 1
+    return count
+
+
+@inlined_kernel
+def _find_places(stays: Bools, hosts: _Hosts) -> None:
+    """Number the hosts, count their places, and link those that may be given up. O(m + n)."""
+    number = -1
+    for i in range(hosts.order.size):
+        if i == 0 or hosts.groups[hosts.order[i]] != hosts.groups[hosts.order[i - 1]]:
+            number += 1
+        hosts.numbers[hosts.order[i]] = number
+    for place in range(stays.size):
+        host = hosts.numbers[place]
+        hosts.used[host] += 1
+        if not stays[place]:
+            hosts.before[place], hosts.last[host] = hosts.last[host], place
 
 
 def _hosts(shard: ShardArrays, rows: Ints) -> Ints:
@@ -182,31 +224,26 @@ def _hosts(shard: ShardArrays, rows: Ints) -> Ints:
     return hosts
 
 
-@bare_kernel
-def _write_capacities(shard: ShardArrays, slot_limits: SlotLimits, hosts: Ints, out: Ints) -> None:
-    for i in range(hosts.size):
-        host: Record = shard.groups.records[hosts[i]]
-        out[i] = host_capacity(host, slot_limits.limits, slot_limits.now, slot_limits.lease_s)
+def put_in_order(shard: ShardArrays, query: Query, batch: Ranked) -> Ranked:
+    """Return `batch` in order: the query's `first` pages, then the others, best score first. O(m log m)."""
+    first = int(np.count_nonzero(np.isin(batch.rows, query.first)))  # these are in front
+    rows, tiers = batch.rows[first:], batch.tiers[first:]
+    overdue_s, ahead = np.full(rows.size, np.inf), np.flatnonzero(tiers != BY_SCORE)
+    overdue_s[ahead] = read_overdue(shard, rows[ahead], query.limits, query.now)
+    ties = tie_keys(shard.pages.records["url_hash"][rows], query.salt)
+    best = select_best(batch.scores[first:], overdue_s, ties, rows.size, rows)
+    order = np.concatenate([np.arange(first), first + best])
+    return Ranked(batch.rows[order], batch.scores[order], batch.tiers[order])
 
 
-def put_in_order(
-    shard: ShardArrays, query: Query, ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]
-) -> Ranked:
-    """Return ``rows``: int64[m] as a batch: the query's `first` pages, then the others, best score first.
-
-    `ranked`: pages whose scores are known; `score`: scores pages by their rows.
-    """
+def _with_scores(ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]) -> Ranked:
+    """Return ``rows``: int64[m] with their scores and tiers, which are known of the pages of `ranked`."""
     by_row = np.argsort(ranked.rows)
     place = by_row[np.minimum(np.searchsorted(ranked.rows, rows, sorter=by_row), max(by_row.size - 1, 0))]
     known = ranked.rows[place] == rows
     scores, tiers = ranked.scores[place], np.where(known, ranked.tiers[place], BY_SCORE).astype(np.uint8)
     scores[~known] = score(rows[~known])
-    overdue_s = np.where(tiers == BY_SCORE, np.inf, read_overdue(shard, rows, query.limits, query.now))
-    ahead = np.isin(rows, query.first)
-    first, rest = np.flatnonzero(ahead), np.flatnonzero(~ahead)
-    ties = tie_keys(shard.pages.records["url_hash"][rows[rest]], query.salt)
-    order = np.concatenate([first, rest[select_best(scores[rest], overdue_s[rest], ties, rest.size, rows[rest])]])
-    return Ranked(rows[order], scores[order], tiers[order])
+    return Ranked(rows, scores, tiers)
 
 
 def _are_new(shard: ShardArrays, rows: Ints) -> Bools:

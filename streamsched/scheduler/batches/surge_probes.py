@@ -20,155 +20,278 @@ import numpy as np
 from streamsched.estimation.surges import MEAN_SHARE, surge_probability, unseen_surge_value
 from streamsched.formula.champion import OBJECTIVES
 from streamsched.formula.formula import Formula
-from streamsched.numerics.jit import bare_kernel, mix
-from streamsched.numerics.topk_order import sort_keys, tie_keys
+from streamsched.numerics.compilation.machine_operations import prefetch, prefetch_field
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.numerics.topk_order import sort_key
 from streamsched.numerics.vector_math import expm1
-from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.limits import host_capacity, ready_at
 from streamsched.politeness.priority import BY_SCORE
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
+from streamsched.records.group_schema import SURGES_AT
 from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
-from streamsched.records.pattern_members import list_members
 from streamsched.scheduler.batches.quotas import Places, put_in_order, swap_in
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Record
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Record
+    from streamsched.ranking.host_slots import SlotLimits
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
+__all__ = ["PROBES_PER_GROUP", "FormulaScores", "SurgeProbes"]
 
 PROBES_PER_GROUP: Final = 5  # if a surge has hit half of a group, it hit one of 5 pages 31 times in 32
 _LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; with fewer there is little to gain
+_NEWEST: Final = 16  # pages of a group among which its probes are chosen, no more than it has
 _MOST: Final = 0.5  # share of a batch that may be surge probes
-_MOST_ROWS: Final = 16  # newest pages of a group among which its probes are chosen; over all groups, ...
-_ROWS_A_PAGE: Final = 2  # ... this many more for each page of the batch: half a batch of probes needs no more
+_ROWS_A_PAGE: Final = 2  # pages among which probes are chosen, for each page of a batch: half a batch needs no more
 _GROUPS: Final = 1 << 14  # groups examined for a batch, ...
 _GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
+_PREFETCH_AHEAD: Final = 8  # groups
+
+
+class FormulaScores(NamedTuple):
+    """The formula in use, and a function that scores pages by it, given their rows."""
+
+    formula: Formula
+    score: Callable[[Ints], Floats]
+
+
+class _Batch(NamedTuple):
+    """The rows of a batch, and the probability that each page which probes may replace has changed, worst first."""
+
+    rows: Ints
+    bars: Floats
 
 
 class _Due(NamedTuple):
-    """Groups that are worth surge probes, best first: their numbers, and the worth of each probe."""
+    """Groups that are worth surge probes, and the worth of each probe."""
 
     groups: Ints
     worth: Floats
+
+
+class _InBatch(NamedTuple):
+    """The pages of a batch, group by group, and where those of each group that is due begin and end."""
+
+    rows: Ints
+    begins: Ints
+    ends: Ints
+
+
+class _Candidates(NamedTuple):
+    """Pages that may be surge probes, group by group; where those of each group begin; how many it is to have."""
+
+    rows: Ints
+    begins: Ints
+    missing: Ints
+
+
+class _Chosen(NamedTuple):
+    """Surge probes, best first: their rows and scores."""
+
+    rows: Ints
+    scores: Floats
 
 
 class SurgeProbes:
     """Adds surge probes to batches. O(1) memory; for one call at a time."""
 
     def __init__(self) -> None:
-        self._likely = FullScan(Formula.parse(OBJECTIVES["changes"]).compile(), 1)
+        self._changes = Formula.parse(OBJECTIVES["changes"])
+        self._likely = FullScan(self._changes.compile(), 1)
 
     def adjust(
-        self, shard: ShardArrays, query: Query, batch: Ranked, stays: Ints, score: Callable[[Ints], Floats]
+        self, shard: ShardArrays, query: Query, batch: Ranked, stays: Bools, by_formula: FormulaScores
     ) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, in the order of scores, and the probes' rows: int64[s].
 
-        `stays`: rows that must stay; `score`: scores pages by their rows. O(batch + groups examined + pages of those
-        worth surge probes).
+        ``stays``: bool[m], whether each page of the batch must stay. O(batch + groups examined).
         """
         rows = batch.rows
         if shard.corpus["pages"][0] < _LEAST_PAGES:
             return batch, rows[:0]
-        keep = np.isin(rows, stays) | ((shard.pages.records["flags"][rows] & URGENT) != 0) | (batch.tiers != BY_SCORE)
-        most = min(int(_MOST * rows.size), int(np.count_nonzero(~keep)))
-        if most == 0:
+        keep = stays | ((shard.pages.records["flags"][rows] & URGENT) != 0) | (batch.tiers != BY_SCORE)
+        replaceable = np.flatnonzero(~keep)[::-1][: int(_MOST * rows.size)]
+        if replaceable.size == 0:
             return batch, rows[:0]
-        bars = self._likely.score(shard, query.now, query.cycle_s, rows[~keep][::-1][:most])
-        due = _find_due(shard, query, float(bars[0]), most)
+        bars = batch.scores[replaceable]  # the worst page first
+        if by_formula.formula != self._changes:
+            bars = self._likely.score(shard, query.now, query.cycle_s, rows[replaceable])
+        due = _find_due(shard, query, float(bars[0]), bars.size)
         if due.groups.size == 0:
             return batch, rows[:0]
-        probes, worth = _choose(shard, query, due, rows, score)
-        beats = worth[:most] >= bars[: worth.size]
-        count = beats.size if beats.all() else int(np.argmin(beats))
-        if count == 0:
+        probes = _choose(shard, query, due, _Batch(rows, bars), by_formula.score)
+        swapped = swap_in(shard, query, Places(rows, keep), probes.rows, probes.rows.size)
+        if not swapped.added.size:
             return batch, rows[:0]
-        mixed, added = swap_in(shard, query, Places(rows, keep), probes[:count], count)
-        if not added:
-            return batch, rows[:0]
-        return put_in_order(shard, query, batch, mixed, score), mixed[mixed.size - added :]
+        added = probes.rows[swapped.added]
+        mixed = Ranked(
+            np.concatenate([rows[swapped.keep], added]),
+            np.concatenate([batch.scores[swapped.keep], probes.scores[swapped.added]]),
+            np.concatenate([batch.tiers[swapped.keep], np.full(added.size, BY_SCORE, np.uint8)]),
+        )
+        return put_in_order(shard, query, mixed), added
 
 
 def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
-    """Return at most `most` groups whose probes are worth `bar` or more."""
+    """Return at most `most` groups whose probes are worth `bar` or more, best first. O(groups examined)."""
     groups = int(shard.corpus["groups"][0])
     count = min(groups, _GROUPS + _GROUPS_A_PAGE * query.k)
     start = int(mix(np.uint64(int(query.now) & (2**63 - 1)))) % groups if count < groups else 0
-    out, worth = np.empty(count, np.int64), np.empty(count)
-    found = _list_due(shard, (start, count), query.now, query.cycle_s, bar, out, worth)
-    order = np.lexsort((out[:found], -worth[:found]))[:most]
-    rows = np.cumsum(np.minimum(shard.groups.records["pages"][out[order]].astype(np.int64), _MOST_ROWS))
-    order = order[rows <= _MOST_ROWS + _ROWS_A_PAGE * query.k]
-    return _Due(out[order], worth[order])
+    size = min(most, 1 + _ROWS_A_PAGE * query.k // _NEWEST, groups)
+    best = _Due(np.full(size, groups), np.full(size, -np.inf))
+    _list_due(shard, (start, count), query.now, query.cycle_s, bar, best)
+    order = np.lexsort((best.groups, -best.worth))[: np.count_nonzero(best.worth > 0.0)]
+    return _Due(best.groups[order], best.worth[order])
 
 
-def _choose(
-    shard: ShardArrays, query: Query, due: _Due, batch: Ints, score: Callable[[Ints], Floats]
-) -> tuple[Ints, Floats]:
-    """Return the probes of the groups that are due, and their worth: int64[s], float64[s], best first.
+def _choose(shard: ShardArrays, query: Query, due: _Due, batch: _Batch, score: Callable[[Ints], Floats]) -> _Chosen:
+    """Return the probes of the groups that are due, as long as they are worth more than the pages they replace.
 
     They are the best of a group's newest pages that are neither in the batch nor leased, as many as are still missing.
     """
-    rows, ends = _list_all(shard, due.groups)
-    place = np.repeat(np.arange(due.groups.size), np.diff(ends, prepend=0))
-    batch = np.sort(batch)
-    in_batch = batch[np.minimum(np.searchsorted(batch, rows), batch.size - 1)] == rows
-    leased = (shard.pages.records["flags"][rows] & LEASED) != 0
-    missing = PROBES_PER_GROUP - np.bincount(place[leased & ~in_batch], minlength=due.groups.size)
-    groups = np.sort(shard.pages.records["group"][batch])
-    missing -= np.searchsorted(groups, due.groups, "right") - np.searchsorted(groups, due.groups)
-    free = ~in_batch & ~leased & (missing[place] > 0)
-    free[free] = are_eligible(shard, rows[free], query.now, query.limits)
-    rows, place = rows[free], place[free]
-    ties = tie_keys(shard.pages.records["url_hash"][rows], query.salt)
-    order = np.lexsort((rows, ties, ~sort_keys(score(rows)), place))
-    rows, place = rows[order], place[order]
-    nth = np.arange(rows.size) - np.searchsorted(place, place)
-    sent = nth < missing[place]
-    return rows[sent], due.worth[place[sent]]
-
-
-def _list_all(shard: ShardArrays, groups: Ints) -> tuple[Ints, Ints]:
-    """Return the rows of all `groups`, group by group, and where each group's rows end: int64[m], int64[groups]."""
-    sizes = np.minimum(shard.groups.records["pages"][groups].astype(np.int64), _MOST_ROWS)
-    out, ends = np.empty(int(sizes.sum()), np.int64), np.cumsum(sizes)
-    return out[: _list_rows(shard, groups, sizes, out)], ends
+    groups = shard.pages.records["group"][batch.rows].astype(np.int64)
+    order = np.argsort(groups)
+    groups = groups[order]
+    in_batch = _InBatch(
+        batch.rows[order], np.searchsorted(groups, due.groups), np.searchsorted(groups, due.groups, "right")
+    )
+    size = due.groups.size
+    found = _Candidates(np.empty(size * _NEWEST, np.int64), np.empty(size + 1, np.int64), np.empty(size, np.int64))
+    rows = found.rows[: _list_candidates(shard, due, in_batch, batch.bars, query.slot_limits, found)]
+    chosen = _Chosen(rows, score(rows))
+    count = _choose_best(shard, found, chosen, due.worth, batch.bars, np.uint64(query.salt))
+    return _Chosen(chosen.rows[:count], chosen.scores[:count])
 
 
 @bare_kernel
-def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
-    """Write up to `sizes` rows of each group's pages to `out`; return how many in all."""
-    count = 0
-    known = shard.corpus[0].pages
-    for i in range(groups.size):
-        room = count + sizes[i]
-        count = min(list_members(shard.groups, shard.pages.records, groups[i], np.inf, known, out[:room], count), room)
+def _list_candidates(
+    shard: ShardArrays, due: _Due, in_batch: _InBatch, bars: Floats, slot_limits: SlotLimits, found: _Candidates
+) -> int:
+    """Write the candidates of the groups that get a probe to `found`; return how many in all. O(groups)."""
+    newest, members, records = found.rows, shard.groups.member_links, shard.pages.records
+    for i in range(due.groups.size):
+        newest[i * _NEWEST] = np.int64(shard.groups.first_members[due.groups[i]]) - 1
+    for nth in range(1, _NEWEST):  # one of each group at a time, since a list's next page is known only after this one
+        for i in range(due.groups.size):
+            row = newest[i * _NEWEST + nth - 1]
+            prefetch(records, row)
+            link: Record = members[row]
+            newest[i * _NEWEST + nth] = np.int64(link.after) - 1
+    count = probes = 0
+    for i in range(due.groups.size):
+        found.begins[i], found.missing[i] = count, 0
+        if probes >= bars.size or not due.worth[i] >= bars[probes]:
+            continue  # nor do the other groups get any
+        group: Record = shard.groups.records[due.groups[i]]
+        limits, now, lease_s = slot_limits
+        is_open = host_capacity(shard.groups.records[group.host], limits, now, lease_s) > 0
+        begin, end = in_batch.begins[i], in_batch.ends[i]
+        missing = PROBES_PER_GROUP - (end - begin)
+        for at in range(i * _NEWEST, (i + 1) * _NEWEST):
+            row = newest[at]
+            if _holds(in_batch.rows, begin, end, row):
+                continue
+            page: Record = records[row]
+            if page.flags & LEASED:
+                missing -= 1
+            elif is_open and ready_at(shard.pages, row, limits) <= now:
+                newest[count] = row
+                count += 1
+        if missing <= 0:
+            count = found.begins[i]
+            continue
+        found.missing[i] = missing
+        probes += min(missing, count - found.begins[i])
+    found.begins[due.groups.size] = count
     return count
 
 
-@bare_kernel
-def _list_due(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, out: Ints, worth: Floats
-) -> int:
-    """Write to `out` those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth `bar` or more.
+@inlined_kernel
+def _holds(rows: Ints, begin: int, end: int, row: int) -> bool:
+    """Return whether `row` is one of ``rows[begin:end]``. O(end - begin)."""
+    for i in range(begin, end):
+        if rows[i] == row:
+            return True
+    return False
 
-    `worth` gets the worth of one probe: the expected number of stale pages found a cycle sooner. Returns how many.
-    O(groups).
-    """
-    groups = shard.corpus[0].groups
+
+@bare_kernel
+def _choose_best(
+    shard: ShardArrays, found: _Candidates, chosen: _Chosen, worth: Floats, bars: Floats, salt: int
+) -> int:
+    """Move the probes to the front of `chosen`, the candidates with their scores; return how many. O(candidates)."""
     count = 0
-    for i in range(span[1]):
-        number = (span[0] + i) % groups
-        group: Record = shard.groups.records[number]
+    for i in range(worth.size):
+        end = found.begins[i + 1]
+        for first in range(found.begins[i], min(found.begins[i] + found.missing[i], end)):
+            if count == bars.size or not worth[i] >= bars[count]:
+                return count
+            best = first
+            for other in range(first + 1, end):
+                if _precedes(shard, chosen, other, best, salt):
+                    best = other
+            row, score = chosen.rows[best], chosen.scores[best]
+            chosen.rows[best], chosen.scores[best] = chosen.rows[first], chosen.scores[first]
+            chosen.rows[count], chosen.scores[count] = row, score
+            count += 1
+    return count
+
+
+@inlined_kernel
+def _precedes(shard: ShardArrays, pages: _Chosen, i: int, j: int, salt: int) -> bool:
+    """Return whether page `i` comes before page `j`: by score, then tie, then row. O(1)."""
+    key, other = sort_key(pages.scores[i]), sort_key(pages.scores[j])
+    if key != other:
+        return bool(key > other)
+    row, other_row = pages.rows[i], pages.rows[j]
+    page: Record = shard.pages.records[row]
+    other_page: Record = shard.pages.records[other_row]
+    tie, other_tie = mix(page.url_hash ^ salt), mix(other_page.url_hash ^ salt)
+    return bool(tie < other_tie or (tie == other_tie and row < other_row))
+
+
+@bare_kernel
+def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, best: _Due) -> None:
+    """Write to `best`, a heap, those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth most.
+
+    And `bar` or more. The worth of one probe is the expected number of stale pages found a cycle sooner. O(groups).
+    """
+    groups, records = np.int64(shard.corpus[0].groups), shard.groups.records
+    number = span[0] - 1
+    for _ in range(span[1]):
+        number = number + 1 if number + 1 < groups else 0
+        prefetch(records, number + _PREFETCH_AHEAD)
+        prefetch_field(records, number + _PREFETCH_AHEAD, SURGES_AT)
+        group: Record = records[number]
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
         elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
         hazard, unseen = surge_probability(group) * elapsed, unseen_surge_value(group) * group.open_unvisited
-        if MEAN_SHARE * (unseen + hazard * (group.pages - 1.0)) < bar * PROBES_PER_GROUP * (1.0 - 1e-9):
+        least = max(bar, best.worth[0]) * PROBES_PER_GROUP * (1.0 - 1e-9)
+        if MEAN_SHARE * (unseen + hazard * (group.pages - 1.0)) < least:
             continue  # since 1 - exp(-hazard) is below the hazard
         expected = MEAN_SHARE * (unseen + (0.0 - expm1(-hazard)) * (group.pages - 1.0))
-        value = expected / PROBES_PER_GROUP
-        if value > 0.0 and value >= bar:
-            out[count] = number
-            worth[count] = value
-            count += 1
-    return count
+        worth = expected / PROBES_PER_GROUP
+        if worth > 0.0 and worth >= bar and _is_worse(best, 0, number, worth):
+            _replace_worst(best, number, worth)
+
+
+@inlined_kernel
+def _is_worse(due: _Due, place: int, number: int, worth: float) -> bool:
+    """Return whether the group in a place comes after the group `number` of that worth. O(1)."""
+    return bool(due.worth[place] < worth or (due.worth[place] == worth and due.groups[place] > number))
+
+
+@inlined_kernel
+def _replace_worst(heap: _Due, number: int, worth: float) -> None:
+    """Replace the worst group, the first of a heap in which each is worse than the two below it. O(log groups)."""
+    place, below = 0, 1
+    while below < heap.groups.size:
+        other = below + 1
+        if other < heap.groups.size and _is_worse(heap, other, heap.groups[below], heap.worth[below]):
+            below = other
+        if not _is_worse(heap, below, number, worth):
+            break
+        heap.groups[place], heap.worth[place] = heap.groups[below], heap.worth[below]
+        place, below = below, 2 * below + 1
+    heap.groups[place], heap.worth[place] = number, worth

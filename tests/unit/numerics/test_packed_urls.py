@@ -128,6 +128,14 @@ def test_bytes_are_the_same_where_every_one_is(raw: bytes, place: int, shift: in
         assert same_bytes(left, 0, right, shift, place)
 
 
+@given(texts)
+def test_spans_give_their_texts(urls: list[str]) -> None:
+    """Line feeds, which separate texts meanwhile, and no texts at all included."""
+    packed = PackedUrls.pack(urls)
+    spans = packed.offsets[:-1] << 16 | np.diff(packed.offsets)
+    assert decode_spans(packed.blob, spans.astype(np.uint64)) == urls
+
+
 def test_spans_that_are_not_utf8_are_shown_too() -> None:
     text = np.frombuffer(b"\xc3ab", np.uint8)
     assert decode_spans(text, np.array([1, 1 << 16 | 2, 0], np.uint64)) == ["\ufffd", "ab", ""]

@@ -22,7 +22,7 @@ KERNELS = {
     page_scorer: ("run_steps", "run_bounds"),
     certificates: ("_convert",),
     host_floors: ("_find_short", "_list_shelved"),
-    surge_probes: ("_list_due", "_list_rows"),
+    surge_probes: ("_list_due", "_list_candidates", "_choose_best"),
 }
 
 
