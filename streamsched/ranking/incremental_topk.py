@@ -46,10 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["CLOCK_TOLERANCE_S", "IncrementalTopK"]
 
 CLOCK_TOLERANCE_S: Final = 60.0  # clock tolerance: how far a query's time may lie before an earlier query's
-_FEWEST_PAGES: Final = 1 << 14  # with fewer, scoring all pages is faster
+_FEWEST_PAGES: Final = 1 << 16  # with fewer, scoring all pages takes less than a millisecond
 _MOST_EXAMINED: Final = 12  # a query examines at most one page in this many: beyond, scoring all pages is faster
-_LARGEST_K: Final = 32  # a batch of more than one page in this many is found by scoring all pages
-_MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
+_LARGEST_K: Final = 64  # a larger part of the pages is found by scoring all; the pool should hold no larger one either
 _DEPTH: Final = 4  # batches that the pool should hold
 _FEWEST_POOLED: Final = 1 << 11
 _MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
@@ -135,6 +134,7 @@ class IncrementalTopK:
             bounded = rows[~np.isnan(self._table.arrays.bound[rows]) & (self._table.arrays.tick[rows] != 0)]
             self._table.remove(rows)
             self._run(shard, bounded, scored=True)
+            summarise(self._table.arrays, bounded)
 
     def follow(self, shard: ShardArrays, other: IncrementalTopK) -> None:
         """Take over the clock of `other` and the parameters of its last query. O(new pages)."""
@@ -276,14 +276,13 @@ class IncrementalTopK:
 
     def _examine(self, shard: ShardArrays, rows: Ints) -> Found:
         self.examined += rows.size
-        return self._run(shard, rows)[1]
+        found = self._run(shard, rows)[1]
+        summarise(self._table.arrays, rows)
+        return found
 
     def _run(self, shard: ShardArrays, rows: Ints, *, scored: bool = False) -> tuple[int, Found]:
-        arrays = self._table.arrays
-        ranking = RankingArrays(shard, arrays, self._floors.levels, self._examiners.scorer)
-        done = self._examiners.run(ranking, rows, self._line, scored=scored)
-        summarise(arrays, rows)
-        return done
+        ranking = RankingArrays(shard, self._table.arrays, self._floors.levels, self._examiners.scorer)
+        return self._examiners.run(ranking, rows, self._line, scored=scored)
 
     def _select(self, shard: ShardArrays, query: Query, found: Found) -> Ranked:
         """Return the best of the pages found that hosts have slots for."""
@@ -306,7 +305,7 @@ class IncrementalTopK:
         self._line = follow_pool(self._line, found.levels, self._target(), self._k, self._estimate_level)
 
     def _target(self) -> int:
-        return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _MOST_POOLED)
+        return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _LARGEST_K)
 
     def _estimate_level(self, count: int) -> float:
         """Return a level that the certificates of about `count` pages allow; -inf if there are not as many."""
@@ -315,7 +314,7 @@ class IncrementalTopK:
 
     def _place_line(self, shard: ShardArrays, scores: Singles | None) -> None:
         """Place the line by drawn pages' scores, taken from `scores` of all pages if given; at -inf for few pages."""
-        drawn = draw_rows(self._random, self._table.pages, 4 * _SAMPLE)
+        drawn = draw_rows(self._random, self._table.pages, _SAMPLE)
         line = self._line._replace(origin_s=self._line.now)
         rows = drawn[are_eligible(shard, drawn, line.now, line.limits)]
         if self._only_new:
@@ -337,12 +336,12 @@ class IncrementalTopK:
         self._place_line(shard, arrays.bound)
         self._pool = np.empty(0, np.int64)
         self._floors.clear(int(shard.corpus["groups"][0]))
-        sample = np.arange(0, pages, -(-pages // _SAMPLE))
+        sample = draw_rows(self._random, pages, _SAMPLE)
         if self._run(shard, sample, scored=True)[0] * 2 * _MOST_EXAMINED > sample.size:
             return False
         for start in range(0, pages, _PART):
-            rows = np.arange(start, min(start + _PART, pages))
-            self._run(shard, rows, scored=True)
+            self._run(shard, np.arange(start, min(start + _PART, pages)), scored=True)
+        arrays.soonest[:], arrays.peak[:] = 0, np.inf  # found when chunks are read
         self._is_certified = True
         return True
 

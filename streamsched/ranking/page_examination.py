@@ -18,6 +18,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.politeness.eligibility import page_not_before
 from streamsched.politeness.limits import overdue_at
 from streamsched.ranking.certificates import (
+    CHUNK,
     POOLED,
     SHELVED,
     Certificates,
@@ -91,20 +92,21 @@ def examine(ranking: RankingArrays, rows: Ints, line: Line, found: Found, scored
     """
     scorer, count = ranking.scorer, 0
     for start in range(0, rows.size, LANES):
-        lanes, below = _admit(ranking, rows[start : start + LANES], line, scored), 0
+        lanes = _admit(ranking, rows[start : start + LANES], line, scored)
         if not scored:
             score_lanes(scorer, ranking.shard, lanes, line.now, line.cycle_s)
-        for lane in range(lanes):
+        for lane in range(lanes - 1, -1, -1):
             overdue_s = overdue_at(scorer.pages[lane], line.limits)
             level = level_of(scorer.scores[lane], overdue_s, line)
             if round_up(level) >= _line_of(ranking, lane, line):
                 count = _pool(ranking, lane, line, found, count, scored)
             elif overdue_s > line.now:
-                move_lane(scorer, lane, below)
-                below += 1
+                continue
             else:
                 _keep(ranking, scorer.rows[lane], level, np.inf, line)
-        for lane in range(_certify(ranking, below, line, 1 if scored else _TRIES)):
+            lanes -= 1
+            move_lane(scorer, lanes, lane)
+        for lane in range(_certify(ranking, lanes, line, 1 if scored else _TRIES)):
             count = _pool(ranking, lane, line, found, count, scored)
     return count
 
@@ -214,7 +216,7 @@ def _certify(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> int:
 @inlined_kernel
 def _end_after(ranking: RankingArrays, lane: int, ahead_s: float, line: Line) -> float:
     """Return the time `ahead_s` from now, or earlier if that is too far or the page is overdue before."""
-    part = float(np.int64(mix(np.uint64(ranking.scorer.rows[lane])) >> np.uint64(11))) * 2.0**-54
+    part = float(np.int64(mix(np.uint64(ranking.scorer.rows[lane] // CHUNK)) >> np.uint64(11))) * 2.0**-54
     ahead_s = min(ahead_s, (1.0 - part) * line.horizon_s)
     return min(line.now + ahead_s, overdue_at(ranking.scorer.pages[lane], line.limits))
 
@@ -229,10 +231,11 @@ def _margin(ranking: RankingArrays, lane: int, line: Line) -> float:
 @inlined_kernel
 def _meeting(ranking: RankingArrays, lane: int, line: Line, rise: float) -> float:
     """Return in how many seconds a lane whose score rises by `rise` a second will be about to meet its line."""
+    if not rise > 0.0:
+        return np.inf
     way = _line_of(ranking, lane, line) - ranking.scorer.scores[lane]
-    falling_s = max(way / (rise + line.fall), (1.0 - _FALL) * way / rise) if rise > 0.0 else np.inf
-    margin_s = (way - _margin(ranking, lane, line)) / rise if rise > 0.0 else np.inf
-    return _SURE * min(falling_s, margin_s)
+    falling_s = way / min(rise + line.fall, rise / (1.0 - _FALL))
+    return _SURE * min(falling_s, (way - _margin(ranking, lane, line)) / rise)
 
 
 class Examiners:

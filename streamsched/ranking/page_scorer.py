@@ -6,26 +6,16 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
-from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
-from streamsched.formula.terminals import (
-    MOVING,
-    RANGES,
-    SEASONAL,
-    TERMINAL_CODES,
-    fill_highest,
-    fill_lowest,
-    fill_terminal,
-    linked_context,
-)
+from streamsched.formula.evaluation.machine import ROWS
+from streamsched.formula.terminals import MOVING, RANGES, SEASONAL, fill_highest, fill_lowest, linked_context
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.ranking.block_scan import BlockScorer, codes_of, make_block_scorer, score_block
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import SEASONAL_LINK
 
@@ -39,18 +29,13 @@ __all__ = ["LANES", "PageScorer", "bound_lanes", "gather_lane", "make_page_score
 LANES: Final = ROWS  # pages at a time
 _UNTRACED: Final = SEASONAL | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
 
-Codes = npt.NDArray[np.int64]
-
 
 class PageScorer(NamedTuple):
     """A formula's two programs and the memory they run in; for one thread."""
 
-    codes: Codes  # the terminals that the score reads, in slot order
-    steps: Steps
-    slots: Floats
-    result: int
-    low_codes: Codes  # those that the bound reads at the start of its time
-    high_codes: Codes  # ... and at its end, in the following slots
+    block: BlockScorer
+    low_codes: Ints  # the terminals that the bound reads at the start of its time
+    high_codes: Ints  # ... and at its end, in the following slots
     bound_steps: BoundSteps
     bound_slots: Floats
     bound_result: int
@@ -67,17 +52,11 @@ class PageScorer(NamedTuple):
 
 def make_page_scorer(formula: Formula) -> PageScorer:
     """Return the scorer of `formula`. O(size)."""
-    program = formula.compile()
     bound = compile_bound(formula.root, MOVING, RANGES)
-    arena = program.arena(LANES)
-    arena.prepare(program)
     return PageScorer(
-        _codes(program.terminals),
-        program.steps,
-        arena.slots,
-        program.result,
-        _codes(bound.lows),
-        _codes(bound.highs),
+        make_block_scorer(formula.compile()),
+        codes_of(bound.lows),
+        codes_of(bound.highs),
         bound.steps,
         bound.make_slots(LANES),
         bound.result,
@@ -122,17 +101,10 @@ def score_lanes(scorer: PageScorer, shard: ShardArrays, count: int, now: float, 
 
     `shard`: the shard that the lanes were gathered from.
     """
-    pages, traces, context = (
-        scorer.pages[:count],
-        scorer.traces[:count],
-        linked_context(shard.groups.records, shard.seasonality, scorer.links[:count]),
-    )
-    for slot in range(scorer.codes.size):
-        fill_terminal(scorer.codes[slot], pages, traces, context, now, cycle_s, scorer.slots[slot, :count])
-    if scorer.steps.shape[0]:
-        run_steps(scorer.steps, scorer.slots, count)
+    context = linked_context(shard.groups.records, shard.seasonality, scorer.links[:count])
+    score_block(scorer.block, scorer.pages[:count], scorer.traces[:count], context, now, cycle_s)
     for i in range(count):
-        scorer.scores[i] = scorer.slots[scorer.result, i]
+        scorer.scores[i] = scorer.block.slots[scorer.block.result, i]
 
 
 @bare_kernel
@@ -157,7 +129,3 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
     for i in range(count):
         bound = slots[scorer.bound_result, i]
         scorer.bounds[i] = -np.inf if np.isnan(bound) else bound
-
-
-def _codes(names: Iterable[str]) -> Codes:
-    return np.array([TERMINAL_CODES[name] for name in names], np.int64)
