@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HostFloors", "list_needed", "needed_level"]
 
-_FEWEST: Final = 32  # pages above a host's floor at first, and four for each that the host gives
+_FEWEST: Final = 16  # pages above a host's floor at first, and four for each that the host gives
 _RESERVED_GROUPS: Final = 1 << 24  # address space only
 
 

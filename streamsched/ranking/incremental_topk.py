@@ -54,7 +54,6 @@ _FEWEST_POOLED: Final = 1 << 11
 _MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
 _BEST: Final = 4  # times a batch: pages examined at a time beyond those that are due
 _SAMPLE: Final = 1 << 15  # pages on which it is tried whether certificates are of use
-_PART: Final = 1 << 21  # pages certified at a time
 _TRIES_AGAIN: Final = 64  # scans after which certificates are tried again at the latest
 _DECAY: Final = 0.2  # weight of each query in the moving average of the time between queries
 _LONGER: Final = 4.0  # a step counts as at most this many times the average
@@ -281,8 +280,10 @@ class IncrementalTopK:
         return found
 
     def _run(self, shard: ShardArrays, rows: Ints, *, scored: bool = False) -> tuple[int, Found]:
-        ranking = RankingArrays(shard, self._table.arrays, self._floors.levels, self._examiners.scorer)
-        return self._examiners.run(ranking, rows, self._line, scored=scored)
+        return self._examiners.run(self._ranking(shard), rows, self._line, scored=scored)
+
+    def _ranking(self, shard: ShardArrays) -> RankingArrays:
+        return RankingArrays(shard, self._table.arrays, self._floors.levels, self._examiners.scorer)
 
     def _select(self, shard: ShardArrays, query: Query, found: Found) -> Ranked:
         """Return the best of the pages found that hosts have slots for."""
@@ -298,11 +299,13 @@ class IncrementalTopK:
     def _follow(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> None:
         """Move the line so that the pool holds several batches, and floors so that limited hosts do not fill it."""
         bar = _level_of_last(ranked, found) if ranked.rows.size == query.k else -math.inf
-        above = np.flatnonzero(found.levels >= bar)
+        above, levels = np.flatnonzero(found.levels >= bar), found.levels
+        if -math.inf < bar and above.size > query.k:  # pages of full hosts do not count: they cannot be given soon
+            levels = np.append(levels[levels < bar], np.full(query.k, bar))
         if above.size - query.k > self._target() // _MOST_SKIPPED:
             hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
             self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
-        self._line = follow_pool(self._line, found.levels, self._target(), self._k, self._estimate_level)
+        self._line = follow_pool(self._line, levels, self._target(), self._k, self._estimate_level)
 
     def _target(self) -> int:
         return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _LARGEST_K)
@@ -339,9 +342,7 @@ class IncrementalTopK:
         sample = draw_rows(self._random, pages, _SAMPLE)
         if self._run(shard, sample, scored=True)[0] * 2 * _MOST_EXAMINED > sample.size:
             return False
-        for start in range(0, pages, _PART):
-            self._run(shard, np.arange(start, min(start + _PART, pages)), scored=True)
-        arrays.soonest[:], arrays.peak[:] = 0, np.inf  # found when chunks are read
+        self._examiners.certify(self._ranking(shard), pages, self._line)
         self._is_certified = True
         return True
 

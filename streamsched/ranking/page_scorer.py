@@ -13,7 +13,15 @@ import numpy as np
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS
-from streamsched.formula.terminals import MOVING, RANGES, SEASONAL, fill_highest, fill_lowest, linked_context
+from streamsched.formula.terminals import (
+    MOVING,
+    RANGES,
+    SEASONAL,
+    Context,
+    fill_highest,
+    fill_lowest,
+    linked_context,
+)
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.ranking.block_scan import BlockScorer, codes_of, make_block_scorer, score_block
 from streamsched.records.page_schema import PAGE, TRACE
@@ -24,7 +32,16 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["LANES", "PageScorer", "bound_lanes", "gather_lane", "make_page_scorer", "move_lane", "score_lanes"]
+__all__ = [
+    "LANES",
+    "PageScorer",
+    "bound_block",
+    "bound_lanes",
+    "gather_lane",
+    "make_page_scorer",
+    "move_lane",
+    "score_lanes",
+]
 
 LANES: Final = ROWS  # pages at a time
 _UNTRACED: Final = SEASONAL | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
@@ -113,19 +130,28 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
 
     -inf for NaN. `shard`: as for `score_lanes`. O(count * steps).
     """
-    slots, ends = scorer.bound_slots, scorer.ends[:count]
-    pages, traces, context = (
-        scorer.pages[:count],
-        scorer.traces[:count],
-        linked_context(shard.groups.records, shard.seasonality, scorer.links[:count]),
-    )
+    context = linked_context(shard.groups.records, shard.seasonality, scorer.links[:count])
+    bound_block(scorer, scorer.pages[:count], scorer.traces[:count], context, since, cycle_s)
+
+
+@bare_kernel
+def bound_block(  # noqa: PLR0913, PLR0917  a kernel
+    scorer: PageScorer, pages: Records, traces: Records, context: Context, since: float, cycle_s: float
+) -> None:
+    """Do what `bound_lanes` does for pages that need not be in lanes: ``scorer.ends`` are theirs. O(m * steps).
+
+    `pages`: PAGE[m], LANES at most; `traces`: TRACE[m]; `context`: of the same pages.
+    """
+    slots, ends = scorer.bound_slots, scorer.ends[: pages.size]
     lows = scorer.low_codes.size
     for slot in range(lows):
-        fill_lowest(scorer.low_codes[slot], pages, traces, context, since, ends, cycle_s, slots[slot, :count])
+        column = slots[slot, : pages.size]
+        fill_lowest(scorer.low_codes[slot], pages, traces, context, since, ends, cycle_s, column)
     for slot in range(scorer.high_codes.size):
-        fill_highest(scorer.high_codes[slot], pages, context, since, ends, cycle_s, slots[lows + slot, :count])
+        column = slots[lows + slot, : pages.size]
+        fill_highest(scorer.high_codes[slot], pages, context, since, ends, cycle_s, column)
     if scorer.bound_steps.shape[0]:
-        run_bounds(scorer.bound_steps, slots, count)
-    for i in range(count):
+        run_bounds(scorer.bound_steps, slots, pages.size)
+    for i in range(pages.size):
         bound = slots[scorer.bound_result, i]
         scorer.bounds[i] = -np.inf if np.isnan(bound) else bound
