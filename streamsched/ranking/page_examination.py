@@ -252,8 +252,9 @@ def _meeting(way: float, rise: float, line: Line) -> float:
 def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> None:
     """Certify the pages from row `first` to before `last`, and summarise their chunks, which must begin at `first`.
 
-    The bounds are about the scores. One end is tried for each page; where it is not of use, or the page is overdue, no
-    certificate is left. O(m), half of what `examine` takes: pages are read where they are, and no floors hold.
+    The bounds are about the scores. One end is tried for each page; where it is of no use, or the page is overdue, it is
+    left without certificate unless it waits. O(m), half of what `examine` takes: pages are read where they are, and no
+    host has a floor.
     """
     shard, certificates, scorer = ranking.shard, ranking.certificates, ranking.scorer
     for start in range(first, last, LANES):
@@ -266,7 +267,8 @@ def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> N
         bound_block(scorer, pages, traces, context, line.since, line.cycle_s)
         for i in range(pages.size):
             row, end_s, bound = start + i, scorer.ends[i], scorer.bounds[i]
-            if not (round_up(bound) < line.level and set_certificate(certificates, row, bound, end_s, line.now)):
+            kept = round_up(bound) < line.level and set_certificate(certificates, row, bound, end_s, line.now)
+            if not (kept or _waits(ranking, row, line)):
                 certificates.tick[row], certificates.bound[row] = 0, np.float32(np.nan)
             summarise_row(certificates, row, row % CHUNK == 0)
 
