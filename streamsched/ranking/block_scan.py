@@ -28,8 +28,8 @@ __all__ = [
     "Held",
     "KernelQuery",
     "WorstOfBest",
-    "collect",
     "codes_of",
+    "collect",
     "make_block_scorer",
     "scan_rows",
     "score_block",
@@ -98,7 +98,7 @@ def codes_of(names: Iterable[str]) -> Ints:
 
 
 @bare_kernel
-def score_block(  # noqa: PLR0913, PLR0917  a kernel
+def score_block(
     scorer: BlockScorer, pages: Records, traces: Records, context: Context, now: float, cycle_s: float
 ) -> None:
     """Write the scores of m pages, ROWS at most, at `now` to the slot of the result. O(m * steps).

@@ -8,8 +8,9 @@ for a page far below: then a line that is lowered later leaves most certificates
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -51,6 +52,8 @@ __all__ = [
     "RankingArrays",
     "examine",
 ]
+
+Result = TypeVar("Result")
 
 _PREFETCH_AHEAD: Final = 12  # pages
 _TRIES: Final = 3  # ends tried for a certificate, each nearer than the one before
@@ -241,7 +244,7 @@ def _margin(way: float, line: Line) -> float:
 
 @inlined_kernel
 def _meeting(way: float, rise: float, line: Line) -> float:
-    """Return in how many seconds a page that is `way` below its line and rises by `rise` a second is about to meet it."""
+    """Return in how many seconds a page `way` below its line that rises by `rise` a second is about to meet it."""
     if not rise > 0.0:
         return np.inf
     falling_s = way / min(rise + line.fall, rise / (1.0 - _FALL))
@@ -252,9 +255,9 @@ def _meeting(way: float, rise: float, line: Line) -> float:
 def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> None:
     """Certify the pages from row `first` to before `last`, and summarise their chunks, which must begin at `first`.
 
-    The bounds are about the scores. One end is tried for each page; where it is of no use, or the page is overdue, it is
-    left without certificate unless it waits. O(m), half of what `examine` takes: pages are read where they are, and no
-    host has a floor.
+    The bounds are about the scores. One end is tried for each page; where it is of no use, or the page is overdue, the
+    page is left without certificate unless it waits. O(m), half of what `examine` takes: pages are read where they are,
+    and no host has a floor.
     """
     shard, certificates, scorer = ranking.shard, ranking.certificates, ranking.scorer
     for start in range(first, last, LANES):
@@ -279,7 +282,7 @@ class Examiners:
     def __init__(self, formula: Formula, threads: int | None) -> None:
         count = min(threads or os.cpu_count() or 1, 2)  # queries are too short for more
         self.scorer, *self._others = (make_page_scorer(formula) for _ in range(count))
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(1, "streamsched-examining")
 
     def run(self, ranking: RankingArrays, rows: Ints, line: Line, *, scored: bool = False) -> tuple[int, Found]:
         """Run `examine` on ``rows``: int64[m], each at most once; return what it returned, and the pages found.
@@ -292,12 +295,10 @@ class Examiners:
             return count, Found._make(column[:count] for column in found)
         middle = rows.size // 2
         later = Found._make(column[middle:] for column in found)
-        theirs = ranking._replace(scorer=self._others[0])
-        their_count = self._later().submit(examine, theirs, rows[middle:], line, later, scored)
-        own = examine(ranking, rows[:middle], line, found, scored)
-        count = their_count.result()
-        joined = (np.concatenate([a[:own], b[:count]]) for a, b in zip(found, later, strict=True))
-        return own + count, Found._make(joined)
+        own, theirs = (rows[:middle], line, found, scored), (rows[middle:], line, later, scored)
+        first, second = self._run_both(examine, ranking, own, theirs)
+        joined = (np.concatenate([a[:first], b[:second]]) for a, b in zip(found, later, strict=True))
+        return first + second, Found._make(joined)
 
     def certify(self, ranking: RankingArrays, pages: int, line: Line) -> None:
         """Run `certify_rows` on the first `pages` pages."""
@@ -305,14 +306,11 @@ class Examiners:
             certify_rows(ranking, 0, pages, line)
             return
         middle = pages // 2 // CHUNK * CHUNK
-        theirs = self._later().submit(
-            certify_rows, ranking._replace(scorer=self._others[0]), middle, pages, line
-        )
-        certify_rows(ranking, 0, middle, line)
-        theirs.result()
+        self._run_both(certify_rows, ranking, (0, middle, line), (middle, pages, line))
 
-    def _later(self) -> ThreadPoolExecutor:
-        """Return the other thread."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "streamsched-examining")
-        return self._pool
+    def _run_both(
+        self, kernel: Callable[..., Result], ranking: RankingArrays, own: tuple[object, ...], theirs: tuple[object, ...]
+    ) -> tuple[Result, Result]:
+        """Run a kernel on two parts of the pages, the second on the other thread; return both results."""
+        later = self._pool.submit(kernel, ranking._replace(scorer=self._others[0]), *theirs)
+        return kernel(ranking, *own), later.result()

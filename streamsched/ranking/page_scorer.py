@@ -135,7 +135,7 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
 
 
 @bare_kernel
-def bound_block(  # noqa: PLR0913, PLR0917  a kernel
+def bound_block(
     scorer: PageScorer, pages: Records, traces: Records, context: Context, since: float, cycle_s: float
 ) -> None:
     """Do what `bound_lanes` does for pages that need not be in lanes: ``scorer.ends`` are theirs. O(m * steps).

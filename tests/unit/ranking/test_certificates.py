@@ -50,7 +50,9 @@ def test_levels_are_rounded_to_the_least_float32_that_is_not_below(numbers: list
     round_all(exact, rounded)
     with np.errstate(over="ignore"):
         nearest = exact.astype(np.float32)
-    np.testing.assert_array_equal(rounded, np.where(nearest < exact, np.nextafter(nearest, np.float32(np.inf)), nearest))
+    np.testing.assert_array_equal(
+        rounded, np.where(nearest < exact, np.nextafter(nearest, np.float32(np.inf)), nearest)
+    )
 
 
 @bare_kernel
