@@ -33,7 +33,6 @@ __all__ = [
     "round_up",
     "set_certificate",
     "summarise",
-    "summarise_row",
 ]
 
 CHUNK: Final = 64  # pages: two cache lines of ticks
@@ -240,18 +239,10 @@ def summarise(certificates: Certificates, rows: Ints) -> None:
         ahead = rows[min(i + _PREFETCH_AHEAD, rows.size - 1)]
         prefetch(certificates.tick, ahead)
         prefetch(certificates.bound, ahead)
-        summarise_row(certificates, rows[i], False)
-
-
-@inlined_kernel
-def summarise_row(certificates: Certificates, row: int, first: bool) -> None:
-    """Let the chunk of a page take in its certificate; `first`: and forget all others. O(1)."""
-    chunk, tick, bound = row // CHUNK, certificates.tick[row], certificates.bound[row]
-    if first:
-        certificates.soonest[chunk], certificates.peak[chunk] = POOLED, np.float32(np.nan)
-    certificates.soonest[chunk] = min(certificates.soonest[chunk], tick & np.uint16(_TICKS))
-    if tick < SHELVED and not np.isnan(bound) and not bound <= certificates.peak[chunk]:
-        certificates.peak[chunk] = bound
+        chunk, tick, bound = rows[i] // CHUNK, certificates.tick[rows[i]], certificates.bound[rows[i]]
+        certificates.soonest[chunk] = min(certificates.soonest[chunk], tick & np.uint16(_TICKS))
+        if tick < SHELVED and not np.isnan(bound) and not bound <= certificates.peak[chunk]:
+            certificates.peak[chunk] = bound
 
 
 @bare_kernel

@@ -27,7 +27,6 @@ from streamsched.ranking.certificates import (
     Singles,
     round_up,
     set_certificate,
-    summarise_row,
 )
 from streamsched.ranking.line_control import Line, level_of
 from streamsched.ranking.page_scorer import (
@@ -260,6 +259,7 @@ def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> N
     and no host has a floor.
     """
     shard, certificates, scorer = ranking.shard, ranking.certificates, ranking.scorer
+    soonest, peak = np.uint16(POOLED), np.float32(np.nan)  # of the chunk so far
     for start in range(first, last, LANES):
         pages, links = shard.pages.records[start : min(start + LANES, last)], shard.seasonality.links[start:last]
         for i in range(pages.size):
@@ -273,7 +273,12 @@ def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> N
             kept = round_up(bound) < line.level and set_certificate(certificates, row, bound, end_s, line.now)
             if not (kept or _waits(ranking, row, line)):
                 certificates.tick[row], certificates.bound[row] = 0, np.float32(np.nan)
-            summarise_row(certificates, row, row % CHUNK == 0)
+            if row % CHUNK == 0:
+                soonest, peak = np.uint16(POOLED), np.float32(np.nan)
+            soonest = min(soonest, certificates.tick[row])
+            if not (np.isnan(certificates.bound[row]) or certificates.bound[row] <= peak):
+                peak = certificates.bound[row]
+            certificates.soonest[row // CHUNK], certificates.peak[row // CHUNK] = soonest, peak
 
 
 class Examiners:

@@ -234,7 +234,7 @@ def test_a_few_pages_are_examined_and_no_scan_is_made() -> None:
 
 
 def test_pages_of_a_full_host_are_not_examined_at_each_query() -> None:
-    """The best seventh is on a host that gives one page a batch: these pages neither stay in the pool nor raise the line."""
+    """The best seventh is on a host that gives one page a batch: its pages do not stay in the pool."""
     with small_shards(bits=16, most_opened=4):
         twins = Twins("importance * posterior")
         urls = [f"https://{'abbbbbb'[i % 7]}.example/{i}" for i in range(2_000)]
