@@ -1,13 +1,14 @@
-"""Kernels of the full scan: the scores of consecutive pages, and which of these may be among the best."""
+"""Kernels of the full scan: the scores of a block of pages, and which of consecutive pages may be among the best."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
-from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal, linked_context
+from streamsched.formula.terminals import TERMINAL_CODES, Context, fill_terminal, linked_context
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
 from streamsched.politeness.eligibility import not_before
@@ -18,7 +19,7 @@ from streamsched.records.page_schema import VISITED
 
 if TYPE_CHECKING:
     from streamsched.formula.evaluation.program import Program
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records
     from streamsched.records.schema import ShardArrays
 
 __all__ = [
@@ -27,9 +28,11 @@ __all__ = [
     "Held",
     "KernelQuery",
     "WorstOfBest",
+    "codes_of",
     "collect",
     "make_block_scorer",
     "scan_rows",
+    "score_block",
 ]
 
 
@@ -86,8 +89,26 @@ def make_block_scorer(program: Program) -> BlockScorer:
     """Return the scorer of `program`. O(size)."""
     arena = program.arena(ROWS)
     arena.prepare(program)
-    codes = np.array([TERMINAL_CODES[name] for name in program.terminals], np.int64)
-    return BlockScorer(codes, program.steps, arena.slots, program.result)
+    return BlockScorer(codes_of(program.terminals), program.steps, arena.slots, program.result)
+
+
+def codes_of(names: Iterable[str]) -> Ints:
+    """Return the codes of terminals: int64[m]."""
+    return np.array([TERMINAL_CODES[name] for name in names], np.int64)
+
+
+@bare_kernel
+def score_block(
+    scorer: BlockScorer, pages: Records, traces: Records, context: Context, now: float, cycle_s: float
+) -> None:
+    """Write the scores of m pages, ROWS at most, at `now` to the slot of the result. O(m * steps).
+
+    `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of the same pages.
+    """
+    for slot in range(scorer.codes.size):
+        fill_terminal(scorer.codes[slot], pages, traces, context, now, cycle_s, scorer.slots[slot, : pages.size])
+    if scorer.steps.shape[0]:
+        run_steps(scorer.steps, scorer.slots, pages.size)
 
 
 @bare_kernel
@@ -106,11 +127,13 @@ def scan_rows(
     """
     scores, count = scorer.slots[scorer.result], collected.size
     for start in range(span[0], span[1], ROWS):
-        rows = min(span[1] - start, ROWS)
-        _score(shard, scorer, start, start + rows, query)
-        for i in range(min(rows, out.size)):
+        stop = min(start + ROWS, span[1])
+        context = linked_context(shard.groups.records, shard.seasonality, shard.seasonality.links[start:stop])
+        pages, traces = shard.pages.records[start:stop], shard.pages.traces[start:stop]
+        score_block(scorer, pages, traces, context, query.now, query.cycle_s)
+        for i in range(min(stop - start, out.size)):
             out[start + i] = scores[i]
-        count = _collect(shard, scores[:rows], start, query, Collected(collected.held, count, collected.bar))
+        count = collect(shard, scores[: stop - start], start, query, Collected(collected.held, count, collected.bar))
     return count
 
 
@@ -120,23 +143,6 @@ def collect(shard: ShardArrays, scores: Floats, start: int, query: KernelQuery, 
 
     `scores`: float64[m], theirs. O(m). There must be room for all of them.
     """
-    return _collect(shard, scores, start, query, collected)
-
-
-@inlined_kernel
-def _score(shard: ShardArrays, scorer: BlockScorer, start: int, stop: int, query: KernelQuery) -> None:
-    """Write the scores of the rows from `start` to `stop`, ROWS at most, to the slot of the result."""
-    pages, traces = shard.pages.records[start:stop], shard.pages.traces[start:stop]
-    context = linked_context(shard.groups.records, shard.seasonality, shard.seasonality.links[start:stop])
-    for slot in range(scorer.codes.size):
-        column = scorer.slots[slot, : stop - start]
-        fill_terminal(scorer.codes[slot], pages, traces, context, query.now, query.cycle_s, column)
-    if scorer.steps.shape[0]:
-        run_steps(scorer.steps, scorer.slots, stop - start)
-
-
-@inlined_kernel
-def _collect(shard: ShardArrays, scores: Floats, start: int, query: KernelQuery, collected: Collected) -> int:
     held, count, bar = collected
     for i in range(scores.size):
         score = scores[i]

@@ -181,7 +181,8 @@ def set_certificate(certificates: Certificates, row: int, bound: float, until_s:
 def round_up(level: float) -> np.float32:
     """Return the least float32 that is not below `level`. O(1)."""
     single = np.float32(level)
-    return np.nextafter(single, np.float32(np.inf)) if single < level else single
+    bits = single.view(np.int32)  # in the order of magnitudes; without a branch that goes either way
+    return np.int32(bits + (np.int32(1) - ((bits >> 31) & 2)) * np.int32(single < level)).view(np.float32)
 
 
 @bare_kernel

@@ -33,7 +33,7 @@ class HostFloors:
 
     def __init__(self) -> None:
         self._floor = GrowableArray(np.float32, _RESERVED_GROUPS)
-        self._room = GrowableArray(np.int32, _RESERVED_GROUPS)  # pages that a host should have above its floor
+        self._room = GrowableArray(np.int32, _RESERVED_GROUPS)  # pages above a host's floor when it is lowered next
         self._groups = 0
         self.hosts = np.empty(0, np.int64)  # that have floors
 
@@ -71,8 +71,9 @@ class HostFloors:
         ends = np.append(np.flatnonzero(np.diff(hosts[order])), order.size - 1) if order.size else order
         for first, last in zip(np.append(0, ends[:-1] + 1).tolist() if order.size else [], ends.tolist(), strict=True):
             host = hosts[order[first]]
-            room = int(self._room.array[host]) + 4 * int(used[host])
+            room = _FEWEST + 4 * int(used[host])
             if last + 1 - first > 2 * room:
+                self._room.array[host] = room
                 self._set(int(host), float(levels[order[first + room]]))
 
     def find_short(self, shard: ShardArrays, slot_limits: SlotLimits, usage: HostUsage, bar: float) -> Ints:

@@ -46,16 +46,15 @@ if TYPE_CHECKING:
 __all__ = ["CLOCK_TOLERANCE_S", "IncrementalTopK"]
 
 CLOCK_TOLERANCE_S: Final = 60.0  # clock tolerance: how far a query's time may lie before an earlier query's
-_FEWEST_PAGES: Final = 1 << 14  # with fewer, scoring all pages is faster
+_FEWEST_PAGES: Final = 1 << 16  # with fewer, scoring all pages takes less than a millisecond
 _MOST_EXAMINED: Final = 12  # a query examines at most one page in this many: beyond, scoring all pages is faster
-_LARGEST_K: Final = 32  # a batch of more than one page in this many is found by scoring all pages
-_MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
+_LARGEST_K: Final = 64  # a larger part of the pages is found by scoring all; the pool should hold no larger one either
 _DEPTH: Final = 4  # batches that the pool should hold
-_FEWEST_POOLED: Final = 1 << 11
+_FEWEST_POOLED: Final = 1 << 10
 _MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
 _BEST: Final = 4  # times a batch: pages examined at a time beyond those that are due
-_SAMPLE: Final = 1 << 15  # pages on which it is tried whether certificates are of use
-_PART: Final = 1 << 21  # pages certified at a time
+_SAMPLE: Final = 1 << 13  # pages on which it is tried whether certificates are of use
+_DRAWN: Final = 512  # one page in this many is drawn to place the line, but not fewer than those
 _TRIES_AGAIN: Final = 64  # scans after which certificates are tried again at the latest
 _DECAY: Final = 0.2  # weight of each query in the moving average of the time between queries
 _LONGER: Final = 4.0  # a step counts as at most this many times the average
@@ -135,6 +134,7 @@ class IncrementalTopK:
             bounded = rows[~np.isnan(self._table.arrays.bound[rows]) & (self._table.arrays.tick[rows] != 0)]
             self._table.remove(rows)
             self._run(shard, bounded, scored=True)
+            summarise(self._table.arrays, bounded)
 
     def follow(self, shard: ShardArrays, other: IncrementalTopK) -> None:
         """Take over the clock of `other` and the parameters of its last query. O(new pages)."""
@@ -146,7 +146,10 @@ class IncrementalTopK:
         """Certify `count` pages from row `first` on; return whether there are more after them. O(count)."""
         self._cover(shard)
         if first == 0:
-            self._begin(shard)
+            self._table.keep_time(self._clock, self._line.step_s, self._line.cycle_s)
+            self._table.clear()
+            self._begin(shard, None)
+            self._is_certified = True
         rows = np.arange(first, min(first + count, self._table.pages))
         rows = rows[self._table.arrays.tick[rows] != POOLED]
         self._pool = np.concatenate([self._pool, self._examine(shard, rows).rows])
@@ -276,14 +279,15 @@ class IncrementalTopK:
 
     def _examine(self, shard: ShardArrays, rows: Ints) -> Found:
         self.examined += rows.size
-        return self._run(shard, rows)[1]
+        found = self._run(shard, rows)[1]
+        summarise(self._table.arrays, rows)
+        return found
 
     def _run(self, shard: ShardArrays, rows: Ints, *, scored: bool = False) -> tuple[int, Found]:
-        arrays = self._table.arrays
-        ranking = RankingArrays(shard, arrays, self._floors.levels, self._examiners.scorer)
-        done = self._examiners.run(ranking, rows, self._line, scored=scored)
-        summarise(arrays, rows)
-        return done
+        return self._examiners.run(self._ranking(shard), rows, self._line, scored=scored)
+
+    def _ranking(self, shard: ShardArrays) -> RankingArrays:
+        return RankingArrays(shard, self._table.arrays, self._floors.levels, self._examiners.scorer)
 
     def _select(self, shard: ShardArrays, query: Query, found: Found) -> Ranked:
         """Return the best of the pages found that hosts have slots for."""
@@ -299,23 +303,33 @@ class IncrementalTopK:
     def _follow(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> None:
         """Move the line so that the pool holds several batches, and floors so that limited hosts do not fill it."""
         bar = _level_of_last(ranked, found) if ranked.rows.size == query.k else -math.inf
-        above = np.flatnonzero(found.levels >= bar)
+        above, levels = np.flatnonzero(found.levels >= bar), found.levels
+        if -math.inf < bar and above.size > query.k:  # pages of full hosts do not count: they cannot be given soon
+            levels = np.append(levels[levels < bar], np.full(query.k, bar))
         if above.size - query.k > self._target() // _MOST_SKIPPED:
             hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
             self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
-        self._line = follow_pool(self._line, found.levels, self._target(), self._k, self._estimate_level)
+        self._line = follow_pool(self._line, levels, self._target(), self._k, self._estimate_level)
 
     def _target(self) -> int:
-        return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _MOST_POOLED)
+        return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _LARGEST_K)
 
     def _estimate_level(self, count: int) -> float:
         """Return a level that the certificates of about `count` pages allow; -inf if there are not as many."""
-        rows = draw_rows(self._random, self._table.pages, _SAMPLE)
+        rows = self._draw()
         return estimate_level(self._table.arrays, rows, count * rows.size / self._table.pages)
 
-    def _place_line(self, shard: ShardArrays, scores: Singles | None) -> None:
-        """Place the line by drawn pages' scores, taken from `scores` of all pages if given; at -inf for few pages."""
-        drawn = draw_rows(self._random, self._table.pages, 4 * _SAMPLE)
+    def _draw(self) -> Ints:
+        return draw_rows(self._random, self._table.pages, max(self._table.pages // _DRAWN, _SAMPLE))
+
+    def _begin(self, shard: ShardArrays, scores: Singles | None) -> None:
+        """Begin with an empty pool, no floors, and a line that drawn pages suggest: -inf for few pages.
+
+        `scores`: float32[pages]; None to score those drawn.
+        """
+        self._pool = np.empty(0, np.int64)
+        self._floors.clear(int(shard.corpus["groups"][0]))
+        drawn = self._draw()
         line = self._line._replace(origin_s=self._line.now)
         rows = drawn[are_eligible(shard, drawn, line.now, line.limits)]
         if self._only_new:
@@ -331,28 +345,16 @@ class IncrementalTopK:
         It is tried at the second query in a row that would score all pages, since a ranking that is queried once needs
         no certificates; then ever more rarely, for scores that nothing can be said about.
         """
-        scans, pages, arrays = self._scans_in_a_row, self._table.pages, self._table.arrays
+        scans, pages = self._scans_in_a_row, self._table.pages
         if scans == 0 or (scans & (scans - 1) and scans % _TRIES_AGAIN):
             return False
-        self._place_line(shard, arrays.bound)
-        self._pool = np.empty(0, np.int64)
-        self._floors.clear(int(shard.corpus["groups"][0]))
-        sample = np.arange(0, pages, -(-pages // _SAMPLE))
+        self._begin(shard, self._table.arrays.bound)
+        sample = draw_rows(self._random, pages, _SAMPLE)
         if self._run(shard, sample, scored=True)[0] * 2 * _MOST_EXAMINED > sample.size:
             return False
-        for start in range(0, pages, _PART):
-            rows = np.arange(start, min(start + _PART, pages))
-            self._run(shard, rows, scored=True)
+        self._examiners.certify(self._ranking(shard), pages, self._line)
         self._is_certified = True
         return True
-
-    def _begin(self, shard: ShardArrays) -> None:
-        """Begin with no certificates and a line that drawn pages suggest."""
-        self._table.keep_time(self._clock, self._line.step_s, self._line.cycle_s)
-        self._table.clear()
-        self._floors.clear(int(shard.corpus["groups"][0]))
-        self._place_line(shard, None)
-        self._pool, self._is_certified = np.empty(0, np.int64), True
 
 
 def _level_of_last(ranked: Ranked, found: Found) -> float:

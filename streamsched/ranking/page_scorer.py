@@ -6,26 +6,24 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
-from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
+from streamsched.formula.evaluation.machine import ROWS
 from streamsched.formula.terminals import (
     MOVING,
     RANGES,
     SEASONAL,
-    TERMINAL_CODES,
+    Context,
     fill_highest,
     fill_lowest,
-    fill_terminal,
     linked_context,
 )
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.ranking.block_scan import BlockScorer, codes_of, make_block_scorer, score_block
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import SEASONAL_LINK
 
@@ -34,23 +32,27 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["LANES", "PageScorer", "bound_lanes", "gather_lane", "make_page_scorer", "move_lane", "score_lanes"]
+__all__ = [
+    "LANES",
+    "PageScorer",
+    "bound_block",
+    "bound_lanes",
+    "gather_lane",
+    "make_page_scorer",
+    "move_lane",
+    "score_lanes",
+]
 
 LANES: Final = ROWS  # pages at a time
 _UNTRACED: Final = SEASONAL | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
-
-Codes = npt.NDArray[np.int64]
 
 
 class PageScorer(NamedTuple):
     """A formula's two programs and the memory they run in; for one thread."""
 
-    codes: Codes  # the terminals that the score reads, in slot order
-    steps: Steps
-    slots: Floats
-    result: int
-    low_codes: Codes  # those that the bound reads at the start of its time
-    high_codes: Codes  # ... and at its end, in the following slots
+    block: BlockScorer
+    low_codes: Ints  # the terminals that the bound reads at the start of its time
+    high_codes: Ints  # ... and at its end, in the following slots
     bound_steps: BoundSteps
     bound_slots: Floats
     bound_result: int
@@ -67,17 +69,11 @@ class PageScorer(NamedTuple):
 
 def make_page_scorer(formula: Formula) -> PageScorer:
     """Return the scorer of `formula`. O(size)."""
-    program = formula.compile()
     bound = compile_bound(formula.root, MOVING, RANGES)
-    arena = program.arena(LANES)
-    arena.prepare(program)
     return PageScorer(
-        _codes(program.terminals),
-        program.steps,
-        arena.slots,
-        program.result,
-        _codes(bound.lows),
-        _codes(bound.highs),
+        make_block_scorer(formula.compile()),
+        codes_of(bound.lows),
+        codes_of(bound.highs),
         bound.steps,
         bound.make_slots(LANES),
         bound.result,
@@ -122,17 +118,10 @@ def score_lanes(scorer: PageScorer, shard: ShardArrays, count: int, now: float, 
 
     `shard`: the shard that the lanes were gathered from.
     """
-    pages, traces, context = (
-        scorer.pages[:count],
-        scorer.traces[:count],
-        linked_context(shard.groups.records, shard.seasonality, scorer.links[:count]),
-    )
-    for slot in range(scorer.codes.size):
-        fill_terminal(scorer.codes[slot], pages, traces, context, now, cycle_s, scorer.slots[slot, :count])
-    if scorer.steps.shape[0]:
-        run_steps(scorer.steps, scorer.slots, count)
+    context = linked_context(shard.groups.records, shard.seasonality, scorer.links[:count])
+    score_block(scorer.block, scorer.pages[:count], scorer.traces[:count], context, now, cycle_s)
     for i in range(count):
-        scorer.scores[i] = scorer.slots[scorer.result, i]
+        scorer.scores[i] = scorer.block.slots[scorer.block.result, i]
 
 
 @bare_kernel
@@ -141,23 +130,28 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
 
     -inf for NaN. `shard`: as for `score_lanes`. O(count * steps).
     """
-    slots, ends = scorer.bound_slots, scorer.ends[:count]
-    pages, traces, context = (
-        scorer.pages[:count],
-        scorer.traces[:count],
-        linked_context(shard.groups.records, shard.seasonality, scorer.links[:count]),
-    )
+    context = linked_context(shard.groups.records, shard.seasonality, scorer.links[:count])
+    bound_block(scorer, scorer.pages[:count], scorer.traces[:count], context, since, cycle_s)
+
+
+@bare_kernel
+def bound_block(
+    scorer: PageScorer, pages: Records, traces: Records, context: Context, since: float, cycle_s: float
+) -> None:
+    """Do what `bound_lanes` does for pages that need not be in lanes: ``scorer.ends`` are theirs. O(m * steps).
+
+    `pages`: PAGE[m], LANES at most; `traces`: TRACE[m]; `context`: of the same pages.
+    """
+    slots, ends = scorer.bound_slots, scorer.ends[: pages.size]
     lows = scorer.low_codes.size
     for slot in range(lows):
-        fill_lowest(scorer.low_codes[slot], pages, traces, context, since, ends, cycle_s, slots[slot, :count])
+        column = slots[slot, : pages.size]
+        fill_lowest(scorer.low_codes[slot], pages, traces, context, since, ends, cycle_s, column)
     for slot in range(scorer.high_codes.size):
-        fill_highest(scorer.high_codes[slot], pages, context, since, ends, cycle_s, slots[lows + slot, :count])
+        column = slots[lows + slot, : pages.size]
+        fill_highest(scorer.high_codes[slot], pages, context, since, ends, cycle_s, column)
     if scorer.bound_steps.shape[0]:
-        run_bounds(scorer.bound_steps, slots, count)
-    for i in range(count):
+        run_bounds(scorer.bound_steps, slots, pages.size)
+    for i in range(pages.size):
         bound = slots[scorer.bound_result, i]
         scorer.bounds[i] = -np.inf if np.isnan(bound) else bound
-
-
-def _codes(names: Iterable[str]) -> Codes:
-    return np.array([TERMINAL_CODES[name] for name in names], np.int64)

@@ -83,14 +83,14 @@ def test_a_small_corpus_is_sorted(
 def crawl(corpus: SortedCorpus, rng: random.Random, queries: int) -> Counter[str]:
     """Queries in even steps, most of them, with outcomes, leaps, edits of a group and other formulas in between."""
     pages = len(corpus.urls)
-    k, step_s = max(rng.choice([1, pages // 1_000, pages // 100, pages // 40]), 1), rng.choice([1.0, 1.0, 60.0])
+    k, step_s = max(rng.choice([1, pages // 1_000, pages // 100, pages // 80]), 1), rng.choice([1.0, 1.0, 60.0])
     for number in range(queries):
         corpus.now += step_s
         event = rng.randrange(12)
         if event == 0:
             corpus.now += rng.choice([600.0, DAY / 3, DAY, 2 * DAY, -20.0, -DAY])
         elif event == 1:
-            k = max(rng.choice([1, pages // 1_000, pages // 100, pages // 40, pages // 2, pages]), 1)
+            k = max(rng.choice([1, pages // 1_000, pages // 100, pages // 80, pages // 2, pages]), 1)
         elif event == 2:
             corpus.visit(np.flatnonzero(np.arange(pages) % 97 == rng.randrange(97)), corpus.now, changed=1.0)
         elif event == 3:
@@ -108,7 +108,7 @@ def crawl(corpus: SortedCorpus, rng: random.Random, queries: int) -> Counter[str
 @pytest.mark.cases(ordinary=3, whole=120)
 def test_a_corpus_of_any_size_is_sorted(rng: random.Random) -> None:
     """From one page to several pools, with the constants of the library."""
-    pages = round(2.0 ** rng.uniform(0.0, 17.0)) if rng.random() < 0.5 else rng.randrange(1 << 14, 1 << 16)
+    pages = round(2.0 ** rng.uniform(0.0, 17.0)) if rng.random() < 0.5 else rng.randrange(1 << 16, 1 << 17)
     formula, layout = FORMULAS[rng.choice(sorted(FORMULAS))], rng.choice(sorted(LAYOUTS))
     corpus = begin(pages, formula, layout, spread=rng.random() < 0.7, seed=rng.getrandbits(30))
     met = crawl(corpus, rng, 40)

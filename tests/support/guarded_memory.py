@@ -79,12 +79,10 @@ def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formula_switch, "IncrementalTopK", partial(IncrementalTopK, fewest_pages=1))
         patch.setattr(incremental_topk, "_MOST_EXAMINED", most_opened)
-        patch.setattr(incremental_topk, "_MOST_POOLED", 1)
         patch.setattr(incremental_topk, "_LARGEST_K", 1 if bits > 6 else 8)
         patch.setattr(incremental_topk, "_FEWEST_POOLED", bits // 2)
         patch.setattr(incremental_topk, "_DEPTH", 2 if bits > 5 else 1)
         patch.setattr(incremental_topk, "_MOST_SKIPPED", 8)
         patch.setattr(host_floors, "_FEWEST", 1)
-        patch.setattr(incremental_topk, "_PART", 32)
         patch.setattr(formula_switch, "_CHUNK", 16)
         yield

@@ -88,7 +88,7 @@ def _serve() -> None:
 
 def _serve_many() -> None:
     scheduler = Scheduler()
-    urls = PackedUrls.pack([f"https://host{i % 100}.example/{i}" for i in range(60_000)])
+    urls = PackedUrls.pack([f"https://host{i % 100}.example/{i}" for i in range(70_000)])
     for day in range(2):  # visits all day long, so that scores differ and certificates are of use
         times = _START_S + _DAY_S * (day + np.arange(len(urls)) / len(urls))
         scheduler.observe(OutcomeBatch(urls, times, changed=np.arange(len(urls)) % 7 == day))

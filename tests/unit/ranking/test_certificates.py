@@ -20,8 +20,10 @@ from streamsched.ranking.certificates import (
     SHELVED,
     Certificates,
     CertificateTable,
+    Singles,
     list_above,
     list_expired,
+    round_up,
     set_certificate,
     summarise,
 )
@@ -33,6 +35,24 @@ DAY = 86_400.0
 levels = st.sampled_from([-math.inf, -1e300, -1.0, 0.0, 1e-50, 0.1, 0.5, 0.7, 1e300, math.inf, math.nan])
 waits = st.sampled_from([-1.0, 0.0, 1e-3, 0.5, 1.0, 7.25, 3_600.0, DAY, 100 * DAY, math.inf])
 steps = st.sampled_from([0.0, 1e-6, 0.1, 1.0, 60.0, 3_600.0, DAY])
+
+
+@bare_kernel
+def round_all(levels: Floats, out: Singles) -> None:
+    for i in range(levels.size):
+        out[i] = round_up(levels[i])
+
+
+@given(st.lists(st.floats() | levels | st.floats(width=32), min_size=1, max_size=20))
+def test_levels_are_rounded_to_the_least_float32_that_is_not_below(numbers: list[float]) -> None:
+    exact = np.array(numbers)
+    rounded = np.empty(exact.size, np.float32)
+    round_all(exact, rounded)
+    with np.errstate(over="ignore"):
+        nearest = exact.astype(np.float32)
+    np.testing.assert_array_equal(
+        rounded, np.where(nearest < exact, np.nextafter(nearest, np.float32(np.inf)), nearest)
+    )
 
 
 @bare_kernel

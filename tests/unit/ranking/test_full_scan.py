@@ -188,7 +188,7 @@ def test_a_sample_of_urls_is_spread_over_hosts() -> None:
     assert table.find(PackedUrls.pack(["https://a.example/299", "https://a.example/300"])).tolist() == [299, -1]
 
 
-@pytest.mark.parametrize("pages", [100, 20_000])
+@pytest.mark.parametrize("pages", [100, 70_000])
 def test_what_was_asked_for_goes_first_then_what_is_overdue_longest(pages: int) -> None:
     """However few pages there are, so that all are scored, or many, so that bounds are kept."""
     scheduler = Scheduler(politeness=Politeness(max_revisit="1d"), new_share=0.0)

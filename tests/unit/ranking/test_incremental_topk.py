@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched.outcomes import Outcome
-from streamsched.politeness.politeness_settings import Politeness, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.ranking.invariants import ends_of
 from tests.support.outcome_streams import DAY
@@ -231,6 +231,26 @@ def test_a_few_pages_are_examined_and_no_scan_is_made() -> None:
             twins.now += 60.0
         assert standing_of(twins).scans == 1  # a single query needs no certificates
         assert max(examined[2:]) < 100
+
+
+def test_pages_of_a_full_host_are_not_examined_at_each_query() -> None:
+    """The best seventh is on a host that gives one page a batch: its pages do not stay in the pool."""
+    with small_shards(bits=16, most_opened=4):
+        twins = Twins("importance * posterior")
+        urls = [f"https://{'abbbbbb'[i % 7]}.example/{i}" for i in range(2_000)]
+        weights = [1.0 + i + 2_000.0 * (i % 7 == 0) for i in range(2_000)]
+        twins.observe(
+            [Outcome(url, START_S - DAY, importance=weight) for url, weight in zip(urls, weights, strict=True)]
+        )
+        twins.set_rule("a.example", HostRule(per_batch=1))
+        examined = []
+        for _ in range(16):
+            assert len(twins.take(4, lease_s=DAY)) == 4
+            examined.append(standing_of(twins).examined)
+            twins.check()
+            twins.now += 60.0
+        assert standing_of(twins).scans == 1
+        assert max(examined[6:]) < 100
 
 
 def test_a_ranking_that_was_never_asked_keeps_no_certificates() -> None:

@@ -123,6 +123,26 @@ def test_scores_left_in_bounds_are_replaced_by_certificates(formula: str) -> Non
     assert parts.faults(np.empty(0, np.int64), line) == []
 
 
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("only_new", [False, True])
+@pytest.mark.parametrize("level", [-math.inf, 0.5, math.inf])
+def test_all_pages_are_certified_where_they_are(formula: str, level: float, *, only_new: bool) -> None:
+    """Pages are left without certificate only if they do not wait."""
+    parts, rows = Examined(formula, only_new=only_new), np.arange(PAGES)
+    line, arrays = parts.line(level), parts.table.arrays
+    with np.errstate(over="ignore"):
+        arrays.bound[:] = parts.scan.score(parts.shard, NOW, DAY, rows)
+    arrays.tick[:], arrays.peak[:] = POOLED, 0.0  # of before
+    ranking = RankingArrays(parts.shard, arrays, parts.floors, parts.examiners.scorer)
+    parts.examiners.certify(ranking, PAGES, line)
+    assert parts.faults(np.empty(0, np.int64), line) == []
+    left = np.flatnonzero(arrays.tick == 0)
+    assert (read_waits(parts.shard, left, parts.limits).ready_at <= NOW).all()
+    if only_new:
+        assert not (parts.shard.pages.records["flags"][left] & VISITED).any()
+    assert (arrays.bound[~np.isnan(arrays.bound)] < level).all()
+
+
 def test_certificates_of_changed_pages_are_removed() -> None:
     parts, rows = Examined("posterior"), np.arange(PAGES)
     line = parts.line(0.6)

@@ -17,9 +17,9 @@ from streamsched.scheduler.batches import surge_probes
 
 KERNELS = {
     incremental_topk: ("list_above", "list_expired", "list_needed", "needed_level", "summarise"),
-    page_examination: ("examine", "score_lanes", "bound_lanes"),
+    page_examination: ("examine", "certify_rows", "score_lanes", "bound_lanes", "bound_block"),
     line_control: ("_write_levels",),
-    page_scorer: ("run_steps", "run_bounds"),
+    page_scorer: ("score_block", "run_bounds"),
     certificates: ("_convert",),
     host_floors: ("_find_short", "_list_shelved"),
     surge_probes: ("_list_due", "_list_candidates", "_choose_best"),
