@@ -212,7 +212,10 @@ class _Worker:
 
     def score(self, shard: ShardArrays, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages of `rows`: float64[m], valid until the next call."""
-        pages, traces = shard.pages.records[rows], shard.pages.traces[rows]
+        if isinstance(rows, slice):
+            pages, traces = shard.pages.records[rows], shard.pages.traces[rows]
+        else:  # `take` copies records several times faster than fancy indexing
+            pages, traces = shard.pages.records.take(rows), shard.pages.traces.take(rows)
         context = context_of(shard.groups.records, shard.seasonality, rows)
         out = self._scores[: pages.size]
         self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
