@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import (
     Limits,
     backoff_until,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Waits",
     "are_eligible",
+    "are_leased",
     "not_before",
     "page_not_before",
     "read_waits",
@@ -53,6 +53,12 @@ def read_waits(shard: ShardArrays, rows: Ints, limits: Limits) -> Waits:
     waits = Waits(*(np.empty(rows.size) for _ in Waits._fields))
     _read_waits(shard.pages, shard.groups.records, rows, limits, waits)
     return waits
+
+
+def are_leased(shard: ShardArrays, rows: Ints, now: float) -> Bools:
+    """Return whether each of `rows`: int64[m] is out at `now`: bool[m]. At the second of its expiry it is not. O(m)."""
+    flagged: Bools = (shard.pages.records["flags"][rows] & LEASED) != 0
+    return flagged & (shard.pages.lease_until_s[rows] > now)
 
 
 def are_eligible(shard: ShardArrays, rows: Ints, now: float, limits: Limits) -> Bools:

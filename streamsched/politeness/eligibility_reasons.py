@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streamsched.politeness.eligibility import Waits, read_waits
-from streamsched.politeness.leases import are_leased
+from streamsched.politeness.eligibility import Waits, are_leased, read_waits
 from streamsched.politeness.limits import (
     FOR_DELAY,
     FOR_RETRY_AFTER,

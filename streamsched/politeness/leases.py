@@ -19,19 +19,13 @@ from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row,
 from streamsched.records.page_schema import FOR_PANEL, LEASED, OUT, PageArrays
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Ints, Record, Records
+    from streamsched.numerics.arrays import Ints, Record, Records
     from streamsched.records.schema import DirtyArrays, ShardArrays
     from streamsched.records.seasonality_schema import SeasonalityArrays
 
-__all__ = ["Leases", "are_leased"]
+__all__ = ["Leases"]
 
 _SLACK: Final = 1 << 16  # rows in the queue beyond two a page before rows freed otherwise are dropped
-
-
-def are_leased(shard: ShardArrays, rows: Ints, now: float) -> Bools:
-    """Return whether each of `rows`: int64[m] is out at `now`: bool[m]. At the second of its expiry it is not. O(m)."""
-    flagged: Bools = (shard.pages.records["flags"][rows] & LEASED) != 0
-    return flagged & (shard.pages.lease_until_s[rows] > now)
 
 
 class Leases:

@@ -13,9 +13,8 @@ from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.evaluation.program import BLOCK
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
 from streamsched.numerics.topk_order import sort_keys, tie_keys
-from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.eligibility import are_eligible, are_leased
 from streamsched.politeness.eligibility_reasons import eligibility_reasons
-from streamsched.politeness.leases import are_leased
 from streamsched.politeness.priority import read_overdue
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import VISITED

@@ -14,9 +14,9 @@ from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.politeness.eligibility import are_eligible, read_waits
+from streamsched.politeness.eligibility import are_eligible, are_leased, read_waits
 from streamsched.politeness.glob_match import fits
-from streamsched.politeness.leases import Leases, are_leased
+from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.records.schema import ShardArrays

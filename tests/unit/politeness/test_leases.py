@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import Observed, Outcome, Politeness, Scheduler
-from streamsched.politeness.leases import Leases, are_leased
+from streamsched.politeness.eligibility import are_leased
+from streamsched.politeness.leases import Leases
 from streamsched.state.page_table import PageTable
 from tests.support.fixed_scores import make_pages
 

@@ -11,7 +11,7 @@ import pytest
 from streamsched import Politeness, Rule, SettingsError
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.politeness.leases import are_leased
+from streamsched.politeness.eligibility import are_leased
 from streamsched.politeness.limits import FOR_DELAY, FOR_TOO_MANY, ON_REQUEST
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule

@@ -10,8 +10,7 @@ import pytest
 from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
-from streamsched.politeness.eligibility import read_waits
-from streamsched.politeness.leases import are_leased
+from streamsched.politeness.eligibility import are_leased, read_waits
 from streamsched.politeness.priority import read_overdue
 from streamsched.ranking.certificates import POOLED, SHELVED, CertificateTable, summarise
 from streamsched.ranking.full_scan import FullScan
