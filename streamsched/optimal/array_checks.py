@@ -17,15 +17,23 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 
 
 def check_values(
-    name: str, values: npt.ArrayLike, least: float = 0.0, *, most: float = _LARGEST, expected: str | None = None
+    name: str,
+    values: npt.ArrayLike,
+    least: float = 0.0,
+    *,
+    most: float = _LARGEST,
+    expected: str | None = None,
+    may_be_empty: bool = False,
 ) -> Floats:
     """Return `values` as a read-only float64[n]; raises SettingsError for the first outside `least` to `most`. O(n).
+
+    n is 1 or more, unless it `may_be_empty`.
 
     >>> check_values("importance", [1, -2])
     Traceback (most recent call last):
     streamsched.errors.SettingsError: importance[1]: expected a finite number, 0 or more, found -2.0
     """
-    array = _as_array(name, values, "iuf", "numbers").astype(np.float64, copy=False)
+    array = _as_array(name, values, "iuf", "numbers", may_be_empty).astype(np.float64, copy=False)
     valid = (array >= least) & (array <= most)
     if not valid.all():
         index = int(np.argmin(valid))
@@ -43,9 +51,9 @@ def check_whole_numbers(name: str, values: npt.ArrayLike, most: int, expected: s
     return frozen(np.ascontiguousarray(array, np.int64))
 
 
-def check_flags(name: str, values: npt.ArrayLike) -> Bools:
+def check_flags(name: str, values: npt.ArrayLike, *, may_be_empty: bool = False) -> Bools:
     """Return `values` as a read-only bool[n]; raises SettingsError if they are not flags. O(n)."""
-    return frozen(np.ascontiguousarray(_as_array(name, values, "b", "True or False values"), np.bool_))
+    return frozen(np.ascontiguousarray(_as_array(name, values, "b", "True or False values", may_be_empty), np.bool_))
 
 
 def check_offsets(offsets: npt.ArrayLike, size: int) -> Ints:
@@ -86,9 +94,11 @@ def check_amount(name: str, found: object, expected: str = "a finite number abov
     raise SettingsError(name, found, expected)
 
 
-def _as_array(name: str, values: npt.ArrayLike, kinds: str, what: str) -> npt.NDArray[Any]:
-    """Return `values` as a one-dimensional array of one of the `kinds`, with at least one element."""
-    expected = f"one or more {what} in one dimension"
+def _as_array(
+    name: str, values: npt.ArrayLike, kinds: str, what: str, may_be_empty: bool = False
+) -> npt.NDArray[Any]:
+    """Return `values` as a one-dimensional array of one of the `kinds`."""
+    expected = f"{'' if may_be_empty else 'one or more '}{what} in one dimension"
     if isinstance(values, np.ma.MaskedArray):
         raise SettingsError(name, "a masked array", f"{expected}, without a mask")
     if not isinstance(values, np.ndarray):
@@ -96,9 +106,9 @@ def _as_array(name: str, values: npt.ArrayLike, kinds: str, what: str) -> npt.ND
             values = np.array(read_items(name, values, what))
         except (TypeError, ValueError):
             raise SettingsError(name, values, expected) from None
-    if values.ndim != 1 or values.size == 0:
+    if values.ndim != 1 or (values.size == 0 and not may_be_empty):
         raise SettingsError(name, f"an array of shape {list(values.shape)}", expected)
-    if values.dtype.kind not in kinds:
+    if values.size > 0 and values.dtype.kind not in kinds:
         raise SettingsError(name, f"an array of {values.dtype}", expected)
     return values
 

@@ -7,11 +7,11 @@ Visits fall as the price rises, so each price is the root of a monotone function
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Ints, frozen
+from streamsched.numerics.arrays import Bools, Floats, frozen
 from streamsched.optimal.crawl_problem import Hosts, PageColumns
 from streamsched.optimal.visit_rates import fill_visit_rates, sum_by_host, sum_visits
 
@@ -20,6 +20,8 @@ __all__ = ["Division", "divide_budget"]
 _TOLERANCE: Final = 1e-12  # of a budget; rounding of ten million summands is below it
 _NEWTON_STEPS: Final = 60  # far more than it takes; then bisection, which cannot fail
 _MOST_STEPS: Final = 300
+
+Spend: TypeAlias = Callable[[Floats, Bools], tuple[Floats, Floats]]
 
 
 class Division:
@@ -44,7 +46,8 @@ def divide_budget(pages: PageColumns, hosts: Hosts | None, budget: float, object
     levels, capped = search.host_levels(level)
     rates = np.empty(pages.importance.size)
     fill_visit_rates(pages, shared.host, levels, objective, rates)
-    search.settle(rates, capped, budget)
+    if not search.exact:
+        search.scale_down(rates, capped, budget)
     with np.errstate(divide="ignore"):
         prices = 1.0 / levels**2
     if hosts is None:
@@ -53,15 +56,17 @@ def divide_budget(pages: PageColumns, hosts: Hosts | None, budget: float, object
 
 
 class _LevelSearch:
-    """The levels, 1/sqrt(price), at which hosts and budget are used up."""
+    """The levels, 1/sqrt(price), at which hosts and budget are used up; `exact` where float64 levels can do so."""
 
     def __init__(self, pages: PageColumns, hosts: Hosts, objective: int) -> None:
         self.pages = pages
         self.hosts = hosts
         self.objective = objective
+        self.exact = True
         count = hosts.budget.size
         self.changes, self.roots, self.most = np.zeros(count), np.zeros(count), np.zeros(count)
         sum_by_host(pages, hosts.host, self.changes, self.roots, self.most)
+        self.used = self.most  # by host, at the common level
 
     def common_level(self, budget: float) -> float:
         """Return the level at which all hosts together, each within its limit, use up `budget`; infinite for none."""
@@ -70,71 +75,78 @@ class _LevelSearch:
             return np.inf
         everywhere = np.ones(limits.size, np.bool_)
 
-        def spend(level: Floats) -> tuple[Floats, Floats]:
-            rates, slopes = self._sum(np.full(limits.size, level[0]), everywhere)
-            total = np.minimum(rates, limits).sum(keepdims=True)
-            return total, slopes[rates < limits].sum(keepdims=True)
+        def spend(level: Floats, _: Bools) -> tuple[Floats, Floats]:
+            self.used, slopes = self._sum(np.full(limits.size, level[0]), everywhere)
+            total = np.minimum(self.used, limits).sum(keepdims=True)
+            return total, slopes.sum(where=self.used < limits, keepdims=True)
 
         start = (budget + self.changes.sum(keepdims=True)) / self.roots.sum(keepdims=True)
-        return float(find_levels(spend, np.array([budget]), start)[0])
+        return float(self._find(spend, np.array([budget]), start)[0])
 
     def host_levels(self, level: float) -> tuple[Floats, Bools]:
         """Return the level of each host: `level`, or the one at which it is at its limit; and which those hosts are."""
         limits = self.hosts.budget
-        used = self._sum(np.full(limits.size, level), np.ones(limits.size, np.bool_))[0] if level < np.inf else self.most
-        capped = used > limits
+        capped = self.used > limits
         levels = np.where(capped, 0.0, level)
-        limited = capped & (limits > 0.0)
-        if limited.any():
+        limited = np.flatnonzero(capped & (limits > 0.0))
+
+        def spend(levels: Floats, missing: Bools) -> tuple[Floats, Floats]:
+            everywhere, chosen = np.zeros(limits.size), np.zeros(limits.size, np.bool_)
+            everywhere[limited], chosen[limited] = levels, missing
+            rates, slopes = self._sum(everywhere, chosen)
+            return rates[limited], slopes[limited]
+
+        if limited.size:
             start = np.minimum((limits + self.changes)[limited] / self.roots[limited], level)
-            levels[limited] = find_levels(lambda levels: self._sum_some(levels, limited), limits[limited], start)
+            levels[limited] = self._find(spend, limits[limited], start)
         return levels, capped
 
-    def settle(self, rates: Floats, capped: Bools, budget: float) -> None:
-        """Scale visit rates above their floors where no float64 level meets a budget: one that is tiny beside changes."""
+    def scale_down(self, rates: Floats, capped: Bools, budget: float) -> None:
+        """Scale visit rates above their floors to meet a limit that lies between those of neighbouring levels.
+
+        Where a limit is tiny beside the change rates, a level has too few digits.
+        """
         limits = self.hosts.budget
         host = self.hosts.host if self.hosts.host.size else np.zeros(rates.size, np.int64)
-        group = np.where(capped, np.arange(limits.size), limits.size)[host] if not capped.all() else host
-        targets = np.append(np.where(capped, limits, np.inf), max(0.0, budget - float(limits[capped].sum())))
-        spent = np.bincount(group, rates, targets.size)
-        over = spent > targets * (1.0 + 10.0 * _TOLERANCE)
-        if over.any():
-            floor = self.pages.floor if self.pages.floor.size else np.zeros(rates.size)
-            floors = np.bincount(group, floor, targets.size)
-            factors = np.ones(targets.size)
-            np.divide(targets - floors, spent - floors, out=factors, where=over & (spent > floors))
-            rates[:] = floor + (rates - floor) * np.maximum(factors, 0.0)[group]
+        group = np.where(capped, np.arange(limits.size), limits.size)[host]  # the last is that of all other hosts
+        targets = np.append(np.where(capped, limits, 0.0), max(0.0, budget - float(limits[capped].sum())))
+        floor = self.pages.floor if self.pages.floor.size else np.zeros(rates.size)
+        floors = np.bincount(group, floor, targets.size)
+        above = np.bincount(group, rates, targets.size) - floors
+        factors = np.ones(targets.size)
+        np.divide(targets - floors, above, out=factors, where=above > targets - floors)
+        rates[:] = floor + (rates - floor) * np.maximum(factors, 0.0)[group]
+
+    def _find(self, spend: Spend, target: Floats, start: Floats) -> Floats:
+        levels, exact = find_levels(spend, target, start)
+        self.exact = self.exact and exact
+        return levels
 
     def _sum(self, levels: Floats, chosen: Bools) -> tuple[Floats, Floats]:
         sums = np.zeros(levels.size), np.zeros(levels.size)
         sum_visits(self.pages, self.hosts.host, levels, self.objective, chosen, sums)
         return sums
 
-    def _sum_some(self, levels: Floats, chosen: Bools) -> tuple[Floats, Floats]:
-        everywhere = np.zeros(chosen.size)
-        everywhere[chosen] = levels
-        rates, slopes = self._sum(everywhere, chosen)
-        return rates[chosen], slopes[chosen]
 
+def find_levels(spend: Spend, target: Floats, start: Floats) -> tuple[Floats, bool]:
+    """Return the levels at which `spend` gives `target`, and whether all do: Newton's method between bounds.
 
-def find_levels(spend: Callable[[Floats], tuple[Floats, Floats]], target: Floats, start: Floats) -> Floats:
-    """Return the levels at which `spend` gives `target`: Newton's method between bounds, for all of them at once.
-
-    spend: returns increasing functions of the levels and their slopes; all arrays float64[g]. If rounding keeps a
-    function from meeting its target, the level is the least one found above it.
+    spend: increasing functions of the levels, and their slopes, at least for those still missing; all arrays [g]. If
+    rounding keeps a function from meeting its target, the level is the least one found above it.
     """
     low, high, level = np.zeros(target.size), np.full(target.size, np.inf), start.astype(np.float64)
+    missing = np.ones(target.size, np.bool_)
     for step in range(_MOST_STEPS):
-        value, slope = spend(level)
-        missing = np.abs(value - target) > _TOLERANCE * target
+        value, slope = spend(level, missing)
+        missing &= np.abs(value - target) > _TOLERANCE * target
         if not missing.any():
-            return level
-        low, high = np.where(value < target, level, low), np.where(value > target, level, high)
+            return level, True
+        low, high = np.where(missing & (value < target), level, low), np.where(missing & (value > target), level, high)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = level + (target - value) / slope
-        halves = np.where(high < np.inf, low + 0.5 * (high - low), 2.0 * level)
+        middle = np.where(high < np.inf, low + 0.5 * (high - low), 2.0 * level)
         inside = (newton > low) & (newton < high) & (step < _NEWTON_STEPS)
-        level = np.where(missing, np.where(inside, newton, halves), level)
-        if np.all(~missing | (halves <= low) | (halves >= high)):
+        level = np.where(missing, np.where(inside, newton, middle), level)
+        if np.all(~missing | (middle <= low) | (middle >= high)):
             break
-    return np.where(missing & (high < np.inf), high, level)
+    return np.where(missing & (high < np.inf), high, level), False
