@@ -1,4 +1,4 @@
-"""Checks of the optimisers' arrays: SettingsError names the argument, the index, what was found and what was expected."""
+"""Checks of the optimisers' arrays: SettingsError names argument, index, what was found and expected."""
 
 from __future__ import annotations
 
@@ -94,9 +94,7 @@ def check_amount(name: str, found: object, expected: str = "a finite number abov
     raise SettingsError(name, found, expected)
 
 
-def _as_array(
-    name: str, values: npt.ArrayLike, kinds: str, what: str, may_be_empty: bool = False
-) -> npt.NDArray[Any]:
+def _as_array(name: str, values: npt.ArrayLike, kinds: str, what: str, may_be_empty: bool = False) -> npt.NDArray[Any]:
     """Return `values` as a one-dimensional array of one of the `kinds`."""
     expected = f"{'' if may_be_empty else 'one or more '}{what} in one dimension"
     if isinstance(values, np.ma.MaskedArray):

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Floats, frozen
-from streamsched.optimal.array_checks import check_amount
 from streamsched.optimal.budget_division import divide_budget
 from streamsched.optimal.crawl_problem import CrawlRates, Hosts, check_budget, check_hosts, check_pages
 from streamsched.optimal.policy_cost import mean_binary_cost
@@ -54,7 +53,11 @@ def binary_crawl(
 
 
 def _check_floor(floor: float) -> float:
-    if isinstance(floor, int | float | np.integer | np.floating) and not isinstance(floor, bool) and 0.0 <= floor <= 1.0:
+    if (
+        isinstance(floor, int | float | np.integer | np.floating)
+        and not isinstance(floor, bool)
+        and 0.0 <= floor <= 1.0
+    ):
         return float(floor)
     raise SettingsError("floor", floor, "a share of the budget from 0 to 1")
 

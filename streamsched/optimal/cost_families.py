@@ -6,14 +6,16 @@ Bubeck and Zimmert (2020), "Online learning for active cache synchronization", s
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.argument_checks import check_whole
-from streamsched.numerics.arrays import Floats, Ints
 from streamsched.optimal.array_checks import check_length, check_values
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints
 
 __all__ = ["BinaryPoisson", "CostFamily", "SublinPoly"]
 

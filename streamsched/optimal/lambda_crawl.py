@@ -8,16 +8,18 @@ the same price for a visit, which is the same optimum by one search.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Bools, Floats
 from streamsched.optimal.budget_division import divide_budget
 from streamsched.optimal.crawl_problem import CrawlRates, PageColumns, check_budget, check_hosts, check_pages
 from streamsched.optimal.policy_cost import mean_harmonic_cost
 from streamsched.optimal.visit_rates import HARMONIC
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats
 
 __all__ = ["approximate_crawl", "lambda_crawl"]
 
@@ -98,7 +100,9 @@ def _balance_price(pages: PageColumns, guessed: Bools, budget: float) -> float:
         left = budget - float(np.minimum(weights / price, rates).sum())
         return left <= 0.0 or float((importance * (change_rate / (shares * left + change_rate))).sum()) > price * left
 
-    importance, change_rate, shares = (column[importance * change_rate > 0.0] for column in (importance, change_rate, shares))
+    importance, change_rate, shares = (
+        column[importance * change_rate > 0.0] for column in (importance, change_rate, shares)
+    )
     low, high, price = 0.0, np.inf, float(pages.importance.sum()) / budget
     for _ in range(_STEPS):
         low, high = (price, high) if is_too_low(price) else (low, price)

@@ -7,18 +7,20 @@ algorithm 4, on simulated pages.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.argument_checks import check_whole
-from streamsched.numerics.arrays import Bools, Floats
 from streamsched.optimal.array_checks import check_flags, check_length, check_values
 from streamsched.optimal.crawl_problem import CrawlRates, check_budget, check_pages
 from streamsched.optimal.lambda_crawl import lambda_crawl
 from streamsched.optimal.policy_cost import mean_binary_cost, mean_harmonic_cost
 from streamsched.optimal.rate_learning import learn_rates, smoothed_rate
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats
 
 __all__ = ["LearnedCrawl", "SimulatedPages", "Solve", "learn_and_crawl"]
 
@@ -54,9 +56,7 @@ class SimulatedPages:
     - ``complete``: bool[n], of which pages a signal announces each change.
     """
 
-    def __init__(
-        self, change_rate: npt.ArrayLike, complete: npt.ArrayLike | None = None, *, seed: int = 0
-    ) -> None:
+    def __init__(self, change_rate: npt.ArrayLike, complete: npt.ArrayLike | None = None, *, seed: int = 0) -> None:
         self.change_rate = check_values("change_rate", change_rate)
         count = self.change_rate.size
         self.complete = check_flags("complete", np.zeros(count, np.bool_) if complete is None else complete)

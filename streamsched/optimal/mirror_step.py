@@ -8,7 +8,7 @@ synchronization"; their code calls a general solver with n**2 numbers in memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +47,8 @@ class RateLimits:
             raise SettingsError("highest", self.highest, f"at least lowest = {self.lowest:g}")
 
 
-def mirror_step(
-    rates: npt.ArrayLike, gradient: npt.ArrayLike, learning_rate: float, limits: RateLimits
-) -> Floats:
-    """Return the rates r within `limits` that minimise learning_rate * <gradient, r> + D(r, rates). O(n), some 10 passes.
+def mirror_step(rates: npt.ArrayLike, gradient: npt.ArrayLike, learning_rate: float, limits: RateLimits) -> Floats:
+    """Return the rates r within `limits` that minimise learning_rate * <gradient, r> + D(r, rates). O(n).
 
     D is the log barrier's Bregman divergence, the sum of -ln(r/rate) + r/rate - 1. ``rates``: float64[n] above 0;
     ``gradient``: float64[n]. If the limits bind, the rates add up to the budget within 1e-9 of it. Raises SettingsError
@@ -58,15 +56,13 @@ def mirror_step(
 
     >>> limits = RateLimits(lowest=0.1, highest=3, budget=3)
     >>> mirror_step([1, 1, 1], [-2, -1, 0], 0.5, limits).round(6).tolist()
-    [1.675131, 0.911435, 0.413434]
+    [1.528918, 0.866508, 0.604574]
     """
     return _step(rates, gradient, learning_rate, limits, MIRROR)
 
 
-def gradient_step(
-    rates: npt.ArrayLike, gradient: npt.ArrayLike, learning_rate: float, limits: RateLimits
-) -> Floats:
-    """Return the point within `limits` that is nearest to rates - learning_rate * gradient. O(n), some 10 passes.
+def gradient_step(rates: npt.ArrayLike, gradient: npt.ArrayLike, learning_rate: float, limits: RateLimits) -> Floats:
+    """Return the point within `limits` that is nearest to rates - learning_rate * gradient. O(n).
 
     Arguments and errors are those of `mirror_step`.
 
@@ -76,14 +72,14 @@ def gradient_step(
     return _step(rates, gradient, learning_rate, limits, GRADIENT)
 
 
-def _step(
-    rates: npt.ArrayLike, gradient: npt.ArrayLike, learning_rate: float, limits: RateLimits, kind: int
-) -> Floats:
+def _step(rates: npt.ArrayLike, gradient: npt.ArrayLike, learning_rate: float, limits: RateLimits, kind: int) -> Floats:
     present = check_values("rates", rates, 1e-300, expected="a finite number above 0")
     slopes = check_values("gradient", gradient, -np.finfo(np.float64).max)
     check_length("gradient", slopes, present.size, "arm")
     if limits.budget < limits.lowest * present.size * (1.0 - _TOLERANCE):
-        least = f"at least {limits.lowest * present.size:g}, {present.size} arms at the lowest rate: raise it or lower that"
+        least = (
+            f"at least {limits.lowest * present.size:g}, {present.size} arms at the lowest rate: raise it or lower that"
+        )
         raise SettingsError("budget", limits.budget, least)
     return project(present, slopes, check_amount("learning_rate", learning_rate), limits, kind)
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_part, check_type, check_whole
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.optimal.array_checks import check_amount
-from streamsched.optimal.cost_families import CostFamily
 from streamsched.optimal.mirror_step import GRADIENT, MIRROR, RateLimits, project
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.optimal.cost_families import CostFamily
 
 __all__ = [
     "SyncRun",
@@ -105,7 +107,7 @@ def mirror_sync(costs: CostFamily, settings: SyncSettings, *, seed: int = 0) -> 
         gradient = _observe_gradient(costs, rates, syncs, settings.probe_share, rng)
         rates = project(rates, gradient, settings.learning_rate, limits, MIRROR)
         found.append(costs.cost(rates))
-    return SyncRun(length * np.arange(settings.rounds + 1), np.array(found), rates)
+    return SyncRun(np.arange(settings.rounds + 1.0) * length, np.array(found), rates)
 
 
 def async_mirror_sync(costs: CostFamily, settings: SyncSettings, *, seed: int = 0) -> SyncRun:
@@ -131,7 +133,7 @@ def estimate_gradient(
     """
     differences = np.bincount(arm, probe_cost - sync_cost, rates.size)
     estimates: Floats = differences / (probe_share * rates * np.maximum(syncs, 1))
-    return estimates / max(1, np.count_nonzero(syncs))
+    return estimates / max(1, int(np.count_nonzero(syncs)))
 
 
 def optimal_sync_rates(costs: CostFamily, settings: SyncSettings) -> Floats:
@@ -183,7 +185,7 @@ def _learn_in_cycles(costs: CostFamily, settings: SyncSettings, seed: int, kind:
     rng, limits, rates = _begin(costs, settings, seed)
     last_sync = np.zeros(costs.arms)
     updates = math.ceil(settings.rounds / (settings.lowest_rate * settings.cycle) - _ROUNDING)
-    times = settings.cycle * np.arange(updates + 1)
+    times = np.arange(updates + 1.0) * settings.cycle
     found = [costs.cost(rates)]
     for now in times[1:]:
         syncs = np.maximum(np.floor((now - last_sync) * rates + _ROUNDING), 0.0).astype(np.int64)

@@ -7,12 +7,16 @@ scheduling": harmonic cost, propositions 1 and 4; binary cost, equations 12 and 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Floats
 from streamsched.optimal.array_checks import check_length, check_values
 from streamsched.optimal.crawl_problem import check_pages
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = ["binary_cost", "harmonic_cost", "mean_binary_cost", "mean_harmonic_cost"]
 

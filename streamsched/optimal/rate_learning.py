@@ -53,12 +53,10 @@ def learn_rates(times: npt.ArrayLike, changed: npt.ArrayLike, offsets: npt.Array
     return rates
 
 
-def learn_complete_rates(
-    times: npt.ArrayLike, offsets: npt.ArrayLike | None = None, *, until: npt.ArrayLike
-) -> Floats:
-    """Return the change rates, float64[n], of pages whose changes are all announced: (changes + 0.5)/(time + 0.5). O(n).
+def learn_complete_rates(times: npt.ArrayLike, offsets: npt.ArrayLike | None = None, *, until: npt.ArrayLike) -> Floats:
+    """Return the change rates, float64[n], of pages whose changes are all announced. O(changes).
 
-    Arguments are those of `learn_rates`, with the times of changes; ``until``: float or float64[n], the end of the time
+    A rate is (changes + 0.5)/(time + 0.5). Arguments are those of `learn_rates`, with the times of changes; ``until``: float or float64[n], the end of the time
     in which changes were announced. Raises SettingsError likewise, and for a change after `until`.
 
     >>> learn_complete_rates([1, 2.5], until=4).round(6).tolist()
@@ -75,9 +73,8 @@ def learn_complete_rates(
 
 
 def smoothed_rate(changes: Ints, time: Floats | float) -> Floats:
-    """Return the change rates of pages with `changes` announced in `time` cycles, and half a one in half a cycle more."""
-    rates: Floats = (changes + _IMAGINED) / (time + _IMAGINED)
-    return rates
+    """Return the change rates of pages with `changes` in `time` cycles, and half a change in half a cycle more."""
+    return np.asarray((changes + _IMAGINED) / (time + _IMAGINED), np.float64)
 
 
 def _check_histories(times: npt.ArrayLike, offsets: npt.ArrayLike | None) -> tuple[Floats, Ints]:
@@ -94,8 +91,8 @@ def _check_histories(times: npt.ArrayLike, offsets: npt.ArrayLike | None) -> tup
 
 
 def _check_ends(until: npt.ArrayLike, pages: int) -> Floats:
-    if np.ndim(until) == 0:
-        return check_values("until", [until] * pages)  # type: ignore[list-item]
+    if isinstance(until, int | float | np.integer | np.floating):
+        return np.repeat(check_values("until", [until]), pages)
     ends = check_values("until", until)
     check_length("until", ends, pages, "page")
     return ends
