@@ -59,7 +59,7 @@ def check_flags(name: str, values: npt.ArrayLike, *, may_be_empty: bool = False)
 def check_offsets(offsets: npt.ArrayLike, size: int) -> Ints:
     """Return the bounds of ragged rows as a read-only int64[n + 1], from 0 to `size` and ascending. O(n).
 
-    >>> check_offsets([0, 2, 1], 3)
+    >>> check_offsets([0, 2, 1, 3], 3)
     Traceback (most recent call last):
     streamsched.errors.SettingsError: offsets[2]: expected 2 or more, the offset before it, found 1
     """
@@ -88,9 +88,9 @@ def check_amount(name: str, found: object, expected: str = "a finite number abov
     >>> check_amount("budget", 2)
     2.0
     """
-    if isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool):
-        if 0.0 < found <= _LARGEST:
-            return float(found)
+    is_number = isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool)
+    if is_number and 0.0 < found <= _LARGEST:
+        return float(found)
     raise SettingsError(name, found, expected)
 
 

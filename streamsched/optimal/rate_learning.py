@@ -56,8 +56,9 @@ def learn_rates(times: npt.ArrayLike, changed: npt.ArrayLike, offsets: npt.Array
 def learn_complete_rates(times: npt.ArrayLike, offsets: npt.ArrayLike | None = None, *, until: npt.ArrayLike) -> Floats:
     """Return the change rates, float64[n], of pages whose changes are all announced. O(changes).
 
-    A rate is (changes + 0.5)/(time + 0.5). Arguments are those of `learn_rates`, with the times of changes; ``until``: float or float64[n], the end of the time
-    in which changes were announced. Raises SettingsError likewise, and for a change after `until`.
+    A rate is (changes + 0.5)/(time + 0.5). Arguments are those of `learn_rates`, with the times of changes; ``until``:
+    float or float64[n], the end of the time in which changes were announced. Raises SettingsError likewise, and for a
+    change after `until`.
 
     >>> learn_complete_rates([1, 2.5], until=4).round(6).tolist()
     [0.555556]
@@ -92,7 +93,7 @@ def _check_histories(times: npt.ArrayLike, offsets: npt.ArrayLike | None) -> tup
 
 def _check_ends(until: npt.ArrayLike, pages: int) -> Floats:
     if isinstance(until, int | float | np.integer | np.floating):
-        return np.repeat(check_values("until", [until]), pages)
+        return np.repeat(check_values("until", [float(until)]), pages)
     ends = check_values("until", until)
     check_length("until", ends, pages, "page")
     return ends
