@@ -11,7 +11,15 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.arrays import Bools, Floats, Ints, frozen
 
-__all__ = ["check_amount", "check_flags", "check_length", "check_offsets", "check_values", "check_whole_numbers"]
+__all__ = [
+    "check_amount",
+    "check_flags",
+    "check_length",
+    "check_number",
+    "check_offsets",
+    "check_values",
+    "check_whole_numbers",
+]
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 
@@ -88,10 +96,25 @@ def check_amount(name: str, found: object, expected: str = "a finite number abov
     >>> check_amount("budget", 2)
     2.0
     """
-    is_number = isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool)
-    if is_number and 0.0 < found <= _LARGEST:
-        return float(found)
+    if isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool):
+        fits = 0.0 < found <= _LARGEST
+        if fits:
+            return float(found)
     raise SettingsError(name, found, expected)
+
+
+def check_number(name: str, found: object, *, most: float = _LARGEST) -> float:
+    """Return a number from 0 to `most` as a float; raises SettingsError naming `name` if it is not one.
+
+    >>> check_number("floor", 2, most=1.0)
+    Traceback (most recent call last):
+    streamsched.errors.SettingsError: floor: expected a number from 0 to 1, found 2
+    """
+    if isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool):
+        fits = 0.0 <= found <= most
+        if fits:
+            return float(found)
+    raise SettingsError(name, found, _range(0.0, most))
 
 
 def _as_array(name: str, values: npt.ArrayLike, kinds: str, what: str, may_be_empty: bool = False) -> npt.NDArray[Any]:

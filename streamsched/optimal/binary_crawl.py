@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Floats, frozen
+from streamsched.optimal.array_checks import check_number
 from streamsched.optimal.budget_division import divide_budget
 from streamsched.optimal.crawl_problem import CrawlRates, Hosts, check_budget, check_hosts, check_pages
 from streamsched.optimal.policy_cost import mean_binary_cost
@@ -41,7 +41,9 @@ def binary_crawl(
     pages = check_pages(importance, change_rate)
     amount = check_budget(budget)
     hosts = check_hosts(host, host_budget, pages.importance.size, amount)
-    least = _floors(_check_floor(floor) * amount / pages.importance.size, hosts, pages.importance.size)
+    least = _floors(
+        check_number("floor", floor, most=1.0) * amount / pages.importance.size, hosts, pages.importance.size
+    )
     division = divide_budget(pages._replace(floor=frozen(least)), hosts, amount, BINARY)
     return CrawlRates(
         division.visit_rate,
@@ -50,16 +52,6 @@ def binary_crawl(
         division.host_multiplier,
         mean_binary_cost(pages.importance, pages.change_rate, division.visit_rate, None),
     )
-
-
-def _check_floor(floor: float) -> float:
-    if (
-        isinstance(floor, int | float | np.integer | np.floating)
-        and not isinstance(floor, bool)
-        and 0.0 <= floor <= 1.0
-    ):
-        return float(floor)
-    raise SettingsError("floor", floor, "a share of the budget from 0 to 1")
 
 
 def _floors(least: float, hosts: Hosts | None, pages: int) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.argument_checks import check_whole
-from streamsched.optimal.array_checks import check_length, check_values
+from streamsched.optimal.array_checks import check_length, check_number, check_values
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints
@@ -47,7 +47,7 @@ class SublinPoly:
     - ``scale``: float64[n], 0 or more;
     - ``exponent``: float64[n], 0 to 1.
 
-    >>> SublinPoly([1.0, 2.0], [1.0, 0.5]).cost(np.array([0.5, 1.0])).round(6)
+    >>> round(SublinPoly([1.0, 2.0], [1.0, 0.5]).cost(np.array([0.5, 1.0])), 6)
     1.166667
     """
 
@@ -55,7 +55,7 @@ class SublinPoly:
         self.scale = check_values("scale", scale)
         self.exponent = check_values("exponent", exponent, most=1.0)
         check_length("exponent", self.exponent, self.scale.size, "arm")
-        self.noise = float(check_values("noise", [noise], most=1.0)[0])
+        self.noise = check_number("noise", noise, most=1.0)
 
     @classmethod
     def draw(cls, arms: int = 100, seed: int = 0) -> SublinPoly:
@@ -89,7 +89,7 @@ class BinaryPoisson:
 
     - ``change_rate``: float64[n], above 0.
 
-    >>> BinaryPoisson([1.0, 2.0]).cost(np.array([0.5, 1.0])).round(6)
+    >>> round(BinaryPoisson([1.0, 2.0]).cost(np.array([0.5, 1.0])), 6)
     0.567668
     """
 

@@ -93,6 +93,7 @@ class SyncRun:
 def mirror_sync(costs: CostFamily, settings: SyncSettings, *, seed: int = 0) -> SyncRun:
     """Learn in rounds after which every arm has an estimate, all arms moving at once. O(syncs).
 
+    >>> from streamsched.optimal import SublinPoly
     >>> costs = SublinPoly.draw(seed=1)
     >>> run = mirror_sync(costs, SyncSettings(learning_rate=2.7))
     >>> best = costs.cost(optimal_sync_rates(costs, SyncSettings(learning_rate=2.7)))

@@ -34,7 +34,7 @@ def harmonic_cost(
     SettingsError for invalid arrays.
 
     >>> harmonic_cost([1, 2, 3], [0.1, 0.5, 1], [0.124208, 0.333939, 0.541852])
-    1.852752
+    1.85275
     """
     return mean_harmonic_cost(*_check(importance, change_rate, visit_rate, visit_probability))
 
@@ -50,7 +50,7 @@ def binary_cost(
     A completely observed page costs importance * (1 - probability). Raises SettingsError for invalid arrays.
 
     >>> binary_cost([1, 2, 3], [0.1, 0.5, 1], [0.124208, 0.333939, 0.541852])
-    1.196951
+    1.19695
     """
     return mean_binary_cost(*_check(importance, change_rate, visit_rate, visit_probability))
 

@@ -95,7 +95,9 @@ def test_the_same_rates_by_nested_bisection(polite: bool, problem: Problem, floo
         hosts, limits = [list(range(n))], [np.inf]
     given_hosts = problem.hosts if polite else {}
     mixed = lambda_crawl(**problem.pages, **given_hosts, complete=problem.complete)
-    columns = list(zip(problem.importance.tolist(), problem.change_rate.tolist(), problem.complete.tolist(), strict=True))
+    columns = list(
+        zip(problem.importance.tolist(), problem.change_rate.tolist(), problem.complete.tolist(), strict=True)
+    )
     expected = reference.divide(
         lambda i, price: reference.harmonic_rate(columns[i][0], columns[i][1], price, columns[i][2]),
         hosts, limits, problem.budget,

@@ -66,7 +66,8 @@ def learn_rate(history: Sequence[tuple[float, bool]]) -> float:
     def slope(rate: float) -> float:
         value = 0.0
         for w, changed in intervals:
-            seen = (w / math.expm1(rate * w) if rate * w < 700.0 else 0.0) if w > 0.0 else 1.0 / rate
+            growth = math.expm1(rate * w) if rate * w < 700.0 else math.inf
+            seen = w / growth if growth > 0.0 else 1.0 / rate
             value += seen if changed else -w
         return value
 
@@ -100,3 +101,29 @@ def gradient_step(
     if sum(move(0.0)) <= budget:
         return move(0.0)
     return move(bisect(lambda price: sum(move(price)) - budget, 1e-30, 1e30))
+
+
+def follow(
+    buckets: tuple[Sequence[float], Sequence[float], Sequence[float]],
+    new: tuple[float, float, float, float],
+    crawled: Sequence[Sequence[float]],
+    new_crawled: Sequence[float],
+) -> tuple[list[list[float]], list[list[float]], list[float]]:
+    """Return y, b and n after each period by equations (2) to (4) of WebFountain's model.
+
+    `buckets`: pages, change shares and obsolete pages; `new`: waiting, arrivals, found by old and by new.
+    """
+    first, changes, stale = buckets
+    waiting, arrivals, by_old, by_new = new
+    pages = list(first)
+    obsolete, sizes, left = [], [], []
+    for x, z in zip(crawled, new_crawled, strict=True):
+        stale = [
+            (1.0 - x[i] / pages[i]) * ((1.0 - changes[i]) * stale[i] + changes[i] * pages[i]) for i in range(len(pages))
+        ]
+        waiting = waiting + sum(by_old * one for one in x) + (by_new - 1.0) * z + arrivals
+        pages = [pages[i] + z * first[i] / sum(first) for i in range(len(pages))]
+        obsolete.append(stale)
+        sizes.append(pages)
+        left.append(waiting)
+    return obsolete, sizes, left

@@ -42,7 +42,9 @@ def problems(draw: st.DrawFn, least: int = 1, most: int = 12) -> Problem:
     count = draw(st.integers(least, most))
     hosts = draw(st.integers(1, 4))
     host = np.array(draw(st.lists(st.integers(0, hosts - 1), min_size=count, max_size=count)))
-    limits = np.array(draw(st.lists(st.just(0.0) | st.just(np.inf) | st.floats(0.01, 5.0), min_size=hosts, max_size=hosts)))
+    limits = np.array(
+        draw(st.lists(st.just(0.0) | st.just(np.inf) | st.floats(0.01, 5.0), min_size=hosts, max_size=hosts))
+    )
     served = np.bincount(host, minlength=hosts) > 0
     if not limits[served].any():
         limits[host[0]] = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_type, check_whole
-from streamsched.optimal.array_checks import check_amount, check_length, check_values
+from streamsched.optimal.array_checks import check_amount, check_length, check_number, check_values
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats
@@ -45,9 +45,9 @@ class NewPages:
 
     def __post_init__(self) -> None:
         for name in ("waiting", "arrivals"):
-            check_values(name, [getattr(self, name)])
+            check_number(name, getattr(self, name))
         for name in ("found_by_old", "found_by_new"):
-            check_values(name, [getattr(self, name)], most=1.0)
+            check_number(name, getattr(self, name), most=1.0)
         check_amount("cost", self.cost)
 
 
