@@ -12,6 +12,7 @@ from benchmarks import (
     hostile_urls,
     ingest,
     kafka,
+    optimal,
     ranking,
     reevolution,
     schedules,
@@ -32,6 +33,7 @@ _NAMES: Final = (
     "schedules",
     "bulk_edits",
     "hostile_urls",
+    "optimal",
 )
 
 
@@ -40,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
     sizes = (
-        "pages of ingest (5,000,000), ranking, topk and durability (10,000,000), evolution (240,000), "
+        "pages of ingest (5,000,000), ranking, topk, durability and optimal (10,000,000), evolution (240,000), "
         "reevolution (1,000,000), hostile_urls (40,000)"
     )
     parser.add_argument("--pages", type=int, help=sizes)
@@ -73,6 +75,8 @@ def main() -> None:
         print_rows("Schedules", schedules.measure(seeds=arguments.seeds))
     if "hostile_urls" in names:
         print_rows("Hostile URLs", hostile_urls.measure(arguments.pages or 40_000, arguments.repeats))
+    if "optimal" in names:
+        print_rows("Optimal visit rates", optimal.measure(arguments.pages or 10_000_000, arguments.repeats))
     if "bulk_edits" in names:
         bulk_edits.print_settings(arguments.seeds)
 

@@ -104,18 +104,24 @@ def crawls(plan: CrawlPlan) -> Floats:
     return np.asarray(plan.crawl_share.sum(axis=0))
 
 
+def coarse(model: BucketModel) -> BucketModel:
+    """The model with a fifth of the buckets, each of five times the pages."""
+    columns = (model.pages[2::5] * 5, model.change_share[2::5], model.obsolete[2::5] * 5)
+    return BucketModel(*columns, model.budget, model.new)
+
+
 @needs_casadi
 def test_strategies_of_the_paper() -> None:
     """1 leaves out the slowest buckets and crawls fast ones in many periods; 2 and 3 crawl all of them at least once."""
-    model = paper_model(60.0)
+    model = coarse(paper_model(60.0))
     every, last, both = (webfountain(model, strategy_weights(s, 14), starts=1) for s in (1, 2, 3))
     for plan in (every, last, both):
         assert_constraints_hold(model, plan)
-    assert np.all(crawls(every)[-102:] < 0.05)
-    assert crawls(every)[:25].mean() > 3.0
+    assert np.all(crawls(every)[-20:] < 0.05)
+    assert crawls(every)[:5].mean() > 3.0
     assert crawls(last).min() > 0.95
     assert np.mean(crawls(both) > 0.95) > 0.8
-    assert crawls(both)[:46].mean() > 1.2
+    assert crawls(both)[:9].mean() > 1.2
     stale = [plan.obsolete.sum(axis=1) for plan in (every, last, both)]
     assert stale[0][:-1].sum() < stale[2][:-1].sum() < stale[1][:-1].sum()
     assert stale[1][-1] < stale[2][-1] < stale[0][-1]
