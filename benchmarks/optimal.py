@@ -150,7 +150,7 @@ def _bisect_price(rates: Floats, gradient: Floats, limits: RateLimits) -> Floats
 
 def _sync(name: str, learn: _Learn, learning_rate: float, cycle: float) -> Row:
     """Return the row of an experiment: mean final costs, those of the optimum, and the time of 150 runs."""
-    family: type[SublinPoly] | type[BinaryPoisson] = SublinPoly if name.startswith("Sublin") else BinaryPoisson
+    family: type[SublinPoly | BinaryPoisson] = SublinPoly if name.startswith("Sublin") else BinaryPoisson
     settings = SyncSettings(learning_rate=learning_rate, cycle=cycle, highest_rate=3.0 if family is SublinPoly else 6.0)
     best, final = [], []
     begin = time.perf_counter()

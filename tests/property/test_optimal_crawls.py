@@ -133,7 +133,7 @@ def test_pages_may_come_in_any_order(problem: Problem, random: Any) -> None:
     order = list(range(problem.importance.size))
     random.shuffle(order)
     importance, change_rate, complete = problem.importance[order], problem.change_rate[order], problem.complete[order]
-    hosts = {"host": problem.host[order], "host_budget": problem.host_budget}
+    hosts: dict[str, Any] = {"host": problem.host[order], "host_budget": problem.host_budget}
     pairs: list[tuple[CrawlRates, CrawlRates]] = [
         (lambda_crawl(**problem.pages, **problem.hosts, complete=problem.complete),
          lambda_crawl(importance, change_rate, budget=problem.budget, **hosts, complete=complete)),

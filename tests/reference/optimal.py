@@ -38,7 +38,7 @@ def divide(
         return sum(min(limits[host], used(host, price)) for host in range(len(hosts)))
 
     price = bisect(lambda price: total(price) - budget, 1e-100, 1e100)
-    found = {}
+    found: dict[int, float] = {}
     for host, pages in enumerate(hosts):
         own = price
         if used(host, price) > limits[host]:

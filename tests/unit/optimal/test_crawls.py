@@ -87,15 +87,19 @@ def test_signals_lower_the_cost_below_that_of_the_authors_nested_search(many: tu
 
 def test_costs_are_their_definitions() -> None:
     pages = [(1.0, 0.1, 0.3), (2.0, 0.5, 0.2), (3.0, 1.0, 0.5)]
-    columns = [list(column) for column in zip(*pages, strict=True)]
-    assert harmonic_cost(*columns) == pytest.approx(reference.harmonic_cost(pages), rel=1e-14)
-    assert binary_cost(*columns) == pytest.approx(reference.binary_cost(pages), rel=1e-14)
+    importance, change_rate, visit_rate = ([page[i] for page in pages] for i in range(3))
+    assert harmonic_cost(importance, change_rate, visit_rate) == pytest.approx(
+        reference.harmonic_cost(pages), rel=1e-14
+    )
+    assert binary_cost(importance, change_rate, visit_rate) == pytest.approx(reference.binary_cost(pages), rel=1e-14)
     probability = [math.nan, 0.4, math.nan]
     seen = [pages[0], pages[2]]
-    assert harmonic_cost(*columns, probability) == pytest.approx(
+    assert harmonic_cost(importance, change_rate, visit_rate, probability) == pytest.approx(
         (2 * reference.harmonic_cost(seen) - 2.0 * math.log(0.4)) / 3
     )
-    assert binary_cost(*columns, probability) == pytest.approx((2 * reference.binary_cost(seen) + 2.0 * 0.6) / 3)
+    assert binary_cost(importance, change_rate, visit_rate, probability) == pytest.approx(
+        (2 * reference.binary_cost(seen) + 2.0 * 0.6) / 3
+    )
 
 
 def test_pages_never_visited_cost_without_limit_unless_they_do_not_matter() -> None:

@@ -42,10 +42,10 @@ def test_two_signals() -> None:
 
 @given(histories)
 def test_learning_is_the_bisection_of_each_page(drawn: list[list[tuple[float, bool]]]) -> None:
-    times = [np.cumsum([interval for interval, _ in page]).tolist() for page in drawn]
+    times = [np.cumsum([interval for interval, _ in page]).astype(np.float64) for page in drawn]
     changed = [flag for page in drawn for _, flag in page]
     offsets = np.concatenate(([0], np.cumsum([len(page) for page in drawn])))
-    rates = learn_rates(np.array(sum(times, []), float), np.array(changed, bool), offsets)
+    rates = learn_rates(np.concatenate(times), np.array(changed, np.bool_), offsets)
     for rate, moments, page in zip(rates, times, drawn, strict=True):
         expected = reference.learn_rate([(t, flag) for t, (_, flag) in zip(moments, page, strict=True)])
         assert rate == pytest.approx(expected, rel=1e-9)

@@ -112,7 +112,7 @@ def coarse(model: BucketModel) -> BucketModel:
 
 @needs_casadi
 def test_strategies_of_the_paper() -> None:
-    """1 leaves out the slowest buckets and crawls fast ones in many periods; 2 and 3 crawl all of them at least once."""
+    """1 leaves out the slowest buckets and crawls fast ones in many periods; 2 and 3 crawl all at least once."""
     model = coarse(paper_model(60.0))
     every, last, both = (webfountain(model, strategy_weights(s, 14), starts=1) for s in (1, 2, 3))
     for plan in (every, last, both):
