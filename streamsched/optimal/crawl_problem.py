@@ -86,14 +86,11 @@ def check_hosts(
 
     Raises SettingsError for a host without a budget, and if the budgets of the pages' hosts do not add up to `budget`.
     """
-    if host is None and host_budget is None:
-        return None
-    for name, found in (("host", host), ("host_budget", host_budget)):
-        if found is None:
-            raise SettingsError(name, found, "given together: the host of each page and the budget of each host")
-    limits = check_values("host_budget", host_budget, most=np.inf, expected="0 or more visits, or inf for no limit")  # type: ignore[arg-type]
+    if host is None or host_budget is None:
+        return _check_neither(host, host_budget)
+    limits = check_values("host_budget", host_budget, most=np.inf, expected="0 or more visits, or inf for no limit")
     expected = f"a whole number from 0 to {limits.size - 1}, an index of host_budget"
-    numbers = check_whole_numbers("host", host, limits.size - 1, expected)  # type: ignore[arg-type]
+    numbers = check_whole_numbers("host", host, limits.size - 1, expected)
     check_length("host", numbers, pages, "page")
     counts = np.bincount(numbers, minlength=limits.size)
     total = float(limits[counts > 0].sum())
@@ -102,6 +99,12 @@ def check_hosts(
             "budget", budget, f"at most {total:g}, what the pages' hosts take together: lower it or raise host_budget"
         )
     return Hosts(numbers, limits, frozen(counts))
+
+
+def _check_neither(host: npt.ArrayLike | None, host_budget: npt.ArrayLike | None) -> None:
+    for name, missing, other in (("host", host, host_budget), ("host_budget", host_budget, host)):
+        if missing is None and other is not None:
+            raise SettingsError(name, None, "given together: the host of each page and the budget of each host")
 
 
 def check_budget(budget: float) -> float:

@@ -65,26 +65,21 @@ def approximate_crawl(
     """Return visit rates in proportion to importance, LambdaCrawl's approximation where change rates are unknown. O(n).
 
     It is exact where importance/change rate is the same for all pages (proposition 9). Completely observed pages get
-    probabilities as in `lambda_crawl`, and the share of `budget` that makes the cost least. Change rates are used for
-    that share and for the cost alone.
+    probabilities as in `lambda_crawl`, and the share of `budget` that makes the cost least.
 
     >>> approximate_crawl([1, 2, 3], [0.1, 0.5, 1], budget=1).visit_rate.round(6).tolist()
     [0.166667, 0.333333, 0.5]
     """
     pages = check_pages(importance, change_rate, complete)
     amount = check_budget(budget)
-    guessed = _guessed(pages)
+    guessed = ~pages.complete if pages.complete.size else np.ones(pages.importance.size, np.bool_)
     if not pages.importance[guessed].any():
         return lambda_crawl(importance, change_rate, budget=budget, complete=complete)
     price = _balance_price(pages, guessed, amount)
-    announced = np.minimum(pages.importance / price, pages.change_rate)
-    shares = pages.importance / pages.importance[guessed].sum()
-    rates = np.where(guessed, shares * (amount - announced[~guessed].sum()), announced)
+    rates = np.minimum(pages.importance / price, pages.change_rate)
+    weights = pages.importance[guessed]
+    rates[guessed] = (amount - rates[~guessed].sum()) * weights / weights.sum()
     return _result(pages, rates, price, np.empty(0))
-
-
-def _guessed(pages: PageColumns) -> Bools:
-    return ~pages.complete if pages.complete.size else np.ones(pages.importance.size, np.bool_)
 
 
 def _balance_price(pages: PageColumns, guessed: Bools, budget: float) -> float:
@@ -92,17 +87,15 @@ def _balance_price(pages: PageColumns, guessed: Bools, budget: float) -> float:
 
     One more visit for pages that share `left` visits in proportion is worth the sum of their binary costs over `left`.
     """
-    importance, change_rate = pages.importance[guessed], pages.change_rate[guessed]
-    shares = importance / importance.sum()
+    changing = guessed & (pages.importance > 0.0) & (pages.change_rate > 0.0)
+    importance, change_rate = pages.importance[changing], pages.change_rate[changing]
+    shares = importance / pages.importance[guessed].sum()
     weights, rates = pages.importance[~guessed], pages.change_rate[~guessed]
 
     def is_too_low(price: float) -> bool:
         left = budget - float(np.minimum(weights / price, rates).sum())
         return left <= 0.0 or float((importance * (change_rate / (shares * left + change_rate))).sum()) > price * left
 
-    importance, change_rate, shares = (
-        column[importance * change_rate > 0.0] for column in (importance, change_rate, shares)
-    )
     low, high, price = 0.0, np.inf, float(pages.importance.sum()) / budget
     for _ in range(_STEPS):
         low, high = (price, high) if is_too_low(price) else (low, price)

@@ -31,7 +31,7 @@ _LENGTH: Final = 1.0  # cycles, of an epoch
 class Solve(Protocol):
     """What gives the visit rates of an epoch: `lambda_crawl`, `approximate_crawl`, or a function of these arguments."""
 
-    def __call__(self, importance: Floats, change_rate: Floats, *, budget: float, complete: Bools) -> CrawlRates:
+    def __call__(self, importance: Floats, change_rate: Floats, /, *, budget: float, complete: Bools) -> CrawlRates:
         """Return visit rates for the change rates as learned so far."""
         ...
 

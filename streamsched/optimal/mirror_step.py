@@ -102,10 +102,7 @@ def _project(moved: Floats, limits: Floats, kind: int, rates: Floats) -> None:
         total, fall = _fill(moved, limits, kind, price, rates)
         if abs(total - budget) <= _TOLERANCE * budget or (total < budget and price == 0.0):
             return
-        if total > budget:
-            low = price
-        else:
-            high = price
+        low, high = (price, high) if total > budget else (low, price)
         price = low + (high - low) * 0.5
         if fall > 0.0 and step < _NEWTON_STEPS:
             newton = (low if total > budget else high) + (total - budget) / fall

@@ -139,10 +139,8 @@ def follow_plan(model: BucketModel, weights: Floats, crawl_share: Floats, new_cr
     bucket, stale, new = model.pages, model.obsolete, model.new.waiting
     for t, budget in enumerate(model.budget.tolist()):
         chosen[t] = min(chosen[t], new)
-        used = float((shares[t] * bucket).sum()) + model.new.cost * chosen[t]
-        if used > budget:
-            shares[t] *= budget / used
-            chosen[t] *= budget / used
+        used = max(budget, float((shares[t] * bucket).sum()) + model.new.cost * chosen[t])
+        shares[t], chosen[t] = budget / used * shares[t], budget / used * chosen[t]
         crawled[t] = shares[t] * bucket
         stale = (1.0 - shares[t]) * ((1.0 - model.change_share) * stale + model.change_share * bucket)
         found = model.new.arrivals + model.new.found_by_old * crawled[t].sum() + model.new.found_by_new * chosen[t]

@@ -101,13 +101,12 @@ def _build(casadi: Any, model: BucketModel, weights: Floats) -> Any:
 
 def _start(model: BucketModel, start: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return the shares, [T, B], and the new pages, [T], that the search starts from."""
-    periods, buckets = model.budget.size, model.pages.size
     chosen = np.minimum(model.new.arrivals, 0.5 * model.budget / model.new.cost)
     room = model.budget - model.new.cost * chosen
     order = np.argsort(-model.change_share, kind="stable")
     ends = np.cumsum(model.pages[order])
     begins = ends - model.pages[order]
-    shares = np.empty((periods, buckets))
+    shares = np.empty((room.size, order.size))
     if start == 0:  # the fastest buckets in the last period, and so on backwards
         until = np.cumsum(room[::-1])[::-1, np.newaxis]
         since = until - room[:, np.newaxis]
@@ -115,7 +114,7 @@ def _start(model: BucketModel, start: int, rng: np.random.Generator) -> tuple[Fl
     elif start == 1:
         shares[:, order] = (room[:, np.newaxis] - begins) / (ends - begins)
     elif start == 2:
-        shares[:] = (room / model.pages.sum())[:, np.newaxis]
+        shares[:] = room[:, np.newaxis] / model.pages.sum()
     else:
-        shares[:] = rng.random((periods, buckets)) * 2.0 * (room / model.pages.sum())[:, np.newaxis]
+        shares[:] = 2.0 * rng.random(shares.shape) * room[:, np.newaxis] / model.pages.sum()
     return shares, chosen

@@ -169,8 +169,9 @@ def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
     ],
 )
 def test_settings_name_what_is_wrong(wrong: dict[str, Any], setting: str) -> None:
+    arguments: dict[str, Any] = {"learning_rate": 1.0} | wrong
     with pytest.raises(SettingsError) as caught:
-        SyncSettings(**{"learning_rate": 1.0} | wrong)
+        SyncSettings(**arguments)
     assert caught.value.setting == setting
 
 
