@@ -13,7 +13,7 @@ import numpy as np
 
 from streamsched.numerics.arrays import Bools, Floats, frozen
 from streamsched.optimal.crawl_problem import Hosts, PageColumns
-from streamsched.optimal.visit_rates import fill_visit_rates, sum_by_host, sum_visits
+from streamsched.optimal.visit_rates import BINARY, fill_visit_rates, sum_by_host, sum_visits
 
 __all__ = ["Division", "divide_budget"]
 
@@ -80,8 +80,9 @@ class _LevelSearch:
             total = np.minimum(self.used, limits).sum(keepdims=True)
             return total, slopes.sum(where=self.used < limits, keepdims=True)
 
-        start = (budget + self.changes.sum(keepdims=True)) / self.roots.sum(keepdims=True)
-        return float(self._find(spend, np.array([budget]), start)[0])
+        target = np.array([budget])
+        start = self._guess(target, self.changes.sum(keepdims=True), self.roots.sum(keepdims=True))
+        return float(self._find(spend, target, start)[0])
 
     def host_levels(self, level: float) -> tuple[Floats, Bools]:
         """Return the level of each host: `level`, or the one at which it is at its limit; and which those hosts are."""
@@ -97,8 +98,8 @@ class _LevelSearch:
             return rates[limited], slopes[limited]
 
         if limited.size:
-            start = np.minimum((limits + self.changes)[limited] / self.roots[limited], level)
-            levels[limited] = self._find(spend, limits[limited], start)
+            start = self._guess(limits[limited], self.changes[limited], self.roots[limited])
+            levels[limited] = self._find(spend, limits[limited], np.minimum(start, level))
         return levels, capped
 
     def scale_down(self, rates: Floats, capped: Bools, budget: float) -> None:
@@ -116,6 +117,12 @@ class _LevelSearch:
         factors = np.ones(targets.size)
         np.divide(targets - floors, above, out=factors, where=above > targets - floors)
         rates[:] = floor + (rates - floor) * np.maximum(factors, 0.0)[group]
+
+    def _guess(self, limits: Floats, changes: Floats, roots: Floats) -> Floats:
+        """Return levels near those at which the limits are met: exact if all pages are alike."""
+        if self.objective == BINARY:
+            return (limits + changes) / roots
+        return np.sqrt(limits) * np.sqrt(limits + changes) / roots
 
     def _find(self, spend: Spend, target: Floats, start: Floats) -> Floats:
         levels, exact = find_levels(spend, target, start)
