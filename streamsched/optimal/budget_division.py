@@ -7,11 +7,11 @@ Visits fall as the price rises, so each price is the root of a monotone function
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, frozen
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows, frozen
 from streamsched.optimal.crawl_problem import Hosts, PageColumns
 from streamsched.optimal.visit_rates import BINARY, fill_visit_rates, sum_by_host, sum_visits
 
@@ -76,7 +76,8 @@ class _LevelSearch:
         everywhere = np.ones(limits.size, np.bool_)
 
         def spend(level: Floats, _: Bools) -> tuple[Floats, Floats]:
-            self.used, slopes = self._sum(np.full(limits.size, level[0]), everywhere)
+            levels = np.full(limits.size, level[0])
+            self.used, slopes = self._sum(self.pages, self.hosts.host, levels, everywhere)
             total = np.minimum(self.used, limits).sum(keepdims=True)
             return total, slopes.sum(where=self.used < limits, keepdims=True)
 
@@ -90,14 +91,12 @@ class _LevelSearch:
         capped = self.used > limits
         levels = np.where(capped, 0.0, level)
         limited = np.flatnonzero(capped & (limits > 0.0))
-
-        def spend(levels: Floats, missing: Bools) -> tuple[Floats, Floats]:
-            everywhere, chosen = np.zeros(limits.size), np.zeros(limits.size, np.bool_)
-            everywhere[limited], chosen[limited] = levels, missing
-            rates, slopes = self._sum(everywhere, chosen)
-            return rates[limited], slopes[limited]
-
         if limited.size:
+            pages, host = self._pages_of(limited)
+
+            def spend(levels: Floats, missing: Bools) -> tuple[Floats, Floats]:
+                return self._sum(pages, host, levels, missing)
+
             start = self._guess(limits[limited], self.changes[limited], self.roots[limited])
             levels[limited] = self._find(spend, limits[limited], np.minimum(start, level))
         return levels, capped
@@ -129,9 +128,20 @@ class _LevelSearch:
         self.exact = self.exact and exact
         return levels
 
-    def _sum(self, levels: Floats, chosen: Bools) -> tuple[Floats, Floats]:
+    def _pages_of(self, chosen: Rows) -> tuple[PageColumns, Ints]:
+        """Return the pages of the `chosen` hosts, and the position of each page's host among them."""
+        if self.hosts.host.size == 0:
+            return self.pages, self.hosts.host
+        position = np.full(self.hosts.budget.size, -1)
+        position[chosen] = np.arange(chosen.size)
+        host = position[self.hosts.host]
+        rows = np.flatnonzero(host >= 0)
+        columns: Any = [frozen(column[rows]) if column.size else column for column in self.pages]
+        return PageColumns(*columns), frozen(host[rows])
+
+    def _sum(self, pages: PageColumns, host: Ints, levels: Floats, chosen: Bools) -> tuple[Floats, Floats]:
         sums = np.zeros(levels.size), np.zeros(levels.size)
-        sum_visits(self.pages, self.hosts.host, levels, self.objective, chosen, sums)
+        sum_visits(pages, host, levels, self.objective, chosen, sums)
         return sums
 
 

@@ -87,7 +87,8 @@ def check_hosts(
     Raises SettingsError for a host without a budget, and if the budgets of the pages' hosts do not add up to `budget`.
     """
     if host is None or host_budget is None:
-        return _check_neither(host, host_budget)
+        _check_neither(host, host_budget)
+        return None
     limits = check_values("host_budget", host_budget, most=np.inf, expected="0 or more visits, or inf for no limit")
     expected = f"a whole number from 0 to {limits.size - 1}, an index of host_budget"
     numbers = check_whole_numbers("host", host, limits.size - 1, expected)
