@@ -26,9 +26,9 @@ _OPTIONS: Final = {
     "print_time": False,
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",  # no banner
-    "ipopt.max_iter": 200,  # what further steps gain is less than what another start does
+    "ipopt.max_iter": 150,  # what further steps gain is less than what another start does
     "ipopt.tol": 1e-5,
-    "ipopt.mu_init": 1e-3,  # a start is mostly 0s and 1s, as solutions are: a larger barrier would leave it
+    "ipopt.mu_init": 1e-4,  # a start is mostly 0s and 1s, as solutions are: a larger barrier would leave it
     "ipopt.bound_push": 1e-3,
     "ipopt.bound_frac": 1e-3,
 }
