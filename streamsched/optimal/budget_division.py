@@ -88,7 +88,7 @@ class _LevelSearch:
     def host_levels(self, level: float) -> tuple[Floats, Bools]:
         """Return the level of each host: `level`, or the one at which it is at its limit; and which those hosts are."""
         limits = self.hosts.budget
-        capped = self.used > limits
+        capped = (self.used > limits) & (self.roots > 0.0)  # else floors alone, which rounding may lift above
         levels = np.where(capped, 0.0, level)
         limited = np.flatnonzero(capped & (limits > 0.0))
         if limited.size:
@@ -114,8 +114,9 @@ class _LevelSearch:
         floors = np.bincount(group, floor, targets.size)
         above = np.bincount(group, rates, targets.size) - floors
         factors = np.ones(targets.size)
-        np.divide(targets - floors, above, out=factors, where=above > targets - floors)
-        rates[:] = floor + (rates - floor) * np.maximum(factors, 0.0)[group]
+        room = np.maximum(targets - floors, 0.0)
+        np.divide(room, above, out=factors, where=above > room)
+        rates[:] = floor + (rates - floor) * factors[group]
 
     def _guess(self, limits: Floats, changes: Floats, roots: Floats) -> Floats:
         """Return levels near those at which the limits are met: exact if all pages are alike."""

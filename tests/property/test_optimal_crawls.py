@@ -194,3 +194,20 @@ def test_slsqp_finds_the_same_on_ten_pages(seed: int) -> None:
         crawl = solve(*pages, budget=2.0, host=host, host_budget=limits)
         assert crawl.visit_rate == pytest.approx(found.x, abs=2e-4)
         assert crawl.cost <= found.fun * (1.0 + 1e-9)
+
+
+@given(st.integers(0, 2**32))
+def test_budgets_and_limits_are_met_at_any_magnitudes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 30))
+    importance, change_rate = 10.0 ** rng.uniform(-8, 8, n), 10.0 ** rng.uniform(-8, 6, n)
+    importance[2:][rng.random(n - 2) < 0.2] = 0.0
+    change_rate[2:][rng.random(n - 2) < 0.2] = 0.0
+    budget, host = 10.0 ** rng.uniform(-9, 9), rng.integers(0, 4, n)
+    limits = budget * 10.0 ** rng.uniform(-6, 3, 4)
+    limits[host[0]] = np.inf
+    for solve in (lambda_crawl, binary_crawl):
+        assert solve(importance, change_rate, budget=budget).visit_rate.sum() == pytest.approx(budget, rel=1e-9)
+        crawl = solve(importance, change_rate, budget=budget, host=host, host_budget=limits)
+        assert crawl.visit_rate.sum() == pytest.approx(budget, rel=1e-9)
+        assert np.all(np.bincount(host, crawl.visit_rate, 4) <= limits * (1.0 + 1e-9))
