@@ -76,6 +76,7 @@ def point_to_cache(base: Path) -> None:
 
 # Before any test module imports numba, which reads the variable then.
 point_to_cache(ROOT / "build" / "kernels")
+os.environ["STREAMSCHED_COMPILE_PROCESSES"] = "1"  # the workers of a run compile beside each other
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

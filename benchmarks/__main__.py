@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
 
 from benchmarks import (
     bulk_edits,
     durability,
     evolution,
+    formulas,
+    growth,
     hostile_urls,
     ingest,
     kafka,
@@ -17,68 +20,71 @@ from benchmarks import (
     reevolution,
     schedules,
     startup,
-    topk,
 )
-from benchmarks.timing import print_rows
+from benchmarks.timing import Row, print_rows
 
-_NAMES: Final = (
-    "ingest",
-    "ranking",
-    "topk",
-    "startup",
-    "evolution",
-    "reevolution",
-    "kafka",
-    "durability",
-    "schedules",
-    "bulk_edits",
-    "hostile_urls",
-    "optimal",
-)
+Options: TypeAlias = argparse.Namespace
 
 
-def main() -> None:  # noqa: C901  one branch a benchmark
-    """Run the named benchmarks, by default all of them."""
+class Benchmark(NamedTuple):
+    """A function that measures and prints a table: of a number of pages, which may mean nothing to it, and options."""
+
+    run: Callable[[int, Options], None]
+    pages: int | None = None  # unless `--pages` says otherwise
+    in_all: bool = True  # whether it runs if no benchmark is named
+
+
+def _tabulate(title: str, measure: Callable[[int, Options], list[Row]]) -> Callable[[int, Options], None]:
+    return lambda pages, given: print_rows(title, measure(pages, given))
+
+
+_BENCHMARKS: Final = {
+    "ingest": Benchmark(_tabulate("Ingest", lambda pages, given: ingest.measure(pages, given.repeats)), 5_000_000),
+    "ranking": Benchmark(_tabulate("Ranking", lambda pages, given: ranking.measure(pages, given.repeats)), 10_000_000),
+    "growth": Benchmark(
+        _tabulate("Growth with size", lambda pages, given: growth.measure(pages, given.repeats)), 30_000_000, False
+    ),
+    "formulas": Benchmark(
+        _tabulate("Other formulas", lambda pages, given: formulas.measure(pages, given.repeats)), 10_000_000
+    ),
+    "startup": Benchmark(_tabulate("Start-up", lambda _, given: startup.measure(given.repeats))),
+    "evolution": Benchmark(
+        _tabulate("Evolution", lambda pages, given: evolution.measure(pages, given.repeats, given.generations)), 240_000
+    ),
+    "reevolution": Benchmark(
+        _tabulate("Re-evolution", lambda pages, given: reevolution.measure(pages, given.repeats)), 1_000_000
+    ),
+    "kafka": Benchmark(_tabulate("Kafka", lambda _, given: kafka.measure(given.outcomes, given.repeats))),
+    "durability": Benchmark(
+        _tabulate("Saved state", lambda pages, given: durability.measure(pages, given.repeats)), 10_000_000
+    ),
+    "schedules": Benchmark(_tabulate("Schedules", lambda _, given: schedules.measure(seeds=given.seeds))),
+    "bulk_edits": Benchmark(lambda _, given: bulk_edits.print_settings(given.seeds)),
+    "hostile_urls": Benchmark(
+        _tabulate("Hostile URLs", lambda pages, given: hostile_urls.measure(pages, given.repeats)), 40_000
+    ),
+    "optimal": Benchmark(
+        _tabulate("Optimal visit rates", lambda pages, given: optimal.measure(pages, given.repeats)), 10_000_000
+    ),
+}
+
+
+def main() -> None:
+    """Run the named benchmarks, by default all of them but `growth`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
-    sizes = (
-        "pages of ingest (5,000,000), ranking, topk, durability and optimal (10,000,000), evolution (240,000), "
-        "reevolution (1,000,000), hostile_urls (40,000)"
-    )
-    parser.add_argument("--pages", type=int, help=sizes)
+    parser.add_argument("names", nargs="*", choices=[*_BENCHMARKS, []], metavar="NAME", help=", ".join(_BENCHMARKS))
+    sizes = ", ".join(f"{name} {one.pages:,}" for name, one in _BENCHMARKS.items() if one.pages is not None)
+    parser.add_argument("--pages", type=int, help=f"pages of each benchmark (by default: {sizes})")
     parser.add_argument("--outcomes", type=int, default=2_000_000, help="outcomes of kafka, in frames (2,000,000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each measurement; the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="generations of the whole runs of evolution (50)")
     parser.add_argument(
         "--seeds", type=int, default=3, help="seeds of the simulated crawls of schedules and bulk_edits (3)"
     )
-    arguments = parser.parse_args()
-    names = arguments.names or _NAMES
-    if "ingest" in names:
-        print_rows("Ingest", ingest.measure(arguments.pages or 5_000_000, arguments.repeats))
-    if "ranking" in names:
-        print_rows("Ranking", ranking.measure(arguments.pages or 10_000_000, arguments.repeats))
-    if "topk" in names:
-        print_rows("Maintained top k", topk.measure(arguments.pages or 10_000_000, arguments.repeats))
-    if "startup" in names:
-        print_rows("Start-up", startup.measure(arguments.repeats))
-    if "evolution" in names:
-        rows = evolution.measure(arguments.pages or 240_000, arguments.repeats, arguments.generations)
-        print_rows("Evolution", rows)
-    if "reevolution" in names:
-        print_rows("Re-evolution", reevolution.measure(arguments.pages or 1_000_000, arguments.repeats))
-    if "kafka" in names:
-        print_rows("Kafka", kafka.measure(arguments.outcomes, arguments.repeats))
-    if "durability" in names:
-        print_rows("Saved state", durability.measure(arguments.pages or 10_000_000, arguments.repeats))
-    if "schedules" in names:
-        print_rows("Schedules", schedules.measure(seeds=arguments.seeds))
-    if "hostile_urls" in names:
-        print_rows("Hostile URLs", hostile_urls.measure(arguments.pages or 40_000, arguments.repeats))
-    if "optimal" in names:
-        print_rows("Optimal visit rates", optimal.measure(arguments.pages or 10_000_000, arguments.repeats))
-    if "bulk_edits" in names:
-        bulk_edits.print_settings(arguments.seeds)
+    given = parser.parse_args()
+    for name in given.names or [name for name, one in _BENCHMARKS.items() if one.in_all]:
+        one = _BENCHMARKS[name]
+        one.run(given.pages or one.pages or 0, given)
 
 
 if __name__ == "__main__":

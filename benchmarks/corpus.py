@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from streamsched import OutcomeBatch, PackedUrls
+from streamsched.numerics.arrays import Ints
 
-__all__ = ["DAY_S", "make_urls", "visit_all"]
+__all__ = ["DAY_S", "make_urls", "name_pages", "visit_all"]
 
 DAY_S = 86_400.0
-_TEMPLATE = b"https://www.host0000000.example/section00/page-0000000000.htm"[:60]
-_PAGES_PER_HOST = 200
-_DIGITS = ((16, 7, _PAGES_PER_HOST), (39, 2, 20), (47, 10, 1))  # column, digits, pages that share the number
+_TEMPLATE: Final = b"https://www.host0000000.example/section00/page-0000000000.htm"[:60]
+_PAGES_PER_HOST: Final = 200
+_PLACES: Final = ((16, 7), (39, 2), (47, 10))  # column and digits of the numbers of host, section and page
 
 
 def make_urls(pages: int) -> PackedUrls:
     """Return `pages` distinct URLs of 60 characters: 200 on a host, in sections of 20."""
-    text = np.tile(np.frombuffer(_TEMPLATE, np.uint8), (pages, 1))
-    for column, digits, share in _DIGITS:
-        number = np.arange(pages) // share
+    numbers = np.arange(pages)
+    return name_pages(numbers, numbers // _PAGES_PER_HOST, numbers // 20)
+
+
+def name_pages(pages: Ints, hosts: Ints, sections: Ints) -> PackedUrls:
+    """Return URLs of 60 characters from the numbers of ``pages``, ``hosts``, ``sections``: int64[m]."""
+    text = np.tile(np.frombuffer(_TEMPLATE, np.uint8), (pages.size, 1))
+    for (column, digits), numbers in zip(_PLACES, (hosts, sections, pages), strict=True):
+        left = numbers.copy()
         for place in range(digits):
-            text[:, column + digits - 1 - place] = 48 + number % 10
-            number //= 10
-    return PackedUrls(text.ravel(), np.arange(pages + 1) * len(_TEMPLATE))
+            text[:, column + digits - 1 - place] = 48 + left % 10
+            left //= 10
+    return PackedUrls(text.ravel(), np.arange(pages.size + 1) * len(_TEMPLATE))
 
 
 def visit_all(urls: PackedUrls, day: int, rng: np.random.Generator) -> OutcomeBatch:

@@ -31,32 +31,34 @@ def measure(pages: int, repeats: int) -> list[Row]:
     scheduler = _visited(urls, rng)
     whole = _speed(scheduler, urls, days, rng, repeats)  # first, while the system still has large pages of memory
     listed = _list_speed(scheduler, urls, days, rng, repeats)
+    stages = _stage_rows(scheduler, urls, days, rng, repeats)
     with tempfile.TemporaryDirectory() as directory:
         frames = _file_speed(scheduler, urls, Path(directory) / "frames.msgpack", pages, days, rng)
         lines = _file_speed(scheduler, urls, Path(directory) / "events.jsonl", min(pages, 1_000_000), days, rng)
     rival = _rival(urls, rng, repeats)
     rows: list[Row] = []
-    for size in (pages // 25, pages // 5):
+    for size in (pages // 125, pages // 25, pages // 5):
         part = PackedUrls(urls.blob, urls.offsets[: size + 1])
         speed = _speed(_visited(part, rng), part, days, rng, repeats)
         rows.append(_row(f"columns, blob and offsets, {size:,} pages", speed, rival, None))
     rows.append(_row(f"columns, blob and offsets, {pages:,} pages", whole, rival, 4e6))
+    rows.extend(stages)
     rows.append(_rhythm_row(part, rng, repeats))
-    rows.append(_row("columns, URLs as a list of str", listed, rival, 1.2e6))
+    rows.append(_row("columns, URLs as a list of str", listed, rival, 3e6))
     rows.append(_row("from a file, frames.msgpack", frames, rival, 2e6))
     rows.append(_row("from a file, events.jsonl", lines, rival, 4e5))
     sizes = scheduler.core.pages.state_bytes()
     text = sizes.pop("url_text") / pages
     state = sum(sizes.values()) / pages
     rival_bytes = _rival_bytes(urls)
-    rows.append(("bytes per page without URL text", f"{state:.0f}", "–", "–", "≤ 130"))
+    rows.append(("bytes per page without URL text", f"{state:.0f}", "–", "–", "≤ 180"))
     rows.append(
         (
             "bytes per page with URL text",
             f"{state + text:.0f}",
             f"{rival_bytes:.0f}",
             f"{rival_bytes / (state + text):.1f}×",
-            "≤ 200",
+            "≤ 240",
         )
     )
     return rows
@@ -114,6 +116,22 @@ def _speed(
         batches = list(_slices(_shuffled(urls, next(days), rng), _BATCH))
         seconds.append(best_seconds(lambda batches=batches: _observe_all(scheduler, batches), 1))  # type: ignore[misc]
     return len(urls) / min(seconds)
+
+
+def _stage_rows(
+    scheduler: Scheduler, urls: PackedUrls, days: Iterator[int], rng: np.random.Generator, repeats: int
+) -> list[Row]:
+    """Return what the stages of a visit cost: the whole on one thread, its look-up, and packing a list of str."""
+    pages = scheduler.core.pages
+    threads, pages.threads = pages.threads, 1
+    alone = 1 / _speed(scheduler, urls, days, rng, repeats)
+    pages.threads = threads
+    batch = next(_slices(_shuffled(urls, next(days), rng), _BATCH))
+    texts = list(batch.urls)
+    found = best_seconds(lambda: pages.find(batch.urls), repeats) / len(batch)
+    packed = best_seconds(lambda: PackedUrls.pack(texts), repeats) / len(batch)
+    named = (("on one thread", alone), ("its look-up alone", found), ("packing a list of str", packed))
+    return [(f"... {name}", f"{seconds * 1e9:.0f} ns", "–", "–", "") for name, seconds in named]
 
 
 def _list_speed(

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsched.numerics.arrays import Floats, Rows
 
-__all__ = ["DictIngest", "rank_columns_posterior", "rank_columns_t_times_x"]
+__all__ = ["DictIngest", "rank_columns"]
 
 
 class DictIngest:
@@ -43,17 +43,9 @@ class DictIngest:
         page["a"], page["b"] = mean**2 / variance, mean / variance
 
 
-def rank_columns_t_times_x(last: Floats, changes: Floats, now: float, k: int) -> Rows:
-    """Return the top k by t*X from whole columns."""
-    return _top((now - last) / 86_400.0 * changes, k)
-
-
-def rank_columns_posterior(last: Floats, shape: Floats, exposure: Floats, now: float, k: int) -> Rows:
-    """Return the top k by the posterior from whole columns."""
+def rank_columns(last: Floats, shape: Floats, exposure: Floats, now: float, k: int) -> Rows:
+    """Return the top `k` by the probability of a change, from whole columns: float64[pages]."""
     elapsed = (now - last) / 86_400.0
-    return _top(1.0 - (exposure / (exposure + elapsed)) ** shape, k)
-
-
-def _top(scores: Floats, k: int) -> Rows:
+    scores = 1.0 - (exposure / (exposure + elapsed)) ** shape
     top = np.argpartition(scores, scores.size - k)[scores.size - k :]
     return top[np.argsort(-scores[top])]

@@ -12,12 +12,14 @@ import numpy as np
 
 from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.topk_order import tie_keys
-from streamsched.replay.replay_results import ReplayResult, summarise
+from streamsched.replay.confidence_intervals import cut_batches
+from streamsched.replay.replay_results import MeasuredCycles, ReplayResult, summarise
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
 from streamsched.replay.simulation.evolving_policies import SupportsEvolution
 from streamsched.replay.simulation.metrics import assign_deciles
 from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.policy_names import EVOLVING, formula_of
+from streamsched.replay.simulation.policy_names import EVOLVING, foretells_changes, formula_of
+from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import ChangeLog
 from streamsched.replay.truth.reader import read_truth
@@ -45,6 +47,7 @@ class _SharedInputs(NamedTuple):
     window: Window
     schedule: Schedule
     deciles: Ints
+    calibration: bool
     workers: int
 
 
@@ -74,17 +77,18 @@ def replay_log(
     check_type("log", log, ChangeLog, "a ChangeLog, which read_truth reads")
     check_type("settings", settings, ReplaySettings, "ReplaySettings")
     window = choose_window(log, settings)
-    changes = window.changes()
+    changes = window.changes(settings.learned_cycles)
     deciles = assign_deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
-    shared = _SharedInputs(window, settings.schedule, deciles, settings.workers)
+    shared = _SharedInputs(window, settings.schedule, deciles, settings.calibration, settings.workers)
     runs = [_Run(policy, seed) for policy in settings.policies for seed in settings.seeds]
     traces = _trace_all(shared, runs, progress or _ignore, keep)
+    counted = np.logical_and.reduce([trace.counted for trace in traces])
+    measured = MeasuredCycles(counted, cut_batches(counted.size, window.cycle_s))
     each = len(settings.seeds)
-    policies = tuple(
-        summarise(policy, formula_of(policy), traces[at * each : (at + 1) * each])
-        for at, policy in enumerate(settings.policies)
-    )
-    return ReplayResult(settings, window, changes, deciles, policies, log.rejected, log.rejections, log.note)
+    by_policy = {policy: traces[at * each : (at + 1) * each] for at, policy in enumerate(settings.policies)}
+    formulas = {policy: formula_of(policy) for policy in settings.policies}
+    policies = summarise(by_policy, formulas, settings.compared_with, measured)
+    return ReplayResult(settings, window, changes, deciles, measured, policies, log.rejected, log.rejections, log.note)
 
 
 def _trace_all(shared: _SharedInputs, runs: Sequence[_Run], progress: Progress, keep: KeepPolicy | None) -> list[Trace]:
@@ -125,7 +129,10 @@ def _trace(
     policy = make_policy(run.policy, shared.window.cycle_s, run.seed, shared.schedule, shared.workers)
     if isinstance(policy, SupportsEvolution) and tick is not None:
         policy.announce = tick.announce
-    trace = simulate(shared.window, policy, shared.schedule, shared.deciles, tick)
+    foretell = None
+    if shared.calibration and isinstance(policy, ScheduledPolicy) and foretells_changes(run.policy):
+        foretell = policy.foretell
+    trace = simulate(shared.window, policy, shared.schedule, shared.deciles, tick, foretell)
     if not isinstance(policy, SupportsEvolution):
         return trace
     if keep is not None:

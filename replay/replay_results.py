@@ -2,39 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.replay.confidence_intervals import Estimate, over_cycles, over_detections, over_seeds
+from streamsched.replay.confidence_intervals import (
+    Estimate,
+    jackknife,
+    over_seeds,
+    replicate_figure,
+    replicate_mean,
+)
 
 if TYPE_CHECKING:
     from streamsched.connectors.source import Rejection
-    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.numerics.arrays import Bools, Floats, Ints
     from streamsched.replay.replay_settings import ReplaySettings
+    from streamsched.replay.simulation.calibration import Calibration
     from streamsched.replay.simulation.simulator import Trace
     from streamsched.replay.truth.ground_truth import Window
 
-__all__ = ["METRICS", "PolicyResult", "ReplayResult", "summarise"]
+__all__ = ["COMPARED", "METRICS", "Comparison", "MeasuredCycles", "PolicyResult", "ReplayResult", "summarise"]
 
 METRICS: Final = ("change_rate", "ndcg", "freshness", "delay_mean", "delay_p95")
+COMPARED: Final = ("change_rate", "ndcg", "stale", "delay_mean", "delay_p95")
+"""Figures that policies are compared in; ``stale`` is 1 - freshness, whose relative differences say more."""
+
+
+class MeasuredCycles(NamedTuple):
+    """What figures are taken over: ``counted``: bool[c], the cycles in which some page had changed in every run, over
+    which NDCG is averaged; ``edges``: int64[batches + 1], the batches of the jackknife.
+    """
+
+    counted: Bools
+    edges: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A policy's figure minus that of the policy it is compared with, over the same cycles.
+
+    ``relative``: the difference as a share of the other's figure; both intervals are over time, of paired differences.
+    ``seeds``: the relative difference with its interval over seeds.
+    """
+
+    difference: Estimate
+    relative: Estimate
+    seeds: Estimate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyResult:
-    """One policy's figures, by name in METRICS, and its runs, one per seed.
+    """One policy's figures and its runs, one per seed.
 
-    ``formula``: the ranking formula; None for `rand`, `oracle` and policies that evolve formulas. ChangeRate and NDCG
-    are means over the ranked cycles in which some page had changed, freshness over all ranked cycles. Delays, in days,
-    cover the changes that were found.
+    ``formula``: the ranking formula; None for `rand`, `oracle` and policies that evolve formulas. ``figures``: by name
+    in METRICS, and ``stale``, with intervals over time; ``seeds``: the same with intervals over seeds; ``against``: the
+    comparisons, by name in COMPARED, None for the policy that the others are compared with. ChangeRate is visits that
+    found a change over visits, freshness a mean over all measured cycles, NDCG over those of `ReplayResult.measured`.
+    Delays, in days, cover the changes that were found. ``calibration``: over all seeds, None if there is none.
     """
 
     name: str
     formula: str | None
-    figures: dict[str, Estimate]
+    figures: Mapping[str, Estimate]
+    seeds: Mapping[str, Estimate]
+    against: Mapping[str, Comparison] | None
     traces: tuple[Trace, ...]
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """Forecasts against what came, summed over the seeds; None if the policy made none."""
+        parts = [trace.calibration for trace in self.traces if trace.calibration is not None]
+        return reduce(add, parts) if parts else None
 
     def total(self, count: Callable[[Trace], float]) -> float:
         """Return the mean of a count over the seeds, as int if whole. O(seeds)."""
@@ -43,12 +86,12 @@ class PolicyResult:
 
     @property
     def visits(self) -> float:
-        """Visits after the warm-up, mean over seeds."""
+        """Visits in the measured cycles, mean over seeds."""
         return self.total(lambda trace: int(trace.visits.sum()))
 
     @property
     def detections(self) -> float:
-        """Visits after the warm-up that found a page changed since its last visit, mean over seeds."""
+        """Visits in the measured cycles that found a page changed since its last visit, mean over seeds."""
         return self.total(lambda trace: trace.delays_days.size)
 
     @property
@@ -66,23 +109,98 @@ class PolicyResult:
 class ReplayResult:
     """Results of a replay: its settings, the window, and each policy's result in the order asked.
 
-    ``changes``: int64[pages], changes of each page after the window's start; ``deciles``: int64[pages], the page's
-    decile by changes. ``rejected``, ``rejections`` and ``note`` are those of the `ChangeLog`.
+    ``changes``: int64[pages], changes of each page after the measured period's start; ``deciles``: int64[pages], the
+    page's decile by changes. ``rejected``, ``rejections`` and ``note`` are those of the `ChangeLog`.
     """
 
     settings: ReplaySettings
     window: Window
     changes: Ints
     deciles: Ints
+    measured: MeasuredCycles
     policies: tuple[PolicyResult, ...]
     rejected: int
     rejections: tuple[Rejection, ...]
     note: str
 
+    @property
+    def start_s(self) -> float:
+        """Start of the measured period, its warm-up included, in epoch seconds."""
+        return self.window.edge(self.settings.learned_cycles)
 
-def summarise(name: str, formula: str | None, traces: Sequence[Trace]) -> PolicyResult:
-    """Return the figures of a policy from its runs, one per seed. O(seeds · (cycles + detections))."""
-    return PolicyResult(name, formula, {metric: _FIGURES[metric](traces) for metric in METRICS}, tuple(traces))
+    @property
+    def cycles(self) -> int:
+        """Cycles of the measured period, its warm-up included."""
+        return self.window.cycles - self.settings.learned_cycles
+
+
+def summarise(
+    runs: Mapping[str, Sequence[Trace]], formulas: Mapping[str, str | None], base: str | None, measured: MeasuredCycles
+) -> tuple[PolicyResult, ...]:
+    """Return the results of the policies of `runs`, each with its traces, one per seed, compared with policy `base`.
+
+    O(policies · seeds · (cycles + detections · batches)).
+    """
+    replicates = {name: _replicate(traces, measured) for name, traces in runs.items()}
+    return tuple(
+        PolicyResult(
+            name,
+            formulas[name],
+            {metric: jackknife(_average(parts)) for metric, parts in replicates[name].items()},
+            {metric: _over_seeds(parts) for metric, parts in replicates[name].items()},
+            None if base is None or base == name else _compare(replicates[name], replicates[base]),
+            tuple(traces),
+        )
+        for name, traces in runs.items()
+    )
+
+
+def _replicate(traces: Sequence[Trace], measured: MeasuredCycles) -> dict[str, Floats]:
+    """Return each figure of each run, and those without each batch: float64[seeds, 1 + batches]."""
+    counted, edges = measured
+    every = np.ones(counted.size)
+    fresh = np.array([replicate_mean(trace.freshness, every, edges) for trace in traces])
+    delays = {
+        name: np.array([replicate_figure(trace.delays_days, trace.delay_cycles, edges, figure) for trace in traces])
+        for name, figure in (("delay_mean", _mean), ("delay_p95", _p95))
+    }
+    return {
+        "change_rate": np.array([replicate_mean(trace.change_rate, trace.visits, edges) for trace in traces]),
+        "ndcg": np.array([replicate_mean(trace.ndcg, counted, edges) for trace in traces]),
+        "freshness": fresh,
+        **delays,
+        "stale": 1.0 - fresh,
+    }
+
+
+def _compare(ours: Mapping[str, Floats], theirs: Mapping[str, Floats]) -> dict[str, Comparison]:
+    """Return the comparisons of two policies' figures, each float64[seeds, 1 + batches]."""
+    comparisons = {}
+    for metric in COMPARED:
+        left, right = _average(ours[metric]), _average(theirs[metric])
+        comparisons[metric] = Comparison(
+            jackknife(left - right),
+            jackknife(_relate(left, right)),
+            _over_seeds(_relate(ours[metric], theirs[metric])),
+        )
+    return comparisons
+
+
+def _relate(ours: Floats, theirs: Floats) -> Floats:
+    """Return `ours` relative to `theirs`, of equal shapes, minus 1; NaN where that is undefined."""
+    ratios: Floats = np.divide(ours, theirs, out=np.full(ours.shape, np.nan), where=theirs != 0)
+    return ratios - 1.0
+
+
+def _average(replicates: Floats) -> Floats:
+    """Return the mean over the seeds that have the figure: float64[1 + batches] of float64[seeds, 1 + batches]."""
+    known = replicates[~np.isnan(replicates[:, 0])]
+    return np.asarray(known.mean(0)) if known.size else np.full(replicates.shape[1], np.nan)
+
+
+def _over_seeds(replicates: Floats) -> Estimate:
+    """Return the figure with its interval over seeds, ``replicates``: float64[seeds, 1 + batches]."""
+    return over_seeds([None if np.isnan(figure) else float(figure) for figure in replicates[:, 0]])
 
 
 def _mean(delays: Floats) -> float:
@@ -91,35 +209,3 @@ def _mean(delays: Floats) -> float:
 
 def _p95(delays: Floats) -> float:
     return float(np.percentile(delays, 95))
-
-
-def _by_cycle(series: Callable[[Trace], Floats], *, all_cycles: bool = False) -> Callable[[Sequence[Trace]], Estimate]:
-    """Return an estimator of the mean of a per-cycle series, over counted cycles or `all_cycles`."""
-
-    def estimate(traces: Sequence[Trace]) -> Estimate:
-        counted = [np.ones_like(trace.counted) if all_cycles else trace.counted for trace in traces]
-        singles = [over_cycles(series(trace), where) for trace, where in zip(traces, counted, strict=True)]
-        return singles[0] if len(singles) == 1 else over_seeds([single.value for single in singles])
-
-    return estimate
-
-
-def _by_detection(figure: Callable[[Floats], float]) -> Callable[[Sequence[Trace]], Estimate]:
-    """Return an estimator of a figure of the detection delays."""
-
-    def estimate(traces: Sequence[Trace]) -> Estimate:
-        singles = [
-            over_detections(trace.delays_days, trace.delay_cycles, trace.counted.size, figure) for trace in traces
-        ]
-        return singles[0] if len(singles) == 1 else over_seeds([single.value for single in singles])
-
-    return estimate
-
-
-_FIGURES: Final[dict[str, Callable[[Sequence[Trace]], Estimate]]] = {
-    "change_rate": _by_cycle(lambda trace: trace.change_rate),
-    "ndcg": _by_cycle(lambda trace: trace.ndcg),
-    "freshness": _by_cycle(lambda trace: trace.freshness, all_cycles=True),
-    "delay_mean": _by_detection(_mean),
-    "delay_p95": _by_detection(_p95),
-}

@@ -17,12 +17,14 @@ from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 if TYPE_CHECKING:
     from streamsched.replay.truth.ground_truth import ChangeLog, Window
 
-__all__ = ["ReplaySettings", "choose_window", "format_time", "is_dated"]
+__all__ = ["DEFAULT_BASE", "ReplaySettings", "choose_window", "format_time", "is_dated"]
 
+DEFAULT_BASE: Final = "age"  # the policy to compare with: a crawler without a model, the oldest copy first
 _FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first
 # An empty cycle takes half a millisecond for each policy, and one wrong digit of one time adds 30 years or more: these
 # are 27 years of days, 13 months of hours.
 _MOST_EMPTY_CYCLES: Final = 10_000
+_ROUNDING: Final = 1e-9  # of a cycle
 _LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; larger values are milliseconds, not seconds
 
 
@@ -34,9 +36,11 @@ class ReplaySettings:
     of the pages visited per cycle, above 0. ``cycle_s``: seconds. ``warmup``: cycles that visit every page before
     ranking starts. ``changed``: the reading of "changed" that visits report and metrics count. ``start_s``, a UTC
     midnight, and ``end_s``: epoch seconds, by default the log's first midnight and its end; whole cycles are replayed.
-    ``seeds``: one run each, for the random policy and the order of ties. ``later_pages``: include pages that appear
-    within the window. ``workers``: the maximum number of processes, started if the work is large enough; results do not
-    depend on it.
+    ``learn_from_s``: an earlier UTC midnight; the cycles between it and ``start_s`` are crawled and learned from, and
+    not measured. ``seeds``: one run each, for the random policy and the order of ties. ``later_pages``: include pages
+    that appear within the window. ``against``: the policy that the others are compared with, by default "age", else the
+    first. ``calibration``: whether to compare forecasts with what came. ``workers``: the maximum number of processes,
+    started if the work is large enough; results do not depend on it.
 
     Raises ReplayError, or FormulaError for a formula, if a value is invalid; SettingsError or TypeError if it is of
     another type.
@@ -50,8 +54,11 @@ class ReplaySettings:
     changed: Reading = "since_visit"
     start_s: float | None = None
     end_s: float | None = None
+    learn_from_s: float | None = None
     seeds: tuple[int, ...] = (0,)
     later_pages: bool = False
+    against: str | None = None
+    calibration: bool = False
     workers: int = 1
 
     def __post_init__(self) -> None:
@@ -73,36 +80,69 @@ class ReplaySettings:
         )
         _require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "each once")
         _require(self.workers >= 1, "workers", self.workers, "1 or more")
-        for edge, time_s in (("start", self.start_s), ("end", self.end_s)):
-            _require(time_s is None or is_dated(time_s), edge, time_s, "epoch seconds of the years 1 to 9999")
-        _require((self.start_s or 0.0) % DAY_S == 0, "start", format_time(self.start_s or 0.0), "a UTC midnight")
+        self._check_times()
         for policy in self.policies:
             check_policy(policy)
+        known = self.against is None or self.against in self.policies
+        _require(known, "against", self.against, f"one of the policies {', '.join(self.policies)}")
+
+    def _check_times(self) -> None:
+        """Raise ReplayError if a time has no date, a period starts within a day, or they are in the wrong order."""
+        times = {"start": self.start_s, "end": self.end_s, "learn_from": self.learn_from_s}
+        for name, time_s in times.items():
+            _require(time_s is None or is_dated(time_s), name, time_s, "epoch seconds of the years 1 to 9999")
+        for name in ("start", "learn_from"):
+            midnight_s = times[name] or 0.0
+            _require(midnight_s % DAY_S == 0, name, format_time(midnight_s), "a UTC midnight")
+        if self.learn_from_s is None:
+            return
+        learn_from = format_time(self.learn_from_s)
+        _require(self.start_s is not None, "learn_from", learn_from, "the start of the measured period too, --from")
+        start_s = self.start_s or 0.0
+        _require(self.learn_from_s < start_s, "learn_from", learn_from, f"a day before --from, {format_time(start_s)}")
 
     @property
     def schedule(self) -> Schedule:
-        """Budget, warm-up and reading, for the simulator."""
-        return Schedule(self.budget, self.warmup, self.changed)
+        """Budget, warm-up, reading and cycles of learning, for the simulator."""
+        return Schedule(self.budget, self.warmup, self.changed, self.learned_cycles)
+
+    @property
+    def learned_cycles(self) -> int:
+        """Number of cycles that begin before the measured period, learned from and not measured."""
+        if self.start_s is None or self.learn_from_s is None:
+            return 0
+        return math.ceil((self.start_s - self.learn_from_s) / self.cycle_s - _ROUNDING)
+
+    @property
+    def compared_with(self) -> str | None:
+        """The policy that the others are compared with; None if there is one policy only."""
+        if len(self.policies) == 1:
+            return None
+        plain = DEFAULT_BASE if DEFAULT_BASE in self.policies else self.policies[0]
+        return plain if self.against is None else self.against
 
 
 def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
-    """Return the window of `log` that `settings` select, in whole cycles.
+    """Return the window of `log` that `settings` select, in whole cycles, those of the learning included.
 
     Raises ReplayError if the log does not contain the window or no cycle is left to rank, and unless both edges are
     given, if no page changes in 10,000 successive cycles. O(changes log changes).
     """
     if not (is_dated(log.first_s) and is_dated(log.last_s)):
         raise ReplayError(f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds")
-    start_s = math.ceil(log.first_s / DAY_S) * DAY_S if settings.start_s is None else settings.start_s
+    from_s = math.ceil(log.first_s / DAY_S) * DAY_S if settings.start_s is None else settings.start_s
+    start_s = from_s if settings.learn_from_s is None else settings.learn_from_s
     end_s = log.last_s if settings.end_s is None else settings.end_s
     extent = f"the log runs from {format_time(log.first_s)} to {format_time(log.last_s)}"
     if end_s > log.last_s + max(DAY_S, settings.cycle_s):
         raise ReplayError(f"the window ends at {format_time(end_s)}, after the end of the log: {extent}")
     cycles = math.floor((end_s - start_s) / settings.cycle_s)
-    if cycles <= settings.warmup:
+    before = settings.schedule.unmeasured
+    if cycles <= before:
+        part = "warm-up" if before == settings.warmup else f"learning before {format_time(from_s)}"
         raise ReplayError(
             f"the window from {format_time(start_s)} to {format_time(end_s)} holds {max(0, cycles)} whole cycles: "
-            f"expected more than the {settings.warmup} of the warm-up; {extent}"
+            f"expected more than the {before} of the {part}; {extent}"
         )
     if not log.alive(start_s).size:
         raise ReplayError(f"no page is alive at {format_time(start_s)}: {extent}")

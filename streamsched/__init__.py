@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamsched.scheduler.explanation import Explanation
     from streamsched.scheduler.results import Batch, Observed
     from streamsched.scheduler.scheduler import Scheduler
+    from streamsched.scheduler.warming.warm import warm
     from streamsched.state.stream_clock import WallClock
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "WallClock",
     "hamming",
     "simhash",
+    "warm",
 ]
 
 # Imported on first use: a command imports what it needs, and Ctrl-C can end it from its first milliseconds on.
@@ -84,6 +86,7 @@ _HOMES: Final = {
     "WallClock": "streamsched.state.stream_clock",
     "hamming": "streamsched.estimation.change_detection",
     "simhash": "streamsched.estimation.simhash",
+    "warm": "streamsched.scheduler.warming.warm",
 }
 
 

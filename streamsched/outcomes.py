@@ -15,7 +15,8 @@ from streamsched.errors import InvalidOutcome, shorten
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time, read_items
 from streamsched.numerics.arrays import Bytes, Floats, Ints, frozen
 from streamsched.numerics.column_casting import as_column, as_urls
-from streamsched.numerics.jit import bare_kernel, load_word
+from streamsched.numerics.compilation.machine_operations import load_word
+from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 
 __all__ = [

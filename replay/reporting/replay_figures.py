@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from streamsched.numerics.arrays import Floats
-from streamsched.replay.confidence_intervals import BATCH_CYCLES
 from streamsched.replay.reporting.number_format import format_distinct
 from streamsched.replay.reporting.palette import choose_line_styles
 from streamsched.replay.reporting.svg import HEAT, INK, RC_PARAMS, line_properties, style_axes, to_svg
@@ -22,31 +21,43 @@ from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, moving_me
 from streamsched.replay.simulation.simulator import DAY_S, Trace
 
 if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools
     from streamsched.replay.replay_results import PolicyResult, ReplayResult
+    from streamsched.replay.simulation.calibration import Calibration, Reliability
 
-__all__ = ["draw_deciles", "draw_series", "draw_waits", "share_by_decile"]
+__all__ = [
+    "FEWEST_VISITS",
+    "SMOOTHED_CYCLES",
+    "draw_deciles",
+    "draw_reliability",
+    "draw_series",
+    "draw_waits",
+    "share_by_decile",
+]
+
+SMOOTHED_CYCLES: Final = 7  # a week of daily cycles, so that weekdays do not show as waves
+FEWEST_VISITS: Final = 20  # of a bin that is drawn: the share of fewer is chance
 
 Line: TypeAlias = tuple[npt.NDArray[Any], Floats]  # x and y, of equal length
 
+_PROBABILITY_TICKS: Final = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _WAIT_TICKS: Final = {1 / 24: "1 h", 0.25: "6 h", 1.0: "1 d", 7.0: "1 wk", 30.0: "1 mo", 365.0: "1 yr"}
 
 
-def draw_series(result: ReplayResult, title: str, series: Callable[[Trace], Floats], *, all_cycles: bool) -> str:
+def draw_series(result: ReplayResult, title: str, series: Callable[[Trace], Floats], counted: Bools) -> str:
     """Return a panel with a metric over time, a line per policy: the mean over the last 7 cycles and all seeds.
 
-    ``series``: float64[cycles] of a trace. Cycles in which no page had changed are left out unless `all_cycles`.
+    ``series``: float64[cycles] of a trace; ``counted``: bool[cycles], the cycles that are averaged.
     """
     window = result.window
-    ends = window.start_s + window.cycle_s * np.arange(result.settings.warmup + 1, window.cycles + 1)
+    ends = window.start_s + window.cycle_s * np.arange(result.settings.schedule.unmeasured + 1, window.cycles + 1)
     times = (ends * 1e6).astype("datetime64[us]")
 
     def trace_line(policy: PolicyResult) -> Line | None:
         if title == "NDCG" and policy.name == "oracle":
             return None  # 1 by definition, which would compress the other lines
-        counts = [np.ones_like(trace.counted) if all_cycles else trace.counted for trace in policy.traces]
-        total = np.sum([np.where(counted, series(t), 0.0) for t, counted in zip(policy.traces, counts, strict=True)], 0)
-        seeds = np.sum(counts, 0)
-        return times, moving_mean(total / np.maximum(1, seeds), seeds > 0, BATCH_CYCLES)
+        mean = np.mean([series(trace) for trace in policy.traces], 0)
+        return times, moving_mean(mean, counted, SMOOTHED_CYCLES)
 
     def finish(axes: Axes) -> None:
         locator = AutoDateLocator(minticks=3, maxticks=7)
@@ -112,20 +123,47 @@ def draw_deciles(result: ReplayResult) -> str:
         return to_svg(figure, "deciles")
 
 
+def draw_reliability(result: ReplayResult, title: str, part: Callable[[Calibration], Reliability]) -> str:
+    """Return a reliability diagram, a line per policy: the share that came by the mean probability of each bin.
+
+    Both axes are square roots, which spread small probabilities. Bins of fewer than 20 visits are left out.
+    """
+
+    def trace_line(policy: PolicyResult) -> Line | None:
+        if policy.calibration is None:
+            return None
+        counts = part(policy.calibration)
+        drawn = counts.visits >= FEWEST_VISITS
+        foretold, came = (column[drawn] / counts.visits[drawn] for column in (counts.foretold, counts.came))
+        return (np.sqrt(foretold), np.sqrt(came)) if drawn.any() else None
+
+    def finish(axes: Axes) -> None:
+        axes.plot([0.0, 1.0], [0.0, 1.0], color=INK, linewidth=0.5)
+        labels = [f"{share:g}" for share in _PROBABILITY_TICKS]
+        for axis, limit in ((axes.xaxis, axes.set_xlim), (axes.yaxis, axes.set_ylim)):
+            axis.set_ticks(np.sqrt(_PROBABILITY_TICKS), labels)
+            limit(-0.02, 1.02)
+        axes.set_xlabel("foretold probability", color=INK)
+        axes.set_ylabel("share that had changed", color=INK)
+
+    return _draw_lines(result, title, trace_line, finish, marker="o", markersize=3)
+
+
 def _draw_lines(
     result: ReplayResult,
     title: str,
     trace_line: Callable[[PolicyResult], Line | None],
     finish: Callable[[Axes], None],
+    **marks: Any,
 ) -> str:
-    """Return a panel with the line that `trace_line` returns for each policy, in the policy's style."""
+    """Return a panel with the line that `trace_line` returns for each policy, in its style; `marks`: of matplotlib."""
     with mpl.rc_context(RC_PARAMS):
         figure = Figure(figsize=(4.6, 3.1), layout="constrained")
         axes = figure.add_subplot()
         for index, style in enumerate(choose_line_styles([policy.name for policy in result.policies])):
             line = trace_line(result.policies[index])
             if line is not None:
-                axes.plot(*line, **line_properties(style), gid=f"policy-{index}")
+                axes.plot(*line, **line_properties(style), **marks, gid=f"policy-{index}")
         style_axes(axes, title)
         finish(axes)
         axes.xaxis.get_offset_text().set_color(INK)

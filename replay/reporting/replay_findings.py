@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streamsched.replay.confidence_intervals import BATCH_CYCLES
+import numpy as np
+
+from streamsched.replay.confidence_intervals import BATCH_DAYS
 from streamsched.replay.findings import Finding
-from streamsched.replay.replay_settings import format_time
+from streamsched.replay.replay_settings import DEFAULT_BASE, format_time
+from streamsched.replay.simulation.simulator import DAY_S
 
 if TYPE_CHECKING:
     from streamsched.replay.replay_results import ReplayResult
 
-__all__ = ["best_policies", "describe_scope", "explain_figures", "find_best", "find_identical", "find_promotions"]
+__all__ = [
+    "best_policies",
+    "describe_scope",
+    "explain_calibration",
+    "explain_comparison",
+    "explain_figures",
+    "find_best",
+    "find_identical",
+    "find_promotions",
+]
 
 _RANKING_METRICS: Final = ("change_rate", "ndcg", "freshness")  # higher is better; `best_policies` excludes delays
-_BASELINE: Final = "age"  # a crawler without a model: the oldest copy first
 
 
 def best_policies(result: ReplayResult) -> dict[str, set[str]]:
@@ -42,7 +53,8 @@ def describe_scope(result: ReplayResult) -> Finding:
         {
             "pages": window.pages,
             "changes": int(result.changes.sum()),
-            "from": format_time(window.start_s),
+            "from": format_time(result.start_s),
+            "learn_from": None if settings.learn_from_s is None else format_time(window.start_s),
             "to": format_time(window.edge(window.cycles)),
             "cycle_s": window.cycle_s,
             "visits": settings.schedule.visits(window.known(window.cycles - 1)),
@@ -54,15 +66,31 @@ def describe_scope(result: ReplayResult) -> Finding:
 
 
 def explain_figures(result: ReplayResult) -> list[Finding]:
-    """Return how the intervals were estimated, if there are any, and how many records were left out, if any."""
-    seeds = len(result.settings.seeds)
-    findings = []
-    if any(figure.half_width is not None for policy in result.policies for figure in policy.figures.values()):
-        method = ("seeds", seeds) if seeds > 1 else ("batch_means", BATCH_CYCLES)
-        findings.append(Finding("interval_method", {"method": method[0], "count": method[1]}))
+    """Return how the intervals were estimated, or why there are none, which cycles NDCG covers, and what is left out.
+
+    ``days``: of the shortest batch, or of all measured cycles if they are too few for two batches.
+    """
+    counted, edges = result.measured
+    days = float(np.diff(edges).min()) * result.window.cycle_s / DAY_S
+    values = {"batches": edges.size - 1, "days": days, "batch_days": BATCH_DAYS, "seeds": len(result.settings.seeds)}
+    findings = [Finding("interval_method", values) if edges.size > 2 else Finding("no_interval", values)]
+    cycles = {"counted": int(np.count_nonzero(counted)), "cycles": counted.size, "share": float(counted.mean())}
+    findings.append(Finding("ndcg_cycles", cycles))
     if result.rejected:
         findings.append(Finding("rejected_records", {"count": result.rejected}))
     return findings
+
+
+def explain_comparison(result: ReplayResult) -> list[Finding]:
+    """Return which policy the others are compared with; nothing if there is only one."""
+    base = result.settings.compared_with
+    return [] if base is None else [Finding("compared_with", {"policy": base})]
+
+
+def explain_calibration(result: ReplayResult) -> list[Finding]:
+    """Return which policies give no probabilities; nothing if calibration was not asked for or all give them."""
+    others = [policy.name for policy in result.policies if policy.calibration is None]
+    return [Finding("no_probabilities", {"policies": others})] if result.settings.calibration and others else []
 
 
 def find_best(result: ReplayResult) -> list[Finding]:
@@ -79,11 +107,11 @@ def find_best(result: ReplayResult) -> list[Finding]:
         winners = [name for name in figures if name in best[metric]]
         if not winners:
             continue
-        plain = figures[_BASELINE][metric].value if _BASELINE in figures and _BASELINE not in winners else None
+        plain = figures[DEFAULT_BASE][metric].value if DEFAULT_BASE in figures and DEFAULT_BASE not in winners else None
         values = {
             "policies": winners,
             "value": figures[winners[0]][metric].value,
-            "baseline": None if plain is None else _BASELINE,
+            "baseline": None if plain is None else DEFAULT_BASE,
             "baseline_value": plain,
         }
         findings.append(Finding(f"best_{metric}", values))

@@ -33,6 +33,7 @@ METRIC_TITLES: Final = {
     "change_rate": "ChangeRate",
     "ndcg": "NDCG",
     "freshness": "Freshness",
+    "stale": "Stale pages",
     "delay_mean": "Delay, mean",
     "delay_p95": "Delay, p95",
 }
@@ -78,9 +79,10 @@ def name_option(near_s: float) -> str:
 def _scope(values: Values) -> str:
     cycle = format_cycle(values["cycle_s"])
     reading = {"since_visit": "since the page's last visit", "that_day": "within the cycle of the visit"}
+    learned = "" if values["learn_from"] is None else f", learning from {values['learn_from']}"
     return (
         f"{format_count(values['pages'], 'page')}, {format_count(values['changes'], 'change')}, "
-        f"{values['from']} to {values['to']}; {format_count(values['visits'], 'visit')} per {cycle} "
+        f"{values['from']} to {values['to']}{learned}; {format_count(values['visits'], 'visit')} per {cycle} "
         f"({values['budget']:.3g} of the pages) after {format_count(values['warmup'], 'warm-up cycle')} that visit all "
         f"pages; changed: {reading[values['changed']]}."
     )
@@ -98,8 +100,36 @@ def _promoted(values: Values) -> str:
 
 
 def _interval_method(values: Values) -> str:
-    unit = {"seeds": "across {} seeds", "batch_means": "from batch means over {} cycles each"}[values["method"]]
-    return f"± is half the width of the 95 % confidence interval, {unit.format(values['count'])}."
+    seeds = values["seeds"]
+    ties = f" The columns of seeds: over {seeds} seeds, which covers the luck of breaking ties only." * (seeds > 1)
+    return (
+        "± is half the width of the 95 % confidence interval over time, by the jackknife over "
+        f"{values['batches']} batches of {values['days']:.3g} days or more.{ties}"
+    )
+
+
+def _no_interval(values: Values) -> str:
+    seeds = values["seeds"]
+    ties = f" The columns of seeds cover the luck of breaking ties only, over {seeds} seeds." * (seeds > 1)
+    return (
+        f"There is no confidence interval: it needs two batches of {values['batch_days']} days, and the measured "
+        f"cycles cover {values['days']:.3g} days.{ties}"
+    )
+
+
+def _ndcg_cycles(values: Values) -> str:
+    return (
+        f"NDCG is the mean over the cycles in which some page had changed under every policy: "
+        f"{format_count(values['counted'])} of {format_count(values['cycles'], 'cycle')}, "
+        f"{100 * values['share']:.1f} %."
+    )
+
+
+def _no_probabilities(values: Values) -> str:
+    names = values["policies"]
+    return (
+        f"No calibration for {join_names(names)}: {'its' if len(names) == 1 else 'their'} scores are not probabilities."
+    )
 
 
 # Analyses.
@@ -283,6 +313,13 @@ _SENTENCES: Final[dict[str, Callable[[Values], str]]] = {
     ),
     "promoted": _promoted,
     "interval_method": _interval_method,
+    "no_interval": _no_interval,
+    "ndcg_cycles": _ndcg_cycles,
+    "compared_with": lambda values: (
+        f"Differences from {values['policy']}, in per cent of its figures, ± half the width of the 95 % confidence "
+        "interval of the paired differences. Stale pages: the share of copies that are not current, 1 - freshness."
+    ),
+    "no_probabilities": _no_probabilities,
     "rejected_records": lambda values: f"The log's malformed records were left out: {format_count(values['count'])}.",
     "analysis_scope": _analysis_scope,
     "page_types": _page_types,

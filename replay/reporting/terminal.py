@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +14,19 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from streamsched.replay.reporting.replay_findings import describe_scope, explain_figures, find_promotions
-from streamsched.replay.reporting.replay_tables import policy_table
+from streamsched.replay.reporting.replay_findings import (
+    describe_scope,
+    explain_calibration,
+    explain_comparison,
+    explain_figures,
+    find_promotions,
+)
+from streamsched.replay.reporting.replay_tables import calibration_table, comparison_table, policy_table
 from streamsched.replay.reporting.sentences import describe
 
 if TYPE_CHECKING:
     from streamsched.replay import experiment
+    from streamsched.replay.findings import Finding
     from streamsched.replay.replay_results import ReplayResult
     from streamsched.replay.reporting.tables import Cell, Table
 
@@ -59,11 +66,26 @@ def figure_table(result: ReplayResult) -> RichTable:
 
 
 def print_figures(result: ReplayResult) -> None:
-    """Print the figures, then a line for each promoted formula, to standard output."""
+    """Print the figures, the differences, the calibration and a line for each promoted formula to standard output."""
     print_table(figure_table(result))
+    _print_beside(comparison_table(result), explain_comparison(result))
+    _print_beside(calibration_table(result), explain_calibration(result))
     promotions = find_promotions(result)
     if promotions:
         sys.stdout.write("".join(["\nPromoted:\n", *(f"  {describe(promotion)}\n" for promotion in promotions)]))
+
+
+def _print_beside(data: Table, explanations: Iterable[Finding]) -> None:
+    """Print an empty line, the table and its explanations, as far as there are any."""
+    text = " ".join(describe(finding) for finding in explanations)
+    if not data.rows:
+        if text:
+            print_paragraph(f"\n{text}")
+        return
+    table = to_rich(data, padding=0)
+    table.caption, table.caption_justify = Text(text), "left"
+    sys.stdout.write("\n")
+    print_table(table)
 
 
 def to_rich(table: Table, padding: int = 1) -> RichTable:

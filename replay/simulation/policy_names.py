@@ -6,9 +6,12 @@ import re
 from typing import Final
 
 from streamsched.errors import FormulaError, ReplayError
+from streamsched.formula.bounds.ranges import TERMINAL, Range, range_of
 from streamsched.formula.champion import OBJECTIVES, parse_provided
+from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
+from streamsched.formula.terminals import RANGES
 
-__all__ = ["EVOLVING", "FORMULAS", "POLICIES", "STEADY", "check_policy", "formula_of"]
+__all__ = ["EVOLVING", "FORMULAS", "POLICIES", "STEADY", "check_policy", "foretells_changes", "formula_of"]
 
 FORMULAS: Final[dict[str, str]] = {
     "age": "t",
@@ -23,6 +26,7 @@ FORMULAS: Final[dict[str, str]] = {
 EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000 pages; the others take a second
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
 POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
+_SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a single word is more likely a misspelt policy than a formula
 
 
@@ -54,3 +58,25 @@ def formula_of(name: str) -> str | None:
     if name in ("rand", "oracle", *EVOLVING):
         return None
     return OBJECTIVES["changes"] if name == "default" else FORMULAS.get(name, name)
+
+
+def foretells_changes(policy: str) -> bool:
+    """Return whether a policy's scores are read as probabilities: its formula has values from 0 to 1 only. O(size).
+
+    >>> [foretells_changes(policy) for policy in ("default", "nad", "age", "freshness", "1 - exp(-rate * t)", "rand")]
+    [True, True, False, False, True, False]
+    """
+    formula = formula_of(policy)
+    if formula is None:
+        return False
+    span = fold(parse_provided(formula).root, _range_of)
+    return span.least >= -_SLACK and span.most <= 1.0 + _SLACK
+
+
+def _range_of(node: Node, below: tuple[Range, ...]) -> Range:
+    """Return the range of a node's values, from those of its operands."""
+    if isinstance(node, Terminal):
+        return Range(*RANGES.get(node.name, TERMINAL))
+    if isinstance(node, Constant):
+        return Range(float(node.value), float(node.value))
+    return range_of(node.op, *below)

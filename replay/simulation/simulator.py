@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 import numpy as np
 
 from streamsched.outcomes import OutcomeBatch
+from streamsched.replay.simulation.calibration import Calibration, Forecast
 from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, change_rate, freshness, ndcg
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from streamsched.replay.simulation.promotions import Evolution
     from streamsched.replay.truth.ground_truth import Window
 
-__all__ = ["DAY_S", "Policy", "PolicyQuery", "Reading", "Schedule", "Trace", "simulate"]
+__all__ = ["DAY_S", "Foretell", "Policy", "PolicyQuery", "Reading", "Schedule", "Trace", "simulate"]
 
 DAY_S: Final = 86_400.0
 _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
@@ -37,11 +38,20 @@ Reading: TypeAlias = Literal["since_visit", "that_day"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Share of pages visited per cycle, warm-up cycles that visit all pages, and the reading of "changed"."""
+    """Share of pages visited per cycle, warm-up cycles that visit all pages, and the reading of "changed".
+
+    ``learned``: the first cycles, warm-up included, which are crawled and learned from but not measured.
+    """
 
     budget: float
     warmup: int
     reading: Reading
+    learned: int = 0
+
+    @property
+    def unmeasured(self) -> int:
+        """Number of cycles before the measured ones."""
+        return max(self.warmup, self.learned)
 
     def visits(self, pages: int) -> int:
         """Return the visits of a cycle with `pages` pages: max(1, ⌊budget · pages⌋), at most `pages`.
@@ -82,16 +92,21 @@ class Policy(Protocol):
         ...
 
 
+Foretell: TypeAlias = Callable[["Rows", float], Forecast]
+"""Returns a policy's forecast for rows: intp[k] at a time, in epoch seconds."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Record of one run of one policy over c ranked cycles, those after the warm-up.
+    """Record of one run of one policy over c measured cycles, those after the warm-up and the learning.
 
     ``counted``: bool[c], whether some page had changed; ``change_rate`` and ``ndcg``: float64[c], 0 if not counted;
     ``freshness``: float64[c]; ``visits``: int64[c]. ``delays_days``: float64[d] and ``delay_cycles``: int64[d], for
-    each visit that found a change: days since the first change that the copy missed, and the ranked cycle. ``seen``:
+    each visit that found a change: days since the first change that the copy missed, and the measured cycle. ``seen``:
     int64[161], changes seen within each of `WAITS_DAYS`; a visit may see several. ``undetected``: changes not seen by
     the end, on ``stale_pages`` pages. ``decile_visits``: int64[10], visits by decile of the true change rate.
-    ``evolutions``: those of the policy.
+    ``evolutions``: those of the policy, all cycles. ``calibration``: its forecasts against what came, pages visited for
+    the first time left out; None if they were not asked for, or the policy makes none.
     """
 
     counted: Bools
@@ -105,24 +120,31 @@ class Trace:
     undetected: int
     stale_pages: int
     decile_visits: Ints
+    calibration: Calibration | None = None
     evolutions: tuple[Evolution, ...] = ()
 
     @property
     def changes(self) -> int:
-        """Changes after the warm-up of pages that had been visited, seen or not."""
+        """Changes of pages that had been visited, seen in a measured cycle or unseen at the end."""
         return int(self.seen[-1]) + self.undetected
 
 
 def simulate(
-    window: Window, policy: Policy, schedule: Schedule, deciles: Ints, tick: Callable[[], None] | None = None
+    window: Window,
+    policy: Policy,
+    schedule: Schedule,
+    deciles: Ints,
+    tick: Callable[[], None] | None = None,
+    foretell: Foretell | None = None,
 ) -> Trace:
     """Run `policy` through `window` and return its trace; `tick` is called after each cycle.
 
-    ``deciles``: int64[pages], each page's decile by true change rate. A cycle costs O(pages · log changes) plus the
-    policy's ranking; memory is O(pages + detections).
+    ``deciles``: int64[pages], each page's decile by true change rate; `foretell`: asked for the forecast of each
+    measured visit before the policy learns its outcome. A cycle costs O(pages · log changes) plus the policy's ranking;
+    memory is O(pages + detections).
     """
     crawl = _Crawl(window, schedule.reading)
-    trace = _TraceBuilder(window.cycles - schedule.warmup, deciles)
+    trace = _TraceBuilder(window.cycles - schedule.unmeasured, deciles, foretell)
     for cycle in range(window.cycles):
         known = window.known(cycle)
         if known > crawl.known:
@@ -133,7 +155,8 @@ def simulate(
         else:
             query = PolicyQuery(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
             rows = policy.rank(query)
-            trace.add_cycle(cycle - schedule.warmup, rows, crawl)
+            if cycle >= schedule.unmeasured:
+                trace.add_cycle(cycle - schedule.unmeasured, rows, crawl)
         policy.observe(crawl.outcomes(rows))
         crawl.visit(rows)
         if tick is not None:
@@ -202,10 +225,12 @@ class _Crawl:
 
 
 class _TraceBuilder:
-    """Collects the metrics of each ranked cycle into a `Trace`."""
+    """Collects the metrics of each measured cycle into a `Trace`."""
 
-    def __init__(self, cycles: int, deciles: Ints) -> None:
+    def __init__(self, cycles: int, deciles: Ints, foretell: Foretell | None) -> None:
         self.deciles = deciles
+        self.foretell = foretell
+        self.calibration = None if foretell is None else Calibration.empty()
         self.counted = np.zeros(cycles, np.bool_)
         self.change_rate, self.ndcg, self.freshness = np.zeros(cycles), np.zeros(cycles), np.zeros(cycles)
         self.visits = np.zeros(cycles, np.int64)
@@ -214,7 +239,7 @@ class _TraceBuilder:
         self.decile_visits = np.zeros(DECILES, np.int64)
 
     def add_cycle(self, at: int, rows: Rows, crawl: _Crawl) -> None:
-        """Record ranked cycle number `at`, in which ``rows``: intp[k] are about to be visited."""
+        """Record measured cycle number `at`, in which ``rows``: intp[k] are about to be visited."""
         relevant = int(np.count_nonzero(crawl.changed))
         if relevant:
             self.counted[at] = True
@@ -226,6 +251,9 @@ class _TraceBuilder:
         self.delays.append((crawl.now - crawl.first_unseen_s[found]) / DAY_S)
         self.seen += np.searchsorted(np.sort(crawl.ages_days(found)), WAITS_DAYS, "right")
         self.decile_visits += np.bincount(self.deciles[rows], minlength=DECILES)
+        if self.foretell is not None and self.calibration is not None:
+            again = rows[crawl.first_unseen_s[rows] > -np.inf]  # a first visit shows no change
+            self.calibration += Calibration.of(self.foretell(again, crawl.now), crawl.changed[again])
 
     def build(self, crawl: _Crawl) -> Trace:
         """Return the trace, with the changes that `crawl` has not seen."""
@@ -242,4 +270,5 @@ class _TraceBuilder:
             int(unseen.sum()),
             int(np.count_nonzero(unseen)),
             self.decile_visits,
+            self.calibration,
         )

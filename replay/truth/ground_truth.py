@@ -174,9 +174,9 @@ class Window:
         times[exists] = self.times_s[index[exists]]
         return times
 
-    def changes(self) -> Ints:
-        """Return the number of changes of each page after the window's start: int64[n]. O(n)."""
-        return np.diff(self.offsets)
+    def changes(self, since: int = 0) -> Ints:
+        """Return the number of changes of each page from cycle number `since` on: int64[n]. O(n log changes)."""
+        return self.offsets[1:] - self.before(self.edge(since))
 
 
 def _fill(pages: Rows, time_s: float) -> Floats:

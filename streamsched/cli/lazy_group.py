@@ -17,13 +17,14 @@ __all__ = ["LazyGroup"]
 class LazyGroup(click.Group):
     """A group whose commands are modules, each imported when it runs: to import all of them takes a second.
 
-    ``summaries``: one line of help per command. Command NAME is the object ``command`` of the module ``package.NAME``.
+    ``packages``: for each package one line of help per command. Command NAME is the object ``command`` of the module
+    ``package.NAME``.
     """
 
-    def __init__(self, *arguments: Any, package: str, summaries: Mapping[str, str], **settings: Any) -> None:
+    def __init__(self, *arguments: Any, packages: Mapping[str, Mapping[str, str]], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self._package = package
-        self._summaries = summaries
+        self._modules = {name: f"{package}.{name}" for package, commands in packages.items() for name in commands}
+        self._summaries = {name: line for commands in packages.values() for name, line in commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature, here and below
         """Return the names of all commands."""
@@ -34,7 +35,7 @@ class LazyGroup(click.Group):
         if cmd_name not in self._summaries:
             return None
         with leave_at_once():
-            command: click.Command = import_module(f"{self._package}.{cmd_name}").command
+            command: click.Command = import_module(self._modules[cmd_name]).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -20,22 +20,25 @@ from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.lazy_group import LazyGroup
 from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
-from streamsched.numerics.jit import on_compile
+from streamsched.numerics.compilation.notices import FIRST_WORDS, Compilation, on_compile
 
 __all__ = ["program", "run"]
 
 _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
-_SUMMARIES: Final = {
-    "replay": "Compare crawl policies on a log of page changes.",
-    "analyze": "Analyze how often and when pages change.",
-    "evolve": "Evolve score formulas on a log and test them.",
+_ON_STATES: Final = {
     "run": "Read crawl outcomes into a saved state.",
     "next": "Print the pages to visit next, best first, and lease them.",
     "explain": "Explain the rank of a page.",
     "evolutions": "List the evolutions of a saved state: results and decisions.",
     "use": "Set the formula of a saved state, or return to a former one.",
     "state": "Show, verify, repair, hash or export a saved state.",
+    "warm": "Compile the kernels for this machine ahead of time.",
+}
+_ON_LOGS: Final = {
+    "replay": "Compare crawl policies on a log of page changes.",
+    "analyze": "Analyze how often and when pages change.",
+    "evolve": "Evolve score formulas on a log and test them.",
     "generate": "Write a synthetic change log for replays and tests.",
     "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
     "publish": "Send crawl outcomes from a file to a Kafka topic.",
@@ -116,8 +119,7 @@ def _version() -> str:
 
 @click.group(
     cls=LazyGroup,
-    package="streamsched.cli.commands",
-    summaries=_SUMMARIES,
+    packages={"streamsched.cli.commands": _ON_STATES, "streamsched.cli.commands.logs": _ON_LOGS},
     epilog=_EPILOG,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
@@ -147,17 +149,28 @@ def _drop_output() -> None:
 
 
 class _Notice:
-    """Reports once that kernels are being compiled: the first run on a machine waits for it."""
+    """Says on standard error that kernels are being compiled, and on a terminal how far that is.
+
+    A command that logs, as `run` does, gets a line in its log: machines may read it.
+    """
 
     def __init__(self) -> None:
         self._is_reported = False
 
-    def __call__(self, kernel: str) -> None:
+    def __call__(self, compilation: Compilation) -> None:
+        log = logging.getLogger("streamsched")
         if not self._is_reported:
             self._is_reported = True
-            text = f"compiling kernels for this machine ({kernel.lstrip('_')} and others), once; later runs find them"
-            log = logging.getLogger("streamsched")
-            if log.handlers:  # `run` has one, and machines may read its log
-                log.warning(text)
+            if log.handlers:
+                log.warning(FIRST_WORDS)
             else:
-                echo_error(f"streamsched: {text}")
+                echo_error(f"streamsched: {FIRST_WORDS}")
+        elif not log.handlers and sys.stderr.isatty():
+            self._redraw(compilation)
+
+    @staticmethod
+    def _redraw(compilation: Compilation) -> None:
+        """Replace the last line by how far the compilation is, or erase it while nothing is compiled."""
+        text = f"  {compilation.count} kernels in {compilation.seconds:.0f} s; {compilation.kernel.lstrip('_')}"
+        sys.stderr.write("\r\x1b[2K" + ("" if compilation.done else text))
+        sys.stderr.flush()

@@ -23,6 +23,7 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
+from streamsched.numerics.compilation.machine_operations import call, prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_init import assign_prior
@@ -33,10 +34,18 @@ if TYPE_CHECKING:
     from streamsched.estimation.observed_interval import ObservedInterval
     from streamsched.numerics.arrays import Record, Records
     from streamsched.records.group_schema import GroupArrays
-    from streamsched.records.schema import DirtyArrays
+    from streamsched.records.schema import DirtyArrays, ShardArrays
     from streamsched.records.seasonality_schema import SeasonalityArrays
 
-__all__ = ["FIRST_SHAPE", "advance_sweep", "init_corpus", "refresh_prior", "update_pattern_evidence"]
+__all__ = [
+    "FIRST_SHAPE",
+    "SWEEP_EVERY",
+    "advance_sweep",
+    "init_corpus",
+    "refresh_prior",
+    "step_sweep",
+    "update_pattern_evidence",
+]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
@@ -47,7 +56,10 @@ SWEEP_EVERY: Final = 16  # observed intervals between two steps of the sweep
 SWEEP_ROWS: Final = 64  # rows a step: 4 for each interval, so a crawl of 5 % a cycle renews priors every 5 cycles
 EVIDENCE_STRIDE: Final = 4  # every fourth outcome updates the evidence on URL patterns
 EVIDENCE_MEMORY: Final = 2_000.0  # time constant of that evidence, in such outcomes of one host
-GAP_STRIDE: Final = 4  # every fourth row is used for the shape, which needs a logarithm and a digamma per row
+GAP_STRIDE: Final = 4  # every fourth row is used for the shape, which needs a logarithm and a digamma per row ...
+GAP_ROWS: Final = 1 << 16  # ... or enough for this number a sweep, which gives the shape to within 1 %
+_PAGES_AHEAD: Final = 32  # rows between prefetching a page and the sweep's passing it
+_GROUPS_AHEAD: Final = 8  # ... its group, which the page names
 
 _UNLIKELY: Final = 1e-300  # least likelihood of a change, so that one within no time does not count infinitely
 _FIRST_GAP: Final = 1.2703628454614782  # ln s - digamma(s) at FIRST_SHAPE
@@ -66,14 +78,16 @@ def refresh_prior(page: Record, corpus: Record, groups: Records) -> None:
 
 
 @inlined_kernel
-def advance_sweep(
-    corpus: Record, pages: PageArrays, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays
-) -> None:
-    """Count one more observed interval, and move the sweep when it is due. O(1) amortised."""
+def advance_sweep(shard: ShardArrays, stepper: int) -> None:
+    """Count one more observed interval, and move the sweep when it is due. O(1) amortised.
+
+    `stepper`: the address of `step_sweep`.
+    """
+    corpus: Record = shard.corpus[0]
     corpus.sweep_due += 1
     if corpus.sweep_due >= SWEEP_EVERY:
         corpus.sweep_due = 0
-        _step(corpus, pages, groups, seasonality, dirty)
+        call(stepper, (shard,))
 
 
 @inlined_kernel
@@ -88,7 +102,7 @@ def update_pattern_evidence(
     more. `own`: the probability that the change was the page's own.
     """
     group: Record = groups[page.group]
-    if group.depth == 0 or corpus.applied % EVIDENCE_STRIDE != 0:
+    if corpus.applied % EVIDENCE_STRIDE != 0 or group.depth == 0:
         return
     shape = corpus.shape
     above: Record = groups[group.parent]
@@ -103,15 +117,25 @@ def update_pattern_evidence(
 
 
 @bare_kernel
-def _step(
-    corpus: Record, pages: PageArrays, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays
-) -> None:
-    """Sum the next rows of the sweep; at its end, update the priors."""
+def step_sweep(shard: ShardArrays) -> None:
+    """Sum the next rows of the sweep; at its end, update the priors. O(SWEEP_ROWS), O(groups) at the end."""
+    corpus: Record = shard.corpus[0]
+    pages, groups, seasonality, dirty = shard.pages, shard.groups, shard.seasonality, shard.dirty
     if corpus.sweep_row == 0:
         corpus.sweep_end = corpus.pages  # later pages wait for the next sweep, or this one might never end
     stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sweep_end)
-    for row in range(corpus.sweep_row, stop):
-        _sum_page(corpus, pages, groups, seasonality, dirty, row)
+    stride = max(GAP_STRIDE, corpus.sweep_end // GAP_ROWS)
+    first = corpus.sweep_row
+    next_gap = first + (stride - (first + corpus.sweep) % stride) % stride
+    for row in range(first, stop):
+        prefetch(pages.records, row + _PAGES_AHEAD)
+        prefetch(seasonality.links, row + _PAGES_AHEAD)
+        if row + _GROUPS_AHEAD < corpus.pages:
+            soon: Record = pages.records[row + _GROUPS_AHEAD]
+            prefetch(groups.records, np.int64(soon.group))
+        _sum_page(corpus, pages, groups, seasonality, dirty, row, row == next_gap)
+        if row == next_gap:
+            next_gap += stride
     corpus.sweep_row = stop
     if stop == corpus.sweep_end:
         _update_priors(corpus, groups, seasonality, dirty)
@@ -120,19 +144,23 @@ def _step(
 
 
 @inlined_kernel
-def _sum_page(
+def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
     corpus: Record,
     pages: PageArrays,
     groups: GroupArrays,
     seasonality: SeasonalityArrays,
     dirty: DirtyArrays,
     row: int,
+    counts_gap: bool,
 ) -> None:
-    """Update one page's prior, and add its posterior to the sums of its group and of the corpus."""
+    """Update one page's prior, and add its posterior to the sums of its group and of the corpus.
+
+    `counts_gap`: whether the page is one of those that the shape is learned from.
+    """
     page: Record = pages.records[row]
     group: Record = groups.records[page.group]
     mark_dirty_row(dirty, pages, seasonality, row)
-    if group.recheck_until >= corpus.sweep:
+    if corpus.sweep < group.recheck_before and row < group.recheck_rows:
         assign_deeper_group(groups, pages, dirty, row)
         group = groups.records[page.group]
     assign_prior(page, corpus.shape, group.mean)
@@ -146,7 +174,7 @@ def _sum_page(
     mark_dirty_group(dirty, groups.records, np.int64(page.group))
     group.rate_sum += rate
     group.rate_count += 1.0
-    if (row + corpus.sweep) % GAP_STRIDE == 0:
+    if counts_gap:
         corpus.gap_sum += rate / group.mean - 1.0 - (digamma(shape) - np.log(exposure) - np.log(group.mean))
         corpus.gap_count += 1.0
 

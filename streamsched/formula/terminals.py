@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.estimation.probability_columns import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.published_estimators import weigh_geometrically
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
@@ -21,8 +22,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
 )
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
-from streamsched.numerics.vector_math import expm1, log1p
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
@@ -43,6 +43,7 @@ __all__ = [
     "fill_highest",
     "fill_lowest",
     "fill_terminal",
+    "linked_context",
 ]
 
 _VISITS: Final = 0
@@ -70,7 +71,8 @@ MOVING: Final = frozenset(
 SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's seasonal link and what it refers to
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "due", "surge"), (0.0, 1.0 + 1e-09))
+    dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
+    | dict.fromkeys(("posterior", "due", "surge"), (0.0, 1.0))  # exactly, so that 1 - due is never negative
     | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
 _SLACK: Final = 2e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
@@ -88,6 +90,12 @@ NO_CONTEXT: Final = Context(
     np.zeros(1, GROUP), SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE))
 )
 """The context of pages that are all of group 0, without surges or seasonality: for terminals not in `SEASONAL`."""
+
+
+@inlined_kernel
+def linked_context(groups: Records, seasonality: SeasonalityArrays, links: Records) -> Context:
+    """Return the context of pages with these ``links``: SEASONAL_LINK[m]. O(1)."""
+    return Context(groups, SeasonalityView(links, seasonality.schedules, seasonality.profiles))
 
 
 def context_of(groups: Records, seasonality: SeasonalityArrays, rows: slice | Ints) -> Context:
@@ -186,14 +194,17 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == DUE:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
         for i in range(out.size):
-            out[i] += _DUE_SLACK
+            out[i] = min(out[i] + _DUE_SLACK, 1.0)
     elif code == TAU:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
         _convert_elapsed(code, pages, context.groups, out)
-    if code in (_POSTERIOR, _SURGE, TAU):
+    if code in (_POSTERIOR, _SURGE):
+        for i in range(out.size):
+            out[i] = min(out[i] * (1.0 + _SLACK), 1.0)
+    elif code == TAU:
         for i in range(out.size):
             out[i] *= 1.0 + _SLACK
 
@@ -202,20 +213,9 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
 def _convert_elapsed(code: int, pages: Records, groups: Records, out: Floats) -> None:
     """Replace the cycles since each page's last visit by the moving terminal of `code`, partly vectorised."""
     if code == _POSTERIOR:
-        _convert_to_posterior(pages, out)
+        convert_to_posterior(pages, out)
     elif code == _SURGE:
         _convert_to_surge(pages, groups, out)
-
-
-@bare_kernel
-def _convert_to_posterior(pages: Records, out: Floats) -> None:
-    """Replace the cycles since each page's last visit by the probability that it has changed since."""
-    for i in range(out.size):
-        out[i] = out[i] / (pages[i].prior_exposure + pages[i].own_exposure)
-    _take_log1p(out)
-    for i in range(out.size):
-        out[i] = out[i] * (pages[i].prior_shape + pages[i].own_shape)
-    _convert_to_probability(out)
 
 
 @bare_kernel
@@ -224,10 +224,10 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
     for i in range(out.size):
         group: Record = groups[pages[i].group]
         out[i] = out[i] * group.hazard
-    _convert_to_probability(out)
+    convert_to_probability(out)
     for i in range(out.size):
         spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
-        out[i] = (1.0 - spared) + spared * out[i]
+        out[i] = min((1.0 - spared) + spared * out[i], 1.0)
 
 
 @bare_kernel
@@ -237,7 +237,7 @@ def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> N
         for i in range(out.size):
             visits, changes = float(pages[i].visits), float(pages[i].changes)
             out[i] = changes / (visits - changes + 0.5)
-        _take_log1p(out)
+        take_log1p(out)
     elif code == _NAD:
         for i in range(out.size):
             out[i] = pages[i].changes / max(float(pages[i].visits), 1.0)
@@ -251,21 +251,6 @@ def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> N
     else:
         for i in range(out.size):
             out[i] = weigh_geometrically(pages[i].visits, traces[i].history)
-
-
-@bare_kernel
-def _take_log1p(out: Floats) -> None:
-    widen_vectors()
-    for i in range(out.size):
-        out[i] = log1p(out[i])
-
-
-@bare_kernel
-def _convert_to_probability(out: Floats) -> None:
-    """Replace the expected number of changes of each page by the probability of at least one."""
-    widen_vectors()
-    for i in range(out.size):
-        out[i] = 0.0 - expm1(-out[i])
 
 
 @inlined_kernel

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Record", "Records", "Rows", "frozen"]
+__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Record", "Records", "Rows", "field_offset", "frozen"]
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -19,6 +19,11 @@ Records: TypeAlias = npt.NDArray[Any]  # structured
 Rows: TypeAlias = npt.NDArray[np.intp]
 
 Column = TypeVar("Column", bound=npt.NDArray[Any])
+
+
+def field_offset(dtype: Any, name: str) -> int:
+    """Return the bytes from the start of a record of `dtype`, a structured one, to its field `name`. O(1)."""
+    return int(dtype.fields[name][1])
 
 
 def frozen(array: Column) -> Column:

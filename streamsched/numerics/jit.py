@@ -1,49 +1,163 @@
-"""Compilation of kernels: one decorator for each kind, and the few machine operations NumPy and Numba lack.
+"""Compilation of kernels: one decorator for each kind.
 
-Kernels are compiled at their first call and cached on disk; `on_compile` reports when that happens.
+Kernels are compiled at their first call and cached on disk: see `streamsched.numerics.compilation`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import pickle  # noqa: TID251  for the name of an error: Numba reads its own files
-import time
-from collections.abc import Callable, Iterator
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
+from weakref import WeakSet
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import event, types
-from numba.core.caching import FunctionCache
-from numba.extending import intrinsic
+from numba.core import compiler, sigutils, typing
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.registry import CPUDispatcher
 
-__all__ = [
-    "KernelCache",
-    "bare_kernel",
-    "count_ones",
-    "fold_multiply",
-    "inlined_kernel",
-    "kernel",
-    "load_word",
-    "mix",
-    "on_compile",
-    "prefetch",
-    "prefetch_whole",
-    "trailing_zeros",
-    "widen_vectors",
-]
+from streamsched.numerics.compilation.code_libraries import KernelPart, WholeKernel
+from streamsched.numerics.compilation.helper import start_once
+from streamsched.numerics.compilation.kernel_cache import open_cache
+from streamsched.numerics.compilation.machine_operations import fold_multiply
+from streamsched.numerics.compilation.notices import announced
 
-Parameters = ParamSpec("Parameters")
+__all__ = ["Kernel", "address_of", "bare_kernel", "cache_folders", "inlined_kernel", "kernel", "mix"]
+
 Result = TypeVar("Result")
 
-_compile: Any = numba.njit  # its declared overloads omit options that it accepts
-_CACHE_LINE = 64  # bytes
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
-_PATIENCE_S = 300.0  # for another process that compiles the same kernel; the slowest takes a minute
-_POLL_S = 0.05
+_KERNELS: Final[WeakSet[Kernel]] = WeakSet()
+
+
+def cache_folders() -> list[Path]:
+    """Return the folders of the caches of all kernels imported so far. Sorted."""
+    found = {kernel.stats.cache_path for kernel in _KERNELS} - {None}
+    return sorted(map(Path, found))  # type: ignore[arg-type]
+
+
+class Kernel(CPUDispatcher):
+    """A function that is compiled at its first call for each kind of arguments.
+
+    A call from Python finds only the signatures compiled whole, in `overloads`: a part has no wrapper to enter it by. A
+    kernel that both Python and kernels call is compiled once for each. Only whole kernels are cached on disk.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        super().__init__(function, targetoptions=dict(options))
+        self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, {}, compiler.Compiler)
+        self._opened_cache: Any = None
+        self._parts: dict[tuple[Any, ...], Any] = {}
+        _KERNELS.add(self)
+
+    @property
+    def _cache(self) -> Any:
+        """The cache on disk, opened at the first use: most kernels are only ever called by others."""
+        if self._opened_cache is None:
+            self._opened_cache = open_cache(self.py_func)
+        return self._opened_cache
+
+    @_cache.setter
+    def _cache(self, cache: Any) -> None:
+        self._opened_cache = cache
+
+    def address(self, *examples: Any) -> int:
+        """Return where the machine code for arguments of the types of `examples` begins; it stays there."""
+        arguments = tuple(map(self.typeof_pyval, examples))
+        self.compile(arguments)
+        whole: Any = self.overloads[arguments]
+        return int(whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name))
+
+    def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:  # type: ignore[override]
+        """Return the type of a call from another kernel, for which this one is compiled as a part."""
+        signature, folded = self._compiler.fold_argument_types(args, kws)
+        part = self._part(tuple(folded))
+        name = self.py_func.__name__
+        template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=[part.signature])  # type: ignore[attr-defined, no-untyped-call]
+        return template, signature, folded, {}
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return the key under which the compiler finds the part for the arguments of `sig`."""
+        arguments, _ = sigutils.normalize_signature(sig)  # type: ignore[no-untyped-call]
+        return self._parts[tuple(arguments)].entry_point
+
+    def _part(self, arguments: tuple[Any, ...]) -> Any:
+        with global_compiler_lock, self._compiling_counter:
+            if arguments not in self._parts:
+                part = self._compiler.compile_part(arguments)
+                part = part._replace(entry_point=part.library)  # any object will do, it is never called
+                self.targetctx.insert_user_function(part.entry_point, part.fndesc, [part.library])  # type: ignore[no-untyped-call]
+                self._parts[arguments] = part
+            return self._parts[arguments]
+
+
+class _Flags(compiler.Flags):
+    """Numba's flags. The compiler compares a hundred thousand of them; Numba reads each by a property of its own."""
+
+    defaults: ClassVar[Mapping[str, Any]] = compiler.Flags().values()  # type: ignore[no-untyped-call]
+
+    def values(self) -> dict[str, Any]:
+        """Return the value of each flag."""
+        return {**self.defaults, **self._values}
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let the collector run less often in this block: the compiler keeps what it allocates, a million objects."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
+    """Compiles one kernel, whole or as a part."""
+
+    def compile_part(self, arguments: tuple[Any, ...]) -> Any:
+        """Return the result of compiling for a call from another kernel."""
+        return self._compile_into(KernelPart, arguments, None, no_cpython_wrapper=True, no_compile=True)
+
+    def _compile_core(self, args: Any, return_type: Any) -> Any:
+        start_once(self.py_func.__module__)
+        with announced(self.py_func.__name__), _few_collections():
+            result = self._compile_into(WholeKernel, args, return_type)
+            for environment in result._find_referenced_environments():  # noqa: SLF001  the parts', for their errors
+                result.codegen.set_env(environment.env_name, environment)
+            return result
+
+    def _compile_into(self, library: type[KernelPart], arguments: Any, return_type: Any, **switched: bool) -> Any:
+        flags = _Flags()  # type: ignore[no-untyped-call]
+        self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
+        flags.no_cfunc_wrapper = True  # type: ignore[assignment]  # kernels are never handed on as function pointers
+        for name, value in switched.items():
+            setattr(flags, name, value)
+        target = self.targetdescr.target_context
+        code = library(target.codegen(), self.py_func.__qualname__)
+        code.enable_object_caching()  # type: ignore[no-untyped-call]
+        return compiler.compile_extra(  # type: ignore[no-untyped-call]
+            self.targetdescr.typing_context,
+            target,
+            self.py_func,
+            arguments,
+            return_type,
+            flags,
+            self.locals,
+            library=code,
+            pipeline_class=self.pipeline_class,
+        )
+
+
+# A child forked in the middle of a compilation would wait for ever for a lock of a thread that it lacks.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)
 
 
 def kernel(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -73,192 +187,17 @@ def inlined_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     return _compiled(function, {"_nrt": False, "forceinline": True})
 
 
-class KernelCache(FunctionCache):
-    """The disk cache of one kernel, safe for several processes that compile at the same time.
+def address_of(function: Callable[..., Any], *examples: Any) -> int:
+    """Return where a kernel's machine code for arguments of the types of `examples` begins, compiled whole if need be.
 
-    Numba writes the index of a kernel's cache file before the data and without a lock, so two processes that compile
-    different signatures at once may leave an index that names the other's code. Here a process holds a file lock from
-    the look-up of a signature until its code is saved. A second process that needs the same kernel waits and loads it.
-    Numba calls the methods while it holds its compiler lock, so one thread at a time.
+    For kernels that another one needs seldom: compiled apart, and called at their address by `call` and its like.
     """
-
-    def __init__(self, function: Any) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
-        self._lock: IO[bytes] | None = None
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code of a signature. If there is none, hold the lock until `save_overload`."""
-        self._acquire()
-        try:
-            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except (AttributeError, EOFError, ImportError, pickle.UnpicklingError):  # written for classes that have moved
-            self.flush()  # type: ignore[no-untyped-call]
-            found = None
-        if found is not None:
-            self._release()
-        return found
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the code of a signature and release the lock."""
-        try:
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        finally:
-            self._release()
-
-    def _acquire(self) -> None:
-        """Wait for the lock of this kernel. Go on without it if the folder is read-only or the wait is too long."""
-        if self._lock is not None:  # the compilation before this one failed
-            return
-        try:
-            Path(self.cache_path).mkdir(parents=True, exist_ok=True)
-            lock = Path(self.cache_path, f"{self._impl.filename_base}.lock").open("wb")  # noqa: SIM115  held beyond this call
-        except OSError:
-            return
-        give_up = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < give_up:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(_POLL_S)
-            except OSError:  # a file system without locks
-                break
-            else:
-                self._lock = lock
-                return
-        lock.close()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+    return cast(Kernel, function).address(*examples)
 
 
 def _compiled(function: Callable[..., Result], options: dict[str, bool]) -> Callable[..., Result]:
-    dispatcher = _compile(nogil=True, error_model="numpy", **options)(function)
-    dispatcher._cache = KernelCache(function)  # noqa: SLF001  Numba has no public way to choose a cache
-    return cast(Callable[..., Result], dispatcher)
-
-
-@contextmanager
-def on_compile(report: Callable[[str], None]) -> Iterator[None]:
-    """Call `report` with the name of each kernel that is compiled in this block, not loaded from the cache."""
-
-    class Listener(event.Listener):
-        def on_start(self, event: Any) -> None:
-            report(event.data["dispatcher"].py_func.__name__)
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    with event.install_listener("numba:compile", Listener()):
-        yield
-
-
-def _machine(
-    _result: type[Result],
-) -> Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]]:
-    """Make a code generator callable from kernels; callers do not pass its first parameter, the typing context."""
-    return cast(Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]], intrinsic)
-
-
-@_machine(np.uint64)
-def load_word(typingctx: Any, data: Any, start: Any) -> Any:
-    """Return the 8 bytes of `data`: uint8[m] from `start` on as one uint64, aligned or not, unchecked. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        address = builder.gep(array.data, [args[1]])
-        word = builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()))
-        word.align = 1
-        return word
-
-    return types.uint64(data, types.int64), codegen
-
-
-@_machine(np.uint64)
-def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
-    """Return the high half of the 128-bit product of two uint64 xor its low half. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-        return builder.xor(high, builder.trunc(product, ir.IntType(64)))
-
-    return types.uint64(types.uint64, types.uint64), codegen
-
-
-@_machine(type(None))
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Prefetch ``array[index]`` (one-dimensional, contiguous) into the processor's cache. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _emit_prefetches(context, builder, signature, args, 1)
-        return context.get_dummy_value()
-
-    return types.none(array, types.int64), codegen
-
-
-@_machine(type(None))
-def prefetch_whole(typingctx: Any, array: Any, index: Any) -> Any:
-    """Prefetch all of ``array[index]`` (one-dimensional, contiguous), a record of some hundred bytes. O(its bytes)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _emit_prefetches(context, builder, signature, args, -(-signature.args[0].dtype.size // _CACHE_LINE))
-        return context.get_dummy_value()
-
-    return types.none(array, types.int64), codegen
-
-
-def _emit_prefetches(context: Any, builder: Any, signature: Any, args: Any, lines: int) -> None:
-    """Emit prefetches of the first cache lines of ``args[0][args[1]]``."""
-    view = context.make_array(signature.args[0])(context, builder, args[0])
-    byte = ir.IntType(8).as_pointer()
-    word = ir.IntType(32)
-    address = builder.bitcast(builder.gep(view.data, [args[1]]), byte)
-    hint = builder.module.declare_intrinsic(
-        "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-    )
-    for line in range(lines):
-        place = builder.gep(address, [ir.Constant(word, _CACHE_LINE * line)])
-        builder.call(hint, [place, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
-
-
-@_machine(type(None))
-def widen_vectors(typingctx: Any) -> Any:
-    """Compile the function that calls this for the widest vectors there are, and not into those that call it.
-
-    Compilers hold back from 512 bits, for the sake of the code around; loops of nothing but arithmetic gain by half.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        # The attribute that `inlined_kernel` sets spreads to the functions it calls.
-        builder.function.attributes.discard("alwaysinline")
-        builder.function.attributes.add("noinline")
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # `add` does not know this name
-        return context.get_dummy_value()
-
-    return types.none(), codegen
-
-
-@_machine(int)
-def trailing_zeros(typingctx: Any, word: Any) -> Any:
-    """Return the position of the lowest set bit of a uint64, 64 if no bit is set. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), codegen
-
-
-@_machine(int)
-def count_ones(typingctx: Any, word: Any) -> Any:
-    """Return the number of set bits of a uint64. O(1)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), codegen
+    kernel_options = {"nopython": True, "boundscheck": None, "nogil": True, "error_model": "numpy"} | options
+    return cast(Callable[..., Result], Kernel(function, kernel_options))
 
 
 @kernel

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, load_word
+from streamsched.numerics.compilation.machine_operations import load_word
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Hashes

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.argument_checks import read_items
-from streamsched.numerics.jit import bare_kernel, fold_multiply, kernel, load_word, prefetch
+from streamsched.numerics.compilation.machine_operations import fold_multiply, load_word, prefetch
+from streamsched.numerics.jit import bare_kernel, kernel
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Bytes, Hashes, Ints

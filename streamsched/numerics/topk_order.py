@@ -5,13 +5,17 @@ Equal hashes, which anybody can make up who chooses the URLs, are ordered by row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from streamsched.numerics.arrays import Floats, Hashes, Ints, Rows
 
 __all__ = ["select_top", "sort_key", "sort_keys", "tie_keys"]
@@ -69,7 +73,22 @@ def select_top(scores: Floats, ties: Hashes, k: int, rows: Ints | None = None) -
         if above.size + level.size > k:
             level = level[np.lexsort([key[level] for key in lower])[: k - above.size]]
         chosen = np.sort(np.concatenate([above, level]))
-    return chosen[np.lexsort([*(key[chosen] for key in lower), ~keys[chosen]])]
+    return chosen[_order(~keys[chosen], [key[chosen] for key in lower])]
+
+
+def _order(keys: Hashes, lower: Sequence[npt.NDArray[np.integer[Any]]]) -> Rows:
+    """Return the indices that sort `keys`, equal ones by `lower`, the least important first, then by index.
+
+    Faster than `np.lexsort` of all, since few keys are equal.
+    """
+    order = np.argsort(keys)
+    in_order = keys[order]
+    equal = in_order[1:] == in_order[:-1]
+    if np.any(equal):
+        tied = np.concatenate([[False], equal]) | np.concatenate([equal, [False]])
+        some = np.sort(order[tied])
+        order[tied] = some[np.lexsort([*(key[some] for key in lower), keys[some]])]
+    return order
 
 
 @bare_kernel

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamsched.records.schema import DirtyArrays
 
 __all__ = [
+    "DEFAULT_LIMITS",
     "FOR_DELAY",
     "FOR_RETRY_AFTER",
     "FOR_TOO_MANY",
@@ -117,6 +118,9 @@ def write_rule(limits: Limits, number: int, rule: Rule, politeness: Politeness) 
     record["min_revisit_s"] = politeness.min_revisit if rule.min_revisit is None else rule.min_revisit
     record["max_revisit_s"] = np.inf if most is None else most
     record["never"] = rule.never
+
+
+DEFAULT_LIMITS: Final = make_limits(Politeness())
 
 
 @inlined_kernel

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from streamsched.ranking.block_layout import BlockLayout
 from streamsched.ranking.incremental_topk import CLOCK_TOLERANCE_S, IncrementalTopK
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ __all__ = ["FormulaSwitch", "Waiting"]
 
 Waiting: TypeAlias = Callable[[], None]  # returns when the change is complete
 
-_IDLE: Final = 4  # pages to an outcome: after more outcomes without a query, bounds are dropped
-_CHUNK: Final = 1 << 12  # blocks bounded at a time: the lock is held for a few milliseconds
+_IDLE: Final = 4  # pages to an outcome: after more outcomes without a query, certificates are dropped
+_CHUNK: Final = 1 << 14  # pages certified at a time: the lock is held for a few milliseconds
 _FEW: Final = 1 << 16
 _PAUSE_S: Final = 5e-4  # in between, so that other threads get the lock
 
@@ -39,9 +38,8 @@ class FormulaSwitch:
     def __init__(self, pages: PageTable, formula: Formula, threads: int | None) -> None:
         self._pages = pages
         self._threads = threads
-        self._layout = BlockLayout()
         self._formula = formula
-        self.current = IncrementalTopK(formula, self._layout, threads)
+        self.current = IncrementalTopK(formula, threads)
         self._next: IncrementalTopK | None = None
         self._new: IncrementalTopK | None = None  # of the pages never visited, from the first query for them on
         self._since = 0  # outcomes since the last query
@@ -56,7 +54,7 @@ class FormulaSwitch:
         self._since = 0
         if self._pages.touched is None:
             self._pages.watch()
-            self._raise_bounds(None)
+            self._recheck(None)
         else:
             self.keep_up()
         return self.current.rank(self._pages.arrays, query)
@@ -81,20 +79,14 @@ class FormulaSwitch:
     def rank_new(self, query: Query) -> Ranked:
         """Return the best of the pages never visited: see `IncrementalTopK.rank`. Call `rank` before."""
         if self._new is None:
-            self._new = IncrementalTopK(self._formula, self._layout, self._threads, only_new=True)
+            self._new = IncrementalTopK(self._formula, self._threads, only_new=True)
             self._new.follow(self._pages.arrays, self.current)
         return self._new.rank(self._pages.arrays, query)
-
-    def settle(self) -> None:
-        """Update bounds after pages of the last answers were leased."""
-        self.current.settle(self._pages.arrays)
-        if self._new is not None:
-            self._new.settle(self._pages.arrays)
 
     def nbytes(self) -> int:
         """Return the bytes of memory that the rankings take."""
         held = [topk for topk in (self.current, self._next, self._new) if topk is not None]
-        return self._layout.nbytes() + sum(topk.nbytes() for topk in held)
+        return sum(topk.nbytes() for topk in held)
 
     def keep_up(self, rows: Ints | None = None) -> None:
         """Apply what has happened to pages since the last call, and to ``rows``: int64[m]. O(outcomes)."""
@@ -103,10 +95,10 @@ class FormulaSwitch:
             if rows is not None:
                 touched.add(rows)
             touched.spread(self._pages.arrays.groups, self._pages.arrays.pages.records)
-            self._raise_bounds(touched.take())
+            self._recheck(touched.take())
 
     def count(self, outcomes: int) -> None:
-        """Apply outcomes; after many without a query, drop the bounds until the next query. O(outcomes)."""
+        """Apply outcomes; after many without a query, drop the certificates until the next query. O(outcomes)."""
         self._since += outcomes
         if self._since > len(self._pages) // _IDLE + _FEW:
             self._pages.unwatch()
@@ -114,21 +106,21 @@ class FormulaSwitch:
             self.keep_up()
 
     def forget(self) -> None:
-        """Drop all bounds: rules have changed, and pages may be eligible earlier than the bounds assume."""
-        self._raise_bounds(None)
+        """Drop all certificates: rules have changed, and pages may be eligible earlier than certificates assume."""
+        self._recheck(None)
 
     def change(self, formula: Formula, lock: AbstractContextManager[object], done: Callable[[], object]) -> Waiting:
         """Rank by `formula` as soon as its ranking is ready, and call `done` at that instant.
 
-        At once if no bounds are kept. Otherwise another thread computes them, a few at a time under `lock`, while the
-        current ranking stays in use. A later change replaces one under way.
+        At once if there are no certificates. Otherwise another thread makes them, a few at a time under `lock`, while
+        the current ranking stays in use. A later change replaces one under way.
         """
         with lock:
             self._next = None
             if self._pages.touched is None or self.current.clock == -math.inf:
-                self._take_over(formula, IncrementalTopK(formula, self._layout, self._threads), done)
+                self._take_over(formula, IncrementalTopK(formula, self._threads), done)
                 return _no_wait
-            self._next = IncrementalTopK(formula, self._layout, self._threads)
+            self._next = IncrementalTopK(formula, self._threads)
             thread = threading.Thread(target=self._prepare, args=(formula, self._next, lock, done), daemon=True)
             thread.start()
         return thread.join
@@ -158,10 +150,10 @@ class FormulaSwitch:
         self._formula, self.current, self._next, self._new = formula, topk, None, None
         done()
 
-    def _raise_bounds(self, rows: Ints | None) -> None:
+    def _recheck(self, rows: Ints | None) -> None:
         for topk in (self.current, self._next, self._new):
             if topk is not None:
-                topk.raise_bounds(self._pages.arrays, rows)
+                topk.recheck(self._pages.arrays, rows)
 
 
 def _no_wait() -> None:

@@ -12,31 +12,38 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-from streamsched.numerics.topk_order import select_top, sort_key, sort_keys
-from streamsched.politeness.eligibility import are_eligible, not_before
-from streamsched.politeness.limits import Limits, host_capacity, make_limits
-from streamsched.politeness.politeness_settings import Politeness
-from streamsched.politeness.priority import BY_SCORE, Tiers, overdue_since, select_best, tiers_of
-from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, HostSlots, HostUsage, SlotLimits, host_slots_beat
+from streamsched.numerics.topk_order import select_top, sort_keys
+from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
+from streamsched.politeness.priority import BY_SCORE, Tiers, select_best, tiers_of
+from streamsched.ranking.block_scan import (
+    BlockScorer,
+    Collected,
+    Held,
+    KernelQuery,
+    WorstOfBest,
+    collect,
+    make_block_scorer,
+    scan_rows,
+)
+from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, HostSlots, HostUsage, Singles, SlotLimits
 from streamsched.records.page_schema import VISITED
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
+    from streamsched.numerics.arrays import Floats, Ints, Rows
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "fill_slots"]
+__all__ = ["FullScan", "Query", "Ranked", "fill_slots"]
 
-DEFAULT_LIMITS: Final = make_limits(Politeness())
-_SAMPLE_BLOCKS: Final = 64  # runs of rows in the sample that sets the first threshold
-_SAMPLE_ROWS: Final = 256  # rows of a run
-_THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
+_SAMPLE_BLOCKS: Final = 1_024  # runs of rows in the sample that sets the first threshold: neighbours are alike
+_SAMPLE_ROWS: Final = 8  # rows of a run
+_MANY_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start, or than `scan_rows` is compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,11 @@ class Query:
         """What limits the slots of hosts in this query."""
         return SlotLimits(self.limits, self.now, self.lease_s)
 
+    def for_kernels(self, usage: HostUsage) -> KernelQuery:
+        """Return the query as kernels read it. O(1)."""
+        salt = np.uint64(self.salt)
+        return KernelQuery(self.now, self.cycle_s, salt, self.limits, self.lease_s, self.only_new, usage)
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -72,7 +84,7 @@ class Ranked:
     @property
     def levels(self) -> Floats:
         """Scores as host slots compare them: float64[m]. Pages of higher tiers share one, below all their bounds."""
-        return np.where(self.tiers != BY_SCORE, HIGHER_TIER_LEVEL, self.scores)
+        return np.where(self.tiers != BY_SCORE, HIGHER_TIER_LEVEL, np.minimum(self.scores, HIGHER_TIER_LEVEL))
 
 
 def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
@@ -101,17 +113,18 @@ class FullScan:
         self._workers = [_Worker(program) for _ in range(self._threads)]
         self._host_slots = HostSlots()
 
-    def rank(self, shard: ShardArrays, query: Query) -> Ranked:
+    def rank(self, shard: ShardArrays, query: Query, scores: Singles | None = None) -> Ranked:
         """Return the best `query.k` pages that are eligible at `query.now`, as far as hosts have free slots.
 
-        O(pages), and once more each time that full hosts leave too few pages; their other pages are then skipped.
+        `scores`: float32[pages], gets the scores of all pages. O(pages), and once more each time that full hosts leave
+        too few pages; their other pages are then skipped.
         """
         self._host_slots.clear(shard)
         pages = int(shard.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
         wanted = query.k
         while query.k > 0:
-            best = self._best(shard, replace(query, k=wanted), pages)
+            best = self._best(shard, replace(query, k=wanted), pages, scores)
             selected = fill_slots(self._host_slots, shard, query, best)
             if selected.rows.size == query.k or best.rows.size < wanted or wanted == pages:
                 self._host_slots.clear(shard)
@@ -127,12 +140,12 @@ class FullScan:
         own = self.score(shard, query.now, query.cycle_s, selected.rows[:before])
         return Ranked(selected.rows, np.concatenate([own, selected.scores[before:]]), selected.tiers)
 
-    def _best(self, shard: ShardArrays, query: Query, pages: int) -> Ranked:
+    def _best(self, shard: ShardArrays, query: Query, pages: int, out: Singles | None) -> Ranked:
         """Return the best `query.k` eligible pages, regardless of host slots."""
         start = self._first_bar(shard, query, pages)
-        ranked = self._scan(shard, query, pages, start)
+        ranked = self._scan(shard, query, pages, start, out)
         if start is not None and ranked.rows.size < query.k:
-            return self._scan(shard, query, pages, None)  # the sample misled, or too few pages are eligible
+            return self._scan(shard, query, pages, None, None)  # the sample misled, or too few pages are eligible
         return ranked
 
     def score(self, shard: ShardArrays, now: float, cycle_s: float, rows: Rows | None = None) -> Floats:
@@ -145,24 +158,18 @@ class FullScan:
             scores[start:stop] = self._workers[0].score(shard, part, now, cycle_s)
         return scores
 
-    def predict_bar(self, shard: ShardArrays, query: Query) -> float:
-        """Return about the score of the last of the best `query.k` pages, from a sample; -inf for few pages. O(1)."""
-        self._host_slots.clear(shard)
-        bar = self._first_bar(shard, query, int(shard.corpus["pages"][0]))
-        return -math.inf if bar is None else bar
-
     def _first_bar(self, shard: ShardArrays, query: Query, pages: int) -> float | None:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
-        if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS or query.k > pages // 8:
+        if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS:
             return None
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
+        expected = query.k * rows.size / pages  # of the best k pages in the sample
         rows = rows[are_eligible(shard, rows, query.now, query.limits)]
         # Hosts whose slots are in use are left out: the bar is for the others.
         rows = rows[self._host_slots.usage.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
         if query.only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
-        expected = query.k * rows.size / pages
         place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side
         if place >= rows.size:
             return None
@@ -170,16 +177,17 @@ class FullScan:
         bar = float(scores[select_top(scores, np.zeros(rows.size, np.uint64), place + 1)[-1]])
         return None if np.isnan(bar) else bar
 
-    def _scan(self, shard: ShardArrays, query: Query, pages: int, bar: float | None) -> Ranked:
+    def _scan(self, shard: ShardArrays, query: Query, pages: int, bar: float | None, out: Singles | None) -> Ranked:
         blocks = iter(range(0, pages, BLOCK))
-        workers = self._workers if pages >= _THREADED_ROWS else self._workers[:1]
-        jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
+        many = pages >= _MANY_ROWS
+        kernel_query = query.for_kernels(self._host_slots.usage)
+        jobs = [(worker, _Candidates(query.k, bar)) for worker in (self._workers if many else self._workers[:1])]
 
         def scan(worker: _Worker, candidates: _Candidates) -> None:
             for start in blocks:  # a range's iterator gives each block to a single thread
-                part = slice(start, min(start + BLOCK, pages))
-                scores = worker.score(shard, part, query.now, query.cycle_s)
-                candidates.add(shard, scores, start, query, self._host_slots.usage)
+                block = slice(start, min(start + BLOCK, pages))
+                scan_block = worker.scan if many else worker.scan_few
+                candidates.add(scan_block(shard, block, kernel_query, candidates.make_room(), out))
 
         if len(jobs) == 1:
             scan(*jobs[0])
@@ -187,19 +195,20 @@ class FullScan:
             with ThreadPoolExecutor(len(jobs)) as pool:
                 for done in [pool.submit(scan, *job) for job in jobs]:
                     done.result()
-        held = _Held._make(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True))
+        held = Held._make(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True))
         best = select_best(held.scores, held.overdue_s, held.ties, query.k, held.rows)
         return Ranked(held.rows[best], held.scores[best], tiers_of(held.overdue_s[best]))
 
 
 class _Worker:
-    """One thread's buffers for scoring blocks."""
+    """One thread's buffers for scoring blocks, in one of two ways."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._arena: Arena = program.arena(BLOCK)
         self._columns = TerminalColumns(program.terminals, BLOCK, self._arena.slots)  # where the program reads them
         self._scores = np.empty(BLOCK)
+        self._scorer: BlockScorer | None = None
 
     def score(self, shard: ShardArrays, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages of `rows`: float64[m], valid until the next call."""
@@ -209,28 +218,28 @@ class _Worker:
         self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
         return out
 
+    def scan_few(
+        self, shard: ShardArrays, block: slice, query: KernelQuery, collected: Collected, out: Singles | None
+    ) -> int:
+        """Score and collect the pages of `block` by the kernels that other callers use; return how many are held."""
+        scores = self.score(shard, block, query.now, query.cycle_s)
+        if out is not None:
+            with np.errstate(over="ignore"):
+                out[block] = scores
+        return collect(shard, scores, block.start, query, collected)
 
-class _Bar(NamedTuple):
-    """The worst page that can still be among the best: its overdue time, the sort key of its score, and its tie.
-
-    ``key``: 0 for an overdue page, whose score does not matter.
-    """
-
-    overdue_s: float
-    key: np.uint64
-    tie: np.uint64
-
-
-class _Held(NamedTuple):
-    """Rows with their scores, overdue times and ties: int64[m], float64[m], float64[m], uint64[m]."""
-
-    rows: Ints
-    scores: Floats
-    overdue_s: Floats
-    ties: Hashes
+    def scan(
+        self, shard: ShardArrays, block: slice, query: KernelQuery, collected: Collected, out: Singles | None
+    ) -> int:
+        """Score and collect the pages of `block` in one kernel, which is faster once it is compiled."""
+        if self._scorer is None:
+            self._scorer = make_block_scorer(self._program)
+        singles = _NO_SINGLES if out is None else out
+        return scan_rows(shard, self._scorer, (block.start, block.stop), query, collected, singles)
 
 
 _LAST: Final = np.uint64((1 << 64) - 1)
+_NO_SINGLES: Final = np.empty(0, np.float32)
 
 
 class _Candidates:
@@ -238,93 +247,35 @@ class _Candidates:
 
     def __init__(self, k: int, bar: float | None) -> None:
         capacity = 2 * k + BLOCK
+        held = Held(np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity), np.empty(capacity, np.uint64))
+        key = np.uint64(0) if bar is None else sort_keys(np.array([bar]))[0]
         self._k = k
-        self._held = _Held(
-            np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity), np.empty(capacity, np.uint64)
-        )
-        self._count = 0
-        self._bar = _Bar(np.inf, np.uint64(0) if bar is None else sort_keys(np.array([bar]))[0], _LAST)
+        self._collected = Collected(held, 0, WorstOfBest(np.inf, key, _LAST))
 
-    def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, usage: HostUsage) -> None:
-        """Add the rows from `start` on that may be among the best."""
-        if self._count + scores.size > self._held.rows.size:
-            self._shrink()
-        kernel_query = _KernelQuery(
-            query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, usage
-        )
-        self._count = _collect(shard, _Part(scores, start), kernel_query, self._bar, self._held, self._count)
+    def make_room(self) -> Collected:
+        """Return the rows held so far, without those that a new bar excludes if there is no room for a block."""
+        held, count, bar = self._collected
+        if count + BLOCK > held.rows.size:
+            best = self.best()
+            for column, values in zip(held, best, strict=True):
+                column[: values.size] = values
+            if best.rows.size == self._k:
+                overdue_s = float(best.overdue_s[-1])
+                key = np.uint64(0) if overdue_s < np.inf else sort_keys(best.scores[-1:])[0]
+                bar = WorstOfBest(overdue_s, key, best.ties[-1])
+            self._collected = Collected(held, best.rows.size, bar)
+        return self._collected
 
-    def held(self) -> _Held:
+    def add(self, count: int) -> None:
+        """Count the rows that were added to those held: now there are `count`."""
+        self._collected = self._collected._replace(size=count)
+
+    def held(self) -> Held:
         """Return the rows held so far."""
-        return _Held._make(column[: self._count] for column in self._held)
+        return Held._make(column[: self._collected.size] for column in self._collected.held)
 
-    def _shrink(self) -> None:
+    def best(self) -> Held:
+        """Return the best k of the rows held, in ranking order. O(m + k log k)."""
         held = self.held()
         best = select_best(held.scores, held.overdue_s, held.ties, self._k, held.rows)
-        self._count = best.size
-        for column, values in zip(self._held, [column[best] for column in held], strict=True):
-            column[: self._count] = values
-        if self._count == self._k:
-            last = self._k - 1
-            overdue_s = float(self._held.overdue_s[last])
-            key = np.uint64(0) if overdue_s < np.inf else sort_keys(self._held.scores[last : last + 1])[0]
-            self._bar = _Bar(overdue_s, key, self._held.ties[last])
-
-
-class _Part(NamedTuple):
-    """The scores of some pages: float64[m], and the row of the first."""
-
-    scores: Floats
-    start: int
-
-
-class _KernelQuery(NamedTuple):
-    """A query as a kernel reads it."""
-
-    now: float
-    salt: np.uint64
-    limits: Limits
-    lease_s: float
-    only_new: bool
-    usage: HostUsage
-
-
-@bare_kernel
-def _collect(shard: ShardArrays, part: _Part, query: _KernelQuery, bar: _Bar, held: _Held, count: int) -> int:
-    """Append eligible rows that are not worse than `bar` to `held`; return how many it then holds."""
-    scores, start = part.scores, part.start
-    for i in range(scores.size):
-        score = scores[i]
-        if query.only_new and shard.pages.records[start + i].flags & VISITED:
-            continue
-        overdue_s = overdue_since(shard.pages.records[start + i], query.limits, query.now)
-        if overdue_s > bar.overdue_s:
-            continue
-        key = np.uint64(0) if overdue_s < np.inf else sort_key(score)
-        level = np.inf if overdue_s < np.inf else score  # never beaten: slots keep one level for all
-        if overdue_s == bar.overdue_s and key < bar.key:
-            continue
-        if not _is_open(shard, start + i, level, query):
-            continue
-        tie = mix(shard.pages.records[start + i].url_hash ^ query.salt)
-        if overdue_s == bar.overdue_s and key == bar.key and tie > bar.tie:
-            continue
-        held.rows[count] = start + i
-        held.scores[count] = score
-        held.overdue_s[count] = overdue_s
-        held.ties[count] = tie
-        count += 1
-    return count
-
-
-@inlined_kernel
-def _is_open(shard: ShardArrays, row: int, level: float, query: _KernelQuery) -> bool:
-    """Return whether a page is eligible, and better pages do not take all slots of its host. O(1)."""
-    if not_before(shard.pages, shard.groups.records, row, query.limits, query.now) > query.now:
-        return False
-    page: Record = shard.pages.records[row]
-    group: Record = shard.groups.records[page.group]
-    if host_capacity(shard.groups.records[group.host], query.limits, query.now, query.lease_s) <= 0:
-        return False
-    slot_limits = SlotLimits(query.limits, query.now, query.lease_s)
-    return not host_slots_beat(shard, slot_limits, group.host, level, query.usage)
+        return Held._make(column[best] for column in held)

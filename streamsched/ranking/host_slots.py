@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["HIGHER_TIER_LEVEL", "HostSlots", "HostUsage", "SlotLimits", "host_slots_beat"]
+__all__ = ["HIGHER_TIER_LEVEL", "HostSlots", "HostUsage", "Singles", "SlotLimits", "host_slots_beat"]
 
 Singles = npt.NDArray[np.float32]
 
-HIGHER_TIER_LEVEL: Final = float(np.finfo(np.float32).max)  # of pages of higher tiers; none of their bounds is lower
+HIGHER_TIER_LEVEL: Final = 2.0**100  # of pages of higher tiers and of greater scores; none of their bounds is lower
 _RESERVED_GROUPS: Final = 1 << 24
-_MARGIN: Final = 0.25  # of the difference between the best and the worst of a full host's pages
 
 
 class HostUsage(NamedTuple):
@@ -34,7 +33,6 @@ class HostUsage(NamedTuple):
 
     used: npt.NDArray[np.int32]  # int32[groups]: slots in use
     least: Singles  # float32[groups]: the score of the last page in a slot, rounded down
-    floor: Singles  # float32[groups]: the least score of a host that was full; -inf if it was not
 
 
 class SlotLimits(NamedTuple):
@@ -46,19 +44,18 @@ class SlotLimits(NamedTuple):
 
 
 class HostSlots:
-    """The slots of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
+    """The slots of one batch. For one call at a time; takes 8 bytes of memory for each host that it meets."""
 
     def __init__(self) -> None:
         self._used = GrowableArray(np.int32, _RESERVED_GROUPS)
         self._least = GrowableArray(np.float32, _RESERVED_GROUPS)
-        self._floor = GrowableArray(np.float32, _RESERVED_GROUPS)
         self._groups = 0
         self._selected = np.empty(0, np.int64)
 
     @property
     def usage(self) -> HostUsage:
         """The slots in use, valid until the next call."""
-        return HostUsage(self._used.array, self._least.array, self._floor.array)
+        return HostUsage(self._used.array, self._least.array)
 
     def fill(self, shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, k: int) -> Ints:
         """Fill slots with the first `k` of ``rows``: int64[m] whose hosts have any left; return their indices:
@@ -81,20 +78,15 @@ class HostSlots:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return sum(array.resident_bytes(self._groups) for array in (self._used, self._least, self._floor))
+        return sum(array.resident_bytes(self._groups) for array in (self._used, self._least))
 
     def cover(self, shard: ShardArrays) -> None:
         """Make room for new hosts. O(new hosts)."""
         groups = int(shard.corpus["groups"][0])
         if groups > self._groups:
-            for region in (self._used, self._least, self._floor):
+            for region in (self._used, self._least):
                 region.ensure(groups)
-            self._floor.array[self._groups : groups] = -np.inf
             self._groups = groups
-
-    def remember(self, shard: ShardArrays, slot_limits: SlotLimits, scores: Floats) -> None:
-        """Store for each host that is full what its pages in slots scored: float64[selected]. O(k)."""
-        _remember(shard, slot_limits, self._selected, scores, self.usage)
 
 
 @inlined_kernel
@@ -106,21 +98,6 @@ def host_slots_beat(shard: ShardArrays, slot_limits: SlotLimits, host: int, boun
         usage.used[host]
         >= host_capacity(shard.groups.records[host], slot_limits.limits, slot_limits.now, slot_limits.lease_s)
     )
-
-
-@bare_kernel
-def _remember(shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, usage: HostUsage) -> None:
-    for i in range(rows.size):  # from the worst page of a host to its best
-        row = rows[rows.size - 1 - i]
-        page: Record = shard.pages.records[row]
-        group: Record = shard.groups.records[page.group]
-        host = group.host
-        best, least = scores[rows.size - 1 - i], usage.least[host]
-        full = usage.used[host] >= host_capacity(
-            shard.groups.records[host], slot_limits.limits, slot_limits.now, slot_limits.lease_s
-        )
-        known = full and np.isfinite(least) and abs(best) < HIGHER_TIER_LEVEL  # overdue pages predict nothing
-        usage.floor[host] = least - _MARGIN * (best - least) if known else -np.inf
 
 
 @inlined_kernel

@@ -1,37 +1,41 @@
-"""The maintained ranking: the k best eligible pages at any time, exactly, by looking at few blocks of them.
+"""The maintained ranking: the k best eligible pages at any time, exactly, by looking at few of them.
 
-Every block of eight pages has a bound that its pages' scores do not exceed until it expires. A query opens the blocks
-whose bounds have expired and those of the highest bounds, scores their pages, gives host slots to the best, and goes on
-until no block that is left can hold a page that would be selected. Outcomes raise the bounds of their pages' blocks. If
-scoring all pages is faster than opening these blocks (many equal scores, a clock that jumps, nearly all pages wanted),
-the query scores all pages.
+Each page either is in the pool or has a certificate: a level that it does not exceed before a stated time. A query
+examines the pool and the pages whose certificates have expired, gives host slots to the best, and goes on with pages
+whose certificates allow as much, until no page that is left can belong to the batch. The line, above which pages are
+pooled, follows the batches so that the pool holds several of them; nothing but speed depends on it. If scoring all
+pages is faster (many equal scores, a clock that jumps, nearly all pages wanted), the query scores all pages.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.ranking.block_bounds import (
-    BoundTable,
-    Lanes,
-    RankingArrays,
-    list_above_bar,
-    list_due,
-    settle,
-    slice_lanes,
+from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.limits import DEFAULT_LIMITS
+from streamsched.politeness.priority import read_overdue, select_best, tiers_of
+from streamsched.ranking.certificates import (
+    CHUNK,
+    POOLED,
+    CertificateTable,
+    list_above,
+    list_expired,
+    summarise,
 )
-from streamsched.ranking.block_layout import BLOCK_ROWS, BlockLayout
-from streamsched.ranking.block_refresh import ParallelRefresh, raise_bounds
-from streamsched.ranking.block_scorer import LANES
-from streamsched.ranking.bound_expiry import QueryTime
-from streamsched.ranking.candidate_pool import Candidates, last_level
-from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
-from streamsched.ranking.host_slots import HostSlots
-from streamsched.ranking.invariants import InspectedRanking, find_false_bounds, find_layout_faults
+from streamsched.ranking.full_scan import FullScan, Query, Ranked, fill_slots
+from streamsched.ranking.host_floors import HostFloors, list_needed, needed_level
+from streamsched.ranking.host_slots import HostSlots, Singles
+from streamsched.ranking.invariants import find_false_certificates
+from streamsched.ranking.line_control import Line, draw_rows, estimate_level, follow_pool, levels_of, place_line
+from streamsched.ranking.page_examination import (
+    Examiners,
+    Found,
+    RankingArrays,
+)
 from streamsched.records.page_schema import VISITED
 
 if TYPE_CHECKING:
@@ -41,97 +45,52 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOCK_TOLERANCE_S", "IncrementalTopK"]
 
-_FEWEST_PAGES: Final = 1 << 14  # with fewer, scoring all pages is faster
-_MOST_OPENED: Final = 16  # a query opens at most one block in this many: beyond, scoring all pages is faster
-_FEW_OPENED: Final = 1 << 12  # ... or this many, if they are at most one in eight
-_TRIES: Final = 4  # queries in a row that may open too many blocks before later ones score all pages at once
-_TRIES_AGAIN: Final = 64  # queries after which bounds are tried again at the latest
 CLOCK_TOLERANCE_S: Final = 60.0  # clock tolerance: how far a query's time may lie before an earlier query's
-_PATIENCE: Final = 2  # queries in a row that score all pages before bounds are renewed
-_CHUNK: Final = 1 << 12  # blocks renewed at a time
-_WIDER: Final = 4  # at most this many times the wanted blocks may reach the predicted bar
-_SPARE: Final = 32  # more blocks than pages are picked at first: some hold no page that can be selected
-_DECAY: Final = 0.2  # weight of each query in the moving averages of the bar's fall
-_FEWEST_BLOCKS: Final = 64  # to open at a time, if there are that many
-_AHEAD: Final = 4  # steps of the clock between queries that a renewed bound should last
-
-
-@dataclass(slots=True)
-class _Opened:
-    """The blocks that a query has opened so far."""
-
-    blocks: Ints
-    lanes: Lanes
-    count: int = 0
-    bar: float = -math.inf  # the level of the last page selected; -inf while there are fewer than wanted
-
-
-@dataclass(slots=True)
-class _Trend:
-    """How the bar moves from query to query."""
-
-    bar: float = -math.inf  # of the last query
-    drop: float = 0.0  # of the bar, from one query to the next
-    deviation: float = 0.0  # mean error of the prediction
-    step: float = 0.0  # cycles between queries
-    clock: float = math.inf  # of the last query
-    target: float = -math.inf  # a level below which the next query's bar is unlikely to be
-
-    @property
-    def fall(self) -> float:
-        """How much the bar falls per cycle at most; 0 if the clock stands still."""
-        return (self.drop + self.deviation) / self.step if self.step > 0.0 else 0.0
-
-    def follow(self, bar: float, now: float, cycle_s: float) -> None:
-        """Predict the bars of later queries from this one's, and from how far it fell since the last."""
-        cycles = max(now - self.clock, 0.0) / cycle_s if self.clock < math.inf else math.inf
-        self.target, self.clock = bar, now
-        if math.isfinite(self.bar) and math.isfinite(bar) and cycles < math.inf:
-            drop = self.bar - bar
-            self.step += _DECAY * (cycles - self.step)
-            self.deviation += _DECAY * (abs(drop - self.drop) - self.deviation)
-            self.drop += _DECAY * (max(drop, 0.0) - self.drop)
-            self.target = bar - self.drop - self.deviation
-        self.bar = bar
+_FEWEST_PAGES: Final = 1 << 14  # with fewer, scoring all pages is faster
+_MOST_EXAMINED: Final = 12  # a query examines at most one page in this many: beyond, scoring all pages is faster
+_LARGEST_K: Final = 32  # a batch of more than one page in this many is found by scoring all pages
+_MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
+_DEPTH: Final = 4  # batches that the pool should hold
+_FEWEST_POOLED: Final = 1 << 11
+_MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
+_BEST: Final = 4  # times a batch: pages examined at a time beyond those that are due
+_SAMPLE: Final = 1 << 15  # pages on which it is tried whether certificates are of use
+_PART: Final = 1 << 21  # pages certified at a time
+_TRIES_AGAIN: Final = 64  # scans after which certificates are tried again at the latest
+_DECAY: Final = 0.2  # weight of each query in the moving average of the time between queries
+_LONGER: Final = 4.0  # a step counts as at most this many times the average
+_LONGEST_S: Final = 2.0**21  # after which levels of overdue pages start from another origin
 
 
 class IncrementalTopK:
-    """The ranking of one shard's pages by one formula, kept up to date.
+    """The ranking of one shard's pages by one formula, kept up to date: 6.1 bytes a page, and 8 for each of the pool.
 
-    2.8 bytes a page, 7.3 with its layout, and 12 for each host and URL pattern.
-
-    For one call at a time. After a page's record changes, call `raise_bounds` before the next query, also at the end of
-    its lease; call `settle` after pages of an answer were leased.
+    For one call at a time. After a page's record changes, call `recheck` before the next query, also at the end of its
+    lease.
     """
 
     def __init__(
-        self,
-        formula: Formula,
-        layout: BlockLayout,
-        threads: int | None = None,
-        *,
-        only_new: bool = False,
-        fewest_pages: int = _FEWEST_PAGES,
+        self, formula: Formula, threads: int | None = None, *, only_new: bool = False, fewest_pages: int = _FEWEST_PAGES
     ) -> None:
-        """Begin without bounds. `only_new`: rank only pages that were never visited."""
+        """Begin without certificates. `only_new`: rank only pages that were never visited."""
         self.scan = FullScan(formula.compile(), threads)
         self.scans = 0  # queries that scored all pages
-        self._refresh = ParallelRefresh(formula, threads)
-        self._layout = layout  # other rankings may add pages, too
-        self._pages = 0  # of the layout, how many are covered
+        self.examined = 0  # pages that the newest query examined
+        self._examiners = Examiners(formula, threads)
         self._only_new = only_new
-        self._table = BoundTable(VISITED if only_new else 0, 0)
+        self._table = CertificateTable(VISITED if only_new else 0, 0)
+        self._pool = np.empty(0, np.int64)
         self._fewest = fewest_pages
-        self._clock = -math.inf  # of the newest query: bounds hold from it on
-        self._own = _make_lanes(LANES)
-        self._listed, self._bounds = np.empty(0, np.int64), np.empty(0)
-        self._nodes = np.empty(0, np.int64)
-        self._opened = _Opened(np.empty(0, np.int64), _make_lanes(0))
-        self._query_time = QueryTime(-math.inf, -math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
-        self._host_slots, self._candidates = HostSlots(), Candidates()
-        self._trends: dict[int, _Trend] = {}  # by the length of k
-        self._k = 0  # of the newest query
-        self._fallbacks = 0  # queries in a row that scored all pages
+        self._host_slots, self._floors = HostSlots(), HostFloors()
+        self._line = Line(
+            -math.inf, 0.0, 0.0, 1.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS
+        )
+        self._is_certified = False  # whether every page is in the pool, has a certificate, or tick 0
+        self._scans_in_a_row = 0  # the last of them left the scores in the bounds
+        self._clock = -math.inf  # of the newest query
+        self._k = 0  # pages of a batch
+        self._random = np.random.default_rng(0)
+        self._first_chunk = 0  # where the search for pages above a lower line goes on
 
     @property
     def clock(self) -> float:
@@ -141,224 +100,262 @@ class IncrementalTopK:
     @property
     def step_s(self) -> float:
         """The usual time between queries, in seconds; 0 before there were any."""
-        return self._query_time.step * self._query_time.cycle_s
+        return self._line.step_s
 
     def rank(self, shard: ShardArrays, query: Query) -> Ranked:
         """Return the best `query.k` pages that are eligible at `query.now`, as far as hosts have free slots.
 
-        O(k) blocks if bounds are close, O(pages) if they are not.
+        O(k) if certificates hold, O(pages) if they do not.
         """
         self._cover(shard)
-        query = replace(query, only_new=self._only_new)
-        k = min(query.k, self._layout.pages)
-        if self._layout.pages < self._fewest or k <= 0:
+        query = replace(query, only_new=self._only_new, k=min(query.k, self._table.pages))
+        if self._table.pages < self._fewest or query.k <= 0 or query.k > self._table.pages // _LARGEST_K:
             return self.scan.rank(shard, query)
-        if query.now < self._clock - CLOCK_TOLERANCE_S:
-            self._table.cover(self._table.blocks)  # bounds do not cover earlier times
-            self._clock = query.now
-        step, self._clock = max(query.now - self._clock, 0.0), max(query.now, self._clock)
-        trend, self._k = self._trends.setdefault(k.bit_length(), _Trend()), k
-        self._query_time = QueryTime(
-            query.now,
-            query.now - CLOCK_TOLERANCE_S,
-            query.cycle_s,
-            trend.target,
-            trend.fall,
-            trend.step,
-            query.limits,
-            query.lease_s,
-        )
-        ranked = self._search(shard, query, k)
+        self._move_clock(query)
+        ranked = self._search(shard, query)
         self._host_slots.clear(shard)
-        if ranked is None:
-            self.settle(shard)
-            ranked = self.scan.rank(shard, query)
-            fill_slots(self._host_slots, shard, query, ranked)
-            self._host_slots.remember(shard, query.slot_limits, ranked.levels)
-            self._host_slots.clear(shard)
-            self.scans += 1
-            self._fallbacks += 1
-            bar = last_level(shard, query, ranked) if ranked.rows.size == k else -math.inf
-            trend.follow(bar, query.now, query.cycle_s)
-            self._query_time = self._query_time._replace(target=trend.target, fall=trend.fall, step=trend.step)
-            self._refresh_bounds(shard, step)
-            return ranked
-        self._fallbacks = 0
-        trend.follow(self._opened.bar, query.now, query.cycle_s)
-        return self.scan.set_first_scores(shard, query, ranked)
+        if ranked is not None:
+            self._scans_in_a_row = 0
+            return self.scan.set_first_scores(shard, query, ranked)
+        self._is_certified = False
+        self._scans_in_a_row += 1
+        self.scans += 1
+        return self.scan.rank(shard, query, self._table.arrays.bound)
 
-    def settle(self, shard: ShardArrays) -> None:
-        """Keep the bounds that the last query computed, of the pages that are still eligible. O(blocks opened)."""
-        opened = self._opened
-        if opened.count:
-            blocks = opened.blocks[: opened.count]
-            settle(self._ranking_arrays(shard), blocks, opened.lanes, self._query_time, opened.bar)
-            opened.count = 0
+    def recheck(self, shard: ShardArrays, rows: Ints | None) -> None:
+        """Remove the certificates that no longer hold after pages changed: ``rows``: int64[m]; None for all. O(m).
 
-    def raise_bounds(self, shard: ShardArrays, rows: Ints | None) -> None:
-        """Raise bounds after the pages of ``rows``: int64[m] have changed; None for all pages. O(m)."""
-        self.settle(shard)
+        Each bound, about the page's score, leads to another certificate if that is possible: in a surge, each outcome
+        changes the scores of all pages of a group, and few reach the line.
+        """
         self._cover(shard)
         if rows is None:
-            self._table.cover(self._table.blocks)
-        elif rows.size and self._clock > -math.inf:
-            raise_bounds(self._ranking_arrays(shard), rows, self._query_time, self._own)
+            self._is_certified = False
+        elif rows.size and self._is_certified:
+            bounded = rows[~np.isnan(self._table.arrays.bound[rows]) & (self._table.arrays.tick[rows] != 0)]
+            self._table.remove(rows)
+            self._run(shard, bounded, scored=True)
 
     def follow(self, shard: ShardArrays, other: IncrementalTopK) -> None:
         """Take over the clock of `other` and the parameters of its last query. O(new pages)."""
         self._cover(shard)
         self._clock, self._k = other._clock, other._k
-        self._query_time = other._query_time._replace(target=self._query_time.target, fall=0.0)
+        self._line = other._line._replace(level=self._line.level, gap=self._line.gap, origin_s=self._line.origin_s)
 
     def prepare(self, shard: ShardArrays, first: int, count: int) -> bool:
-        """Bound `count` blocks from number `first` on; return whether there are more after them. O(count)."""
+        """Certify `count` pages from row `first` on; return whether there are more after them. O(count)."""
         self._cover(shard)
         if first == 0:
-            query_time = self._query_time
-            query = Query(self._k, self._clock, query_time.cycle_s, 0, query_time.limits, only_new=self._only_new)
-            bar = self.scan.predict_bar(shard, query)
-            self._trends = {self._k.bit_length(): _Trend(bar, clock=self._clock, target=bar)}
-            self._query_time = query_time._replace(target=bar)
-        self._open_and_settle(shard, np.arange(first, min(first + count, self._table.blocks)))
-        return first + count < self._table.blocks
+            self._begin(shard)
+        rows = np.arange(first, min(first + count, self._table.pages))
+        rows = rows[self._table.arrays.tick[rows] != POOLED]
+        self._pool = np.concatenate([self._pool, self._examine(shard, rows).rows])
+        return first + count < self._table.pages
 
     def check(self, shard: ShardArrays) -> list[str]:
         """Return which invariants do not hold; empty if the ranking is sound. O(pages).
 
-        Changes of pages must have been passed to `raise_bounds` before.
+        Changes of pages must have been passed to `recheck` before.
         """
-        query_time = self._query_time._replace(now=self._clock, since=self._clock - CLOCK_TOLERANCE_S)
-        ranking = InspectedRanking(self._layout.order, self._table.arrays, self.scan, query_time, self._pages)
-        opened = self._opened.blocks[: self._opened.count]
-        layout_faults = find_layout_faults(shard, self._layout.order, self._layout.pages)
-        return layout_faults + find_false_bounds(shard, ranking, opened)
+        line = self._line._replace(now=self._clock, since=self._clock - CLOCK_TOLERANCE_S)
+        if not self._is_certified:
+            return []
+        return find_false_certificates(shard, self._table.arrays, self._floors.levels, self._pool, self.scan, line)
 
     def nbytes(self) -> int:
-        """Return the bytes of memory in use, without the layout."""
-        return self._table.nbytes() + self._host_slots.nbytes()
-
-    def _ranking_arrays(self, shard: ShardArrays) -> RankingArrays:
-        return RankingArrays(
-            shard, self._layout.order, self._table.arrays, self._refresh.scorer, self._host_slots.usage
-        )
+        """Return the bytes of memory in use."""
+        return self._table.nbytes() + self._host_slots.nbytes() + self._floors.nbytes() + self._pool.nbytes
 
     def _cover(self, shard: ShardArrays) -> None:
-        self._layout.add_pages(shard)
+        pages = int(shard.corpus["pages"][0])
+        if pages != self._table.pages:
+            self._table.cover(pages)
         self._host_slots.cover(shard)
-        if self._pages != self._layout.pages:
-            self.settle(shard)
-            self._table.cover(self._layout.blocks, self._layout.first_changed(self._pages))
-            nodes = self._table.arrays.node_end.size
-            self._nodes = self._nodes if self._nodes.size >= nodes else np.empty(2 * nodes, np.int64)
-            self._pages = self._layout.pages
+        self._floors.cover(int(shard.corpus["groups"][0]))
 
-    def _search(self, shard: ShardArrays, query: Query, k: int) -> Ranked | None:
-        """Return the best `k` pages, or None if that takes opening too many blocks."""
-        blocks, fallbacks = self._table.blocks, self._fallbacks
-        most, wanted = max(blocks // _MOST_OPENED, min(_FEW_OPENED, blocks // 8)), k + k // 16 + _SPARE
-        if 2 * k > most + _SPARE or (fallbacks > _TRIES and fallbacks & (fallbacks - 1) and fallbacks % _TRIES_AGAIN):
-            return None
-        opened, candidates, query = self._opened, self._candidates, replace(query, k=k)
-        opened.bar = -math.inf
-        self._host_slots.clear(shard)
-        due = np.empty(most + 1, np.int64)
-        count = list_due(self._ranking_arrays(shard), self._query_time, self._nodes, due)
-        if count > most:
-            return None
-        self._open(shard, due[:count])
-        picked, seen, again = self._pick_predicted(shard, wanted), 0, _FEWEST_BLOCKS
-        while True:
-            if opened.count + picked.size > most:
-                return None
-            self._open(shard, picked)
-            lanes = slice_lanes(opened.lanes, 0, opened.count)
-            selected = candidates.fill(self._host_slots, shard, query, lanes, seen * BLOCK_ROWS)
-            seen, opened.bar = opened.count, candidates.bar
-            picked = self._pick(shard, max(again, 2 * (k - selected.rows.size)))
-            again *= 2
-            if not picked.size:
-                self._host_slots.remember(shard, query.slot_limits, selected.levels)
-                return selected
-
-    def _pick_predicted(self, shard: ShardArrays, wanted: int) -> Ints:
-        """Return the blocks to open first: those that reach the predicted bar, unless there are too many."""
-        target = self._query_time.target
-        if target > -math.inf:
-            picked = self._list(shard, _WIDER * wanted, target, predicted=True)
-            if picked.size < _WIDER * wanted:
-                self._candidates.clear(target)
-                return picked
-        self._candidates.clear(-math.inf)
-        return self._pick(shard, wanted)
-
-    def _pick(self, shard: ShardArrays, wanted: int) -> Ints:
-        """Return the blocks to open next: the `wanted` highest bounds that reach the bar, or more."""
-        arrays, bar = self._table.arrays, self._opened.bar
-        nodes = arrays.node_bound.size
-        # The `wanted` highest nodes hold at least as many blocks of their bounds, unless these are open.
-        if bar == -math.inf and wanted < nodes:
-            start = float(np.partition(arrays.node_bound, nodes - wanted)[nodes - wanted])
-            picked = self._list(shard, wanted, start)
-            if picked.size:
-                return picked
-        return self._list(shard, wanted, bar)
-
-    def _list(self, shard: ShardArrays, wanted: int, bar: float, *, predicted: bool = False) -> Ints:
-        """Return the `wanted` blocks of the highest bounds that reach `bar`, and all that tie with the last of them."""
-        if self._listed.size < self._table.blocks:  # the system commits memory as it is filled
-            self._listed, self._bounds = np.empty(2 * self._table.blocks, np.int64), np.empty(2 * self._table.blocks)
-        count = list_above_bar(
-            self._ranking_arrays(shard), self._query_time, bar, predicted, self._nodes, self._listed, self._bounds
+    def _move_clock(self, query: Query) -> None:
+        """Move the clock to the query's time, and note the query's parameters."""
+        if query.now < self._clock - CLOCK_TOLERANCE_S:
+            self._is_certified, self._clock = False, query.now  # certificates do not cover earlier times
+        if self._clock - self._line.origin_s > _LONGEST_S:
+            self._is_certified = False
+        step_s, elapsed_s = self._line.step_s, query.now - self._clock
+        if 0.0 < elapsed_s < math.inf:
+            step_s = step_s + _DECAY * (min(elapsed_s, _LONGER * step_s) - step_s) if step_s else elapsed_s
+        self._clock = max(query.now, self._clock)
+        self._k = max(query.k, self._k - self._k // 8)
+        self._table.keep_time(self._clock, step_s, query.cycle_s)
+        turn_s = step_s * self._table.pages / self._k  # in which batches have as many pages as there are
+        self._line = self._line._replace(
+            horizon_s=min(turn_s / 2.0 or math.inf, self._table.range_s),
+            now=query.now,
+            since=query.now - CLOCK_TOLERANCE_S,
+            step_s=step_s,
+            cycle_s=query.cycle_s,
+            salt=np.uint64(query.salt),
+            limits=query.limits,
         )
-        picked, bounds = self._listed[:count], self._bounds[:count]
-        if count > wanted:
-            picked = picked[bounds >= np.partition(bounds, count - wanted)[count - wanted]]
-        return picked
 
-    def _open(self, shard: ShardArrays, picked: Ints) -> None:
-        opened = self._opened
-        first, opened.count = opened.count, opened.count + picked.size
-        if opened.count > opened.blocks.size:
-            self._grow(opened, first)
-        opened.blocks[first : opened.count] = picked
-        part = slice_lanes(opened.lanes, first, opened.count)
-        self._refresh.open(self._ranking_arrays(shard), picked, self._query_time, part)
+    def _search(self, shard: ShardArrays, query: Query) -> Ranked | None:
+        """Return the best pages, or None if that takes examining too many."""
+        if not self._is_certified and not self._certify(shard):
+            return None
+        self.examined, pooled = 0, self._pool
+        expired = self._list_expired()
+        if expired.size + pooled.size > self._most():
+            return None
+        found = self._examine(shard, np.concatenate([pooled, expired, self._list_below_line()]))
+        while True:
+            ranked = self._select(shard, query, found)
+            rows = self._list_missing(shard, query, ranked, found)
+            if rows is None or found.rows.size + rows.size > self._most():
+                return None
+            if not rows.size:
+                break
+            found = Found._make(map(np.concatenate, zip(found, self._examine(shard, rows), strict=True)))
+        self._pool = found.rows
+        self._follow(shard, query, ranked, found)
+        return ranked
 
-    @staticmethod
-    def _grow(opened: _Opened, used: int) -> None:
-        size = 2 * opened.count
-        blocks, lanes = np.empty(size, np.int64), _make_lanes(size * BLOCK_ROWS)
-        blocks[:used] = opened.blocks[:used]
-        for new, old in zip(slice_lanes(lanes, 0, used), slice_lanes(opened.lanes, 0, used), strict=True):
-            new[:] = old
-        opened.blocks, opened.lanes = blocks, lanes
+    def _list_missing(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> Ints | None:
+        """Return pages that may belong to the batch and were not examined: int64[m]; None for too many."""
+        slots = query.slot_limits
+        if ranked.rows.size == query.k:
+            bar = least = _level_of_last(ranked, found)
+            rows = self._best(self._list_needed(shard, query, bar))
+        else:
+            bar, least = -math.inf, needed_level(shard, slots, self._host_slots.usage)
+            count, level, rows = max(2 * query.k, self.examined), math.inf, np.empty(0, np.int64)
+            while not rows.size and level > least:
+                level, count = max(least, self._estimate_level(count)), 4 * count
+                rows = self._list_needed(shard, query, level)
+            least = level
+        if rows.size > self._most():
+            return None
+        short = self._floors.find_short(shard, slots, self._host_slots.usage, bar)
+        if not (rows.size or short.size):
+            return rows
+        if least < self._line.level:
+            self._line = self._line._replace(level=least)
+        return np.concatenate([rows, self._floors.lower(shard, self._table.arrays, short)]) if short.size else rows
 
-    def _refresh_bounds(self, shard: ShardArrays, step: float) -> None:
-        """Renew all expired bounds, for longer than the clock's last step, and those that are high. O(pages).
+    def _list_needed(self, shard: ShardArrays, query: Query, level: float) -> Ints:
+        """Return pages with certificates that may reach `level` and whose hosts have slots for them: int64[m]."""
+        certificates, out = self._table.arrays, np.empty(self._table.pages, np.int64)  # memory comes as it is filled
+        rows = out[: list_above(certificates, self._table.chunks_above(level), level, query.now, out)]
+        return rows[: list_needed(shard, certificates, self._host_slots.usage, query.slot_limits, rows, level)]
 
-        It runs at the second query in a row that scored all pages, since a ranking that is queried once needs no
-        bounds; then ever more rarely, for bounds that stay too high however often they are renewed.
+    def _best(self, rows: Ints) -> Ints:
+        """Return the pages of the greatest bounds, if ``rows``: int64[m] are many: they may make the others useless."""
+        most = _BEST * max(self._k, _FEWEST_POOLED)
+        if rows.size <= 2 * most:
+            return rows
+        bounds = self._table.arrays.bound[rows]
+        best: Ints = rows[bounds >= np.partition(bounds, rows.size - most)[rows.size - most]]
+        return best
+
+    def _most(self) -> int:
+        """Return how many pages a query may examine."""
+        return self._table.pages // _MOST_EXAMINED
+
+    def _list_expired(self) -> Ints:
+        """Return the pages without a certificate at present, or some of them if there are too many: int64[m]."""
+        out, now = np.empty(self._most() + 1, np.int64), self._line.now
+        return out[: list_expired(self._table.arrays, self._table.chunks_expired(now), now, out)]
+
+    def _list_below_line(self) -> Ints:
+        """Return pages with certificates for levels above the line, which was lowered, up to a bound for one query."""
+        out = np.empty(4 * max(self._k, _FEWEST_POOLED), np.int64)
+        above = float(np.nextafter(np.float32(self._line.level), np.float32(np.inf)))
+        chunks = self._table.chunks_above(above)
+        chunks = np.roll(chunks, -int(np.searchsorted(chunks, self._first_chunk)))
+        count = list_above(self._table.arrays, chunks, above, self._line.now, out)
+        if count > out.size:
+            self._first_chunk = int(out[-1]) // CHUNK
+        return out[:count]
+
+    def _examine(self, shard: ShardArrays, rows: Ints) -> Found:
+        self.examined += rows.size
+        return self._run(shard, rows)[1]
+
+    def _run(self, shard: ShardArrays, rows: Ints, *, scored: bool = False) -> tuple[int, Found]:
+        arrays = self._table.arrays
+        ranking = RankingArrays(shard, arrays, self._floors.levels, self._examiners.scorer)
+        done = self._examiners.run(ranking, rows, self._line, scored=scored)
+        summarise(arrays, rows)
+        return done
+
+    def _select(self, shard: ShardArrays, query: Query, found: Found) -> Ranked:
+        """Return the best of the pages found that hosts have slots for."""
+        wanted = query.k
+        while True:
+            best = select_best(found.scores, found.overdue_s, found.ties, wanted, found.rows)
+            ranked = Ranked(found.rows[best], found.scores[best], tiers_of(found.overdue_s[best]))
+            selected = fill_slots(self._host_slots, shard, query, ranked)
+            if selected.rows.size == query.k or best.size < wanted:
+                return selected
+            wanted *= 4
+
+    def _follow(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> None:
+        """Move the line so that the pool holds several batches, and floors so that limited hosts do not fill it."""
+        bar = _level_of_last(ranked, found) if ranked.rows.size == query.k else -math.inf
+        above = np.flatnonzero(found.levels >= bar)
+        if above.size - query.k > self._target() // _MOST_SKIPPED:
+            hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
+            self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
+        self._line = follow_pool(self._line, found.levels, self._target(), self._k, self._estimate_level)
+
+    def _target(self) -> int:
+        return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _MOST_POOLED)
+
+    def _estimate_level(self, count: int) -> float:
+        """Return a level that the certificates of about `count` pages allow; -inf if there are not as many."""
+        rows = draw_rows(self._random, self._table.pages, _SAMPLE)
+        return estimate_level(self._table.arrays, rows, count * rows.size / self._table.pages)
+
+    def _place_line(self, shard: ShardArrays, scores: Singles | None) -> None:
+        """Place the line by drawn pages' scores, taken from `scores` of all pages if given; at -inf for few pages."""
+        drawn = draw_rows(self._random, self._table.pages, 4 * _SAMPLE)
+        line = self._line._replace(origin_s=self._line.now)
+        rows = drawn[are_eligible(shard, drawn, line.now, line.limits)]
+        if self._only_new:
+            rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
+        own = self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows]
+        levels = levels_of(own.astype(np.float64), read_overdue(shard, rows, line.limits, line.now), line)
+        target = self._target()
+        self._line = place_line(line, levels, target * drawn.size / self._table.pages, self._k / max(target, 1))
+
+    def _certify(self, shard: ShardArrays) -> bool:
+        """Certify all pages, whose scores the last query left in the bounds; return False if it is of no use. O(pages).
+
+        It is tried at the second query in a row that would score all pages, since a ranking that is queried once needs
+        no certificates; then ever more rarely, for scores that nothing can be said about.
         """
-        fallbacks = self._fallbacks
-        if (
-            fallbacks < _PATIENCE
-            or (fallbacks & (fallbacks - 1) and fallbacks % _TRIES_AGAIN)
-            or 2 * self._k > self._table.blocks
-        ):
-            return
-        ranking, arrays = self._ranking_arrays(shard), self._table.arrays
-        due = np.empty(arrays.bound.size, np.int64)
-        due = due[: list_due(ranking, self._query_time, self._nodes, due)]
-        if step < math.inf:
-            arrays.reach[due] = np.maximum(arrays.reach[due], _AHEAD * step / self._query_time.cycle_s)
-        self._open_and_settle(shard, due)
-        self._open_and_settle(shard, self._list(shard, arrays.bound.size, self._query_time.target, predicted=True))
+        scans, pages, arrays = self._scans_in_a_row, self._table.pages, self._table.arrays
+        if scans == 0 or (scans & (scans - 1) and scans % _TRIES_AGAIN):
+            return False
+        self._place_line(shard, arrays.bound)
+        self._pool = np.empty(0, np.int64)
+        self._floors.clear(int(shard.corpus["groups"][0]))
+        sample = np.arange(0, pages, -(-pages // _SAMPLE))
+        if self._run(shard, sample, scored=True)[0] * 2 * _MOST_EXAMINED > sample.size:
+            return False
+        for start in range(0, pages, _PART):
+            rows = np.arange(start, min(start + _PART, pages))
+            self._run(shard, rows, scored=True)
+        self._is_certified = True
+        return True
 
-    def _open_and_settle(self, shard: ShardArrays, picked: Ints) -> None:
-        for start in range(0, picked.size, _CHUNK):
-            self._open(shard, picked[start : start + _CHUNK])
-            self.settle(shard)
+    def _begin(self, shard: ShardArrays) -> None:
+        """Begin with no certificates and a line that drawn pages suggest."""
+        self._table.keep_time(self._clock, self._line.step_s, self._line.cycle_s)
+        self._table.clear()
+        self._floors.clear(int(shard.corpus["groups"][0]))
+        self._place_line(shard, None)
+        self._pool, self._is_certified = np.empty(0, np.int64), True
 
 
-def _make_lanes(count: int) -> Lanes:
-    return Lanes(np.empty(count, np.int64), *(np.empty(count) for _ in range(4)))
+def _level_of_last(ranked: Ranked, found: Found) -> float:
+    """Return the level that a page needs to come before the last of a full batch, or to equal it. O(pool)."""
+    place = np.flatnonzero(found.rows == ranked.rows[-1])
+    return float(found.levels[place[0]]) if place.size else math.inf  # none, if all pages are the query's first

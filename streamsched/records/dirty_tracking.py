@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from streamsched.numerics.compilation.machine_operations import trailing_zeros
 from streamsched.numerics.growable_array import reserve_rows
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, trailing_zeros
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays
 
 if TYPE_CHECKING:

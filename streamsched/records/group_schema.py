@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import field_offset
+
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Hashes, Records
 
 __all__ = [
     "BY_SETTINGS",
     "GROUP",
+    "HOST_AT",
     "MEMBER_LINK",
     "PATTERN_FIELDS",
     "POLITENESS_FIELDS",
     "PRIOR_FIELDS",
+    "SURGES_AT",
     "SURGE_FIELDS",
     "SURGE_SHARES",
     "GroupArrays",
@@ -38,7 +42,8 @@ PATTERN_FIELDS: Final[_Fields] = {  # written by records.url_patterns; visits an
     "pages": "<u4",  # pages whose deepest group this is
     "parent": "<u4",  # a host is its own parent
     "host": "<u4",
-    "recheck_until": "<u4",  # until this sweep, pages of the group may still belong to a deeper one
+    "recheck_before": "<u4",  # before this sweep, pages of the group may still belong to a deeper one ...
+    "recheck_rows": "<u4",  # ... if their rows are below this
     "host_pages": "<u4",  # of a host: its pages
     "host_patterns": "<u4",  # of a host: its URL patterns
     "depth": "u1",  # path segments in the name
@@ -65,7 +70,6 @@ POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.suspe
     "stream": "<i4",  # number of the stream that last delivered an outcome, negative if suspended; 0: none known
     "refusal": "<u2",  # 429 or 503, valid if refusals is above 0
     "refusals": "u1",  # pages that gave this answer one after another, at most 255
-    "spare": ("u1", 5),
 }
 SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open window, and of an earlier one it keeps
     "open_s": "<f8",  # start of the open window, -inf before the first
@@ -82,13 +86,17 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
     "kept_weights": ("<f4", SURGE_SHARES),
 }
 
+_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 16), "spare_4": ("u1", 6)}
+
+# Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host.
 _LAYOUT: Final = (
-    *("host_pages", "host_patterns", "name_span"),
-    *PRIOR_FIELDS,
-    *("visits", "changes", "pages", "parent", "host", "recheck_until"),
-    *("ready_s", "delay_s", "out", "max_out", "max_batch", "backoffs", "wait_reason", "depth", "asked_to_wait"),
-    *("refused_since_s", "probe_until_s", "probe", "stream", "refusal", "refusals", "spare"),
-    *SURGE_FIELDS,
+    *("mean", "own_mean", "rate_sum", "rate_count", "visits", "changes", "pages", "parent", "host", "recheck_before"),
+    *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "surge_sum", "window_count"),
+    *("open_weights", "depth", "spare_2"),
+    *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "missed_sum"),
+    *("recheck_rows", "spare_3"),
+    *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "stream", "delay_s", "out", "max_out"),
+    *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4"),
 )
 
 
@@ -99,7 +107,9 @@ def _compose(*owners: _Fields) -> np.dtype[Any]:
     return np.dtype([(name, fields[name]) for name in _LAYOUT])
 
 
-GROUP: Final = _compose(PATTERN_FIELDS, PRIOR_FIELDS, POLITENESS_FIELDS, SURGE_FIELDS)
+GROUP: Final = _compose(PATTERN_FIELDS, PRIOR_FIELDS, POLITENESS_FIELDS, SURGE_FIELDS, _SPARE_FIELDS)
+SURGES_AT: Final = field_offset(GROUP, "open_s")  # bytes from the start of a record to its second cache line
+HOST_AT: Final = field_offset(GROUP, "log_odds")  # ... to the one with the fields of hosts
 MEMBER_LINK: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # rows plus 1; 0: none. Not saved.
 
 

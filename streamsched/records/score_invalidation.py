@@ -1,8 +1,8 @@
 """Score invalidation: the pages whose scores outcomes, the sweep and new weights may have changed.
 
-For a ranking that keeps bounds of scores. Between two queries a page's score changes with the clock alone, unless its
-row is invalidated here: a score depends only on the page's own records and on its group's published surges. Groups
-whose surges change are recorded by themselves, and expanded to rows before these are taken.
+For a ranking that keeps certificates of scores. Between two queries a page's score changes with the clock alone,
+unless its row is invalidated here: a score depends only on the page's own records and on its group's published surges.
+Groups whose surges change are recorded by themselves, and expanded to rows before these are taken.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = [
     "invalidate_row",
 ]
 
-CAPACITY: Final = 1 << 16  # rows; beyond that, rebuilding all bounds is faster
-GROUP_CAPACITY: Final = 1 << 12  # groups; the pages of more hardly fit into CAPACITY
+CAPACITY: Final = 1 << 20  # rows; beyond that, certifying all pages again is faster
+GROUP_CAPACITY: Final = 1 << 16  # groups; the pages of more hardly fit into CAPACITY
 _SWEPT_PER_ROW: Final = 4  # rows that the sweep passes per interval: that many count as one recorded row
 
 # Positions in InvalidationBuffer.marks.
@@ -118,7 +118,7 @@ class InvalidatedRows:
         return rows
 
     def forget(self) -> None:
-        """Forget all records, as after all bounds were rebuilt. O(1)."""
+        """Forget all records, as after all pages were certified. O(1)."""
         self._sweep = self._place()
         self.buffer.marks[:] = 0, self._corpus["pages"][0], 0
 

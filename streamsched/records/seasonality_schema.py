@@ -33,7 +33,6 @@ SEASONAL_LINK: Final = np.dtype(
         ("schedule", "<u4"),  # number of the page's own schedule; 0: none
         ("quarters", "i1"),  # UTC offset of the page's region at the last visit, in quarters of an hour
         ("version", "u1"),  # which of the profile's two published versions the page uses, 0 or 1
-        ("spare", "u1", 2),
     ]
 )
 SCHEDULE: Final = np.dtype(

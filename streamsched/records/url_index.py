@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records, frozen
+from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.hash_slots import move_slots, place_slot
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
@@ -48,16 +49,14 @@ class UrlIndex:
     0; ``moved``: int64[1], the old slots moved so far.
     """
 
-    __slots__ = ("_hashes", "_likely", "_rows", "key", "moved", "old", "slots")
+    __slots__ = ("_work", "key", "moved", "old", "slots")
 
     def __init__(self, key: Hashes) -> None:
         self.key = key
         self.slots: Hashes = np.zeros(_FEWEST_SLOTS, np.uint64)
         self.old: Hashes = np.zeros(0, np.uint64)
         self.moved: Ints = np.zeros(1, np.int64)
-        self._hashes: Hashes = np.empty(LOOKUP_CHUNK, np.uint64)
-        self._likely: Ints = np.empty(_AT_ONCE, np.int64)
-        self._rows: Ints = np.empty(LOOKUP_CHUNK, np.int64)
+        self._work = _Work(), _Work()
 
     def ensure(self, pages: int) -> None:
         """Make room for `pages` pages in all; O(1), or O(pages) if one call more than doubles them."""
@@ -77,9 +76,10 @@ class UrlIndex:
         if self.old.size and self.moved[0] >= self.old.size:
             self.old = np.zeros(0, np.uint64)
 
-    def arrays(self) -> IndexArrays:
-        """Return the arrays of the index, valid until it grows."""
-        return IndexArrays(self.key, self.slots, self.old, self.moved, self._hashes, self._likely, self._rows)
+    def arrays(self, thread: int = 0) -> IndexArrays:
+        """Return the arrays of the index, valid until it grows, with the working memory of that `thread`, 0 or 1."""
+        work = self._work[thread]
+        return IndexArrays(self.key, self.slots, self.old, self.moved, work.hashes, work.likely, work.rows)
 
     def rebuild(self, pages: PageArrays, corpus: Records) -> None:
         """Build the index from the URLs' texts. O(their bytes)."""
@@ -92,6 +92,17 @@ class UrlIndex:
     def nbytes(self) -> int:
         """Return the memory in use, in bytes."""
         return self.slots.nbytes + self.old.nbytes
+
+
+class _Work:
+    """Working memory of look-ups."""
+
+    __slots__ = ("hashes", "likely", "rows")
+
+    def __init__(self) -> None:
+        self.hashes: Hashes = np.empty(LOOKUP_CHUNK, np.uint64)
+        self.likely: Ints = np.empty(_AT_ONCE, np.int64)
+        self.rows: Ints = np.empty(LOOKUP_CHUNK, np.int64)
 
 
 class IndexArrays(NamedTuple):

@@ -247,7 +247,8 @@ def _open(groups: GroupArrays, corpus: Record, dirty: DirtyArrays, size: int, pa
         record.host = groups.records[parent].host
         record.mean = record.own_mean = groups.records[parent].mean
         mark_dirty_group(dirty, groups.records, parent)
-        groups.records[parent].recheck_until = corpus.sweep + 1
+        groups.records[parent].recheck_before = corpus.sweep + 2
+        groups.records[parent].recheck_rows = corpus.pages
         mark_dirty_group(dirty, groups.records, np.int64(record.host))
         host: Record = groups.records[record.host]
         host.host_patterns += 1

@@ -66,6 +66,7 @@ class SchedulerCore:
         self.on_champion: Callable[[Champion], None] | None = None
         self.champion = self._wanted = champion
         self.pages = pages
+        pages.threads = settings.threads or pages.threads
         self.clock = StreamClock(settings.max_ahead)
         self.politeness_policy = policy
         self.panel = Panel(settings.panel, settings.cycle_s)

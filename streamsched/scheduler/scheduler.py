@@ -50,8 +50,9 @@ class Scheduler(AnyScheduler):
     separately, None to learn no seasonality, which saves some memory and time; `max_pages`, `max_pages_per_host`: the
     most pages; further ones are refused and counted (`refused_pages`), and known ones updated as before;
     `max_patterns_per_host`: the most URL patterns of a host, whose new pages then join the larger ones; None for no
-    bound; `threads`: of the ranking, None for all cores (the result is the same). Methods may be called from several
-    threads; each waits for the others. A process forked from this one must not use it: load a saved state there.
+    bound; `threads`: of the ranking and of look-ups, None for all cores (the result is the same). Methods may be called
+    from several threads; each waits for the others. A process forked from this one must not use it: load a saved state
+    there.
 
     >>> from streamsched import Outcome
     >>> s = Scheduler(cycle="1d")

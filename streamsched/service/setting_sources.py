@@ -23,7 +23,8 @@ __all__ = ["PREFIX", "CommandLine", "Environment", "Given", "TomlFile", "read_as
 
 PREFIX: Final = "STREAMSCHED_"
 _KAFKA_NAMES: Final = frozenset(one.name.removesuffix("_s") for one in fields(KafkaSettings))
-_OTHER_VARIABLES: Final = (f"{PREFIX}CONFIG", f"{PREFIX}CACHE")  # with our prefix, but no settings of a run
+# With our prefix, but no settings of a run.
+_OTHER_VARIABLES: Final = tuple(f"{PREFIX}{name}" for name in ("CONFIG", "CACHE", "COMPILE_PROCESSES"))
 
 Tables = dict[str, Any]
 """Settings as nested tables."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 6  # of what is hashed, not of the format on disk
+_VERSION: Final = 7  # of what is hashed, not of the format on disk
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:

@@ -22,7 +22,8 @@ from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
+from streamsched.numerics.compilation.machine_operations import call_for_int, prefetch, prefetch_field
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.outcomes import (
     CHANGED,
@@ -38,16 +39,19 @@ from streamsched.outcomes import (
 from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
 from streamsched.politeness.limits import Limits, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
+from streamsched.records.group_schema import HOST_AT, SURGES_AT
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
-from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
+from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
-from streamsched.state.new_pages import NewUrl, add_page
+from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetch_page
+from streamsched.state.new_pages import NewUrl
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
     from streamsched.records.page_bounds import BoundLimits
     from streamsched.records.schema import ShardArrays
+    from streamsched.state.seldom_kernels import SeldomKernels
 
 __all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes"]
 
@@ -65,8 +69,8 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
-    politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, and
-    the bounds on pages.
+    politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, the
+    bounds on pages, and the kernels to call for what happens seldom.
     """
 
     cycle_s: float
@@ -75,6 +79,7 @@ class IngestRules(NamedTuple):
     surges: bool
     stream: int
     bounds: BoundLimits
+    seldom: SeldomKernels
 
 
 class OutcomeColumns(NamedTuple):
@@ -102,24 +107,25 @@ class IngestCounts(NamedTuple):
 
 
 @bare_kernel
-def apply_outcomes(
+def apply_outcomes(  # noqa: PLR0913, PLR0917  a kernel
     shard: ShardArrays,
     index: IndexArrays,
     columns: OutcomeColumns,
     span: tuple[int, int],
     rules: IngestRules,
+    ahead: LookAhead,
     result: IngestCounts,
 ) -> None:
     """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to `result`. O(1) each.
 
     A new page gets the next row, for which the arrays must have room, or is refused. Rows are looked up `LOOKUP_CHUNK`
     outcomes at a time, few enough that their records are still in the core's own cache when the outcomes are applied.
+    ``span[0]`` is a multiple of `LOOKUP_CHUNK`.
     """
     for start in range(span[0], span[1], LOOKUP_CHUNK):
-        rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
-        offsets = columns.offsets[start : start + rows.size + 1]
-        resolve(shard.pages, index, columns.blob, offsets, rows)
-        _apply(shard, index, rows, start, columns, rules, result)
+        stop = min(start + LOOKUP_CHUNK, span[1])
+        look_up(shard.pages, index, columns.blob, columns.offsets, (start, stop), ahead)
+        _apply(shard, index, index.rows[: stop - start], start, columns, rules, result)
 
 
 @bare_kernel
@@ -135,20 +141,11 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
     """Apply outcome ``start + i`` to ``rows[i]``, in order; a page that was unknown before is added first."""
     counts = result.counts
     for i in range(rows.size):
-        if i + _AHEAD < rows.size and rows[i + _AHEAD] >= 0:
-            soon: Record = shard.pages.records[rows[i + _AHEAD]]
-            prefetch(shard.groups.records, np.int64(soon.group))
-            prefetch(shard.seasonality.links, rows[i + _AHEAD])
-        if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
-            near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
-            group: Record = shard.groups.records[near.group]
-            prefetch(shard.groups.records, np.int64(group.host))
-            prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD])
+        _prefetch(shard, rows, columns.fetched_at[start : start + rows.size], i)
         at = start + i
         fetched_at = columns.fetched_at[at]
         if rows[i] < 0:
-            url = NewUrl(columns.blob, columns.offsets[at], columns.offsets[at + 1], index.hashes[i])
-            rows[i] = add_page(shard, index, url, fetched_at, rules.bounds)
+            rows[i] = _add(shard, index, columns, at, rules)
             if rows[i] < 0:
                 counts[REFUSED] += 1
                 continue
@@ -167,17 +164,46 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
             counts[HITS] += outcome == CHANGES
         if columns.given[at] & MOVED_TO:
             counts[MOVED] += 1
-            _discover_target(shard, index, columns, at, rules.bounds)
+            _discover_target(shard, index, columns, at, rules)
+
+
+@bare_kernel
+def _add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, rules: IngestRules) -> int:
+    """Return the row of the page of outcome `at`, which was unknown: a new one, or NOT_FOUND if it is refused."""
+    start, stop = columns.offsets[at], columns.offsets[at + 1]
+    hash_: Any = keyed_hash(index.key, columns.blob, start, stop)
+    url = NewUrl(columns.blob, start, stop, hash_)
+    return call_for_int(rules.seldom.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
+
+
+@inlined_kernel
+def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> None:
+    """Prefetch what the outcomes after number `i` of a chunk will use, page by page in the order of dependence."""
+    if i + PREFETCHED < rows.size:
+        prefetch_page(shard.pages, rows[i + PREFETCHED])
+    if i + _AHEAD < rows.size and rows[i + _AHEAD] >= 0:
+        soon: Record = shard.pages.records[rows[i + _AHEAD]]
+        group = np.int64(soon.group)
+        prefetch(shard.groups.records, group)
+        prefetch_field(shard.groups.records, group, SURGES_AT)
+        prefetch(shard.seasonality.of_group, group)
+        prefetch(shard.seasonality.links, rows[i + _AHEAD])
+    if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
+        near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
+        deepest: Record = shard.groups.records[near.group]
+        prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
+        prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
 
 
 @bare_kernel
 def _discover_target(
-    shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, bounds: BoundLimits
+    shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, rules: IngestRules
 ) -> None:
     """Add the URL that outcome `at` names as a page never visited, unless it is known or refused. O(URL)."""
     start, stop = columns.moved_offsets[at], columns.moved_offsets[at + 1]
     hash_: Any = keyed_hash(index.key, columns.moved_blob, start, stop)
-    add_page(shard, index, NewUrl(columns.moved_blob, start, stop, hash_), columns.fetched_at[at], bounds)
+    url = NewUrl(columns.moved_blob, start, stop, hash_)
+    call_for_int(rules.seldom.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
 
 
 @inlined_kernel
@@ -219,7 +245,7 @@ def _apply_one(
     if verdict != FIRST:
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
-        due = update_seasonality(seasonality, page, group, row, observed, corpus.pages)
+        due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
         _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
@@ -228,7 +254,7 @@ def _apply_one(
     record_visit(shard.journal, corpus, row, fetched_at, flags)
     if verdict == FIRST:
         return FIRST_VISITS
-    advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
+    advance_sweep(shard, rules.seldom.step_sweep)
     return CHANGES if verdict == CHANGE else UNCHANGED
 
 

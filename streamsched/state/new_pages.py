@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsched.estimation.hierarchical_prior import refresh_prior
-from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
-from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
+from streamsched.estimation.seasonality.profile_assignment import inherit_profile
+from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.url_index import LOOKUP_CHUNK, NOT_FOUND, IndexArrays, append_page, find_row, resolve
 from streamsched.records.url_patterns import assign_group, locate_host, renew_candidates
@@ -29,7 +30,7 @@ class NewUrl(NamedTuple):
     hash_: int
 
 
-@inlined_kernel
+@bare_kernel
 def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s: float, bounds: BoundLimits) -> int:
     """Return the row of a URL: a new one, known since `known_since_s`, unless it was added since it was looked up.
 

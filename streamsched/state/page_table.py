@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,8 +16,7 @@ from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.hash_slots import move_slots
 from streamsched.numerics.keyed_hash import draw_key, read_key
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
-from streamsched.politeness.limits import Limits, make_limits
-from streamsched.politeness.politeness_settings import Politeness
+from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
 from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
@@ -29,7 +29,9 @@ from streamsched.records.url_patterns import candidate_space, place_groups
 from streamsched.records.visit_journal import JOURNAL_VISITS
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
 from streamsched.state.invariants import find_faults
+from streamsched.state.look_ahead import looking_ahead
 from streamsched.state.new_pages import add_pages
+from streamsched.state.seldom_kernels import seldom_kernels
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
@@ -41,15 +43,16 @@ _RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
 _FEWEST_GROUP_SLOTS: Final = 1 << 10
-_LIMITS: Final = make_limits(Politeness())  # the default of `observe`
 
 
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
-    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 232 a group, the URL's own text, and at
-    most 45 for seasonality (`SeasonalityTables`). Not thread-safe.
+    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the URL's own text, and at
+    most 29 for seasonality (`SeasonalityTables`). Not thread-safe.
+
+    ``threads``: how many `observe` may use, itself included; the result is the same.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class PageTable:
         self.cycle_s = cycle_s
         self.change_bits = change_bits
         self.bounds = bounds or PageBounds()
+        self.threads = os.cpu_count() or 1
         self.key = draw_key() if key is None else key
         self._pages = GrowableArray(PAGE, _RESERVED_PAGES)
         self._traces = GrowableArray(TRACE, _RESERVED_PAGES)
@@ -158,14 +162,19 @@ class PageTable:
             frozen(batch.moved_to.blob),
             frozen(batch.moved_to.offsets),
         )
-        limits = _LIMITS if limits is None else limits
-        rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, self.bounds.limits)
-        for start in range(0, len(batch), _CHUNK):
-            span = (start, min(start + _CHUNK, len(batch)))
-            self._ensure_room(batch.urls, *span, batch.moved_to)
-            apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, result)
-            if then is not None:
-                then(span[1] - span[0])
+        limits = DEFAULT_LIMITS if limits is None else limits
+        second, pages = self._index.arrays(1), self.arrays.pages
+        with looking_ahead(pages, second, columns.blob, columns.offsets, self.threads) as ahead:
+            for start in range(0, max(len(batch), 1), _CHUNK):  # an empty batch compiles the kernel
+                span = (start, min(start + _CHUNK, len(batch)))
+                self._ensure_room(batch.urls, *span, batch.moved_to)
+                shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
+                offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
+                seldom = seldom_kernels(shard, index, columns.blob, offsets, given, bounds)
+                rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, bounds, seldom)
+                apply_outcomes(shard, index, columns, span, rules, ahead, result)
+                if then is not None:
+                    then(span[1] - span[0])
         self._index.settle()
         return result.counts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def small_tables() -> Iterator[None]:
 @pytest.fixture
 def streamsched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """The command line without its notice about compiling, so that output does not depend on the cache of kernels."""
-    monkeypatch.setattr(import_module("streamsched.cli.program"), "on_compile", nullcontext)
+    monkeypatch.setattr(import_module("streamsched.cli.program"), "_Notice", lambda: lambda _compilation: None)
 
     def call(*words: str | Path) -> Answer:
         capsys.readouterr()

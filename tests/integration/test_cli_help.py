@@ -32,6 +32,7 @@ COMMANDS = (
     "publish",
     "evolutions",
     "use",
+    "warm",
 )
 SLOW_TO_IMPORT = {"matplotlib", "msgpack", "msgspec", "rich", "scipy"}
 

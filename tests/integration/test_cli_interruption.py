@@ -187,7 +187,7 @@ def test_a_pipe_that_stays_silent(tmp_path: Path, number: signal.Signals) -> Non
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc, to see what is being imported")
-@pytest.mark.parametrize("words", [("--version",), ("state", "show", "--state", "nowhere"), ("run", "--help")])
+@pytest.mark.parametrize("words", [("explain", "--help"), ("state", "show", "--state", "nowhere"), ("run", "--help")])
 def test_ctrl_c_while_libraries_are_imported(words: tuple[str, ...]) -> None:
     """Sent at many moments from the first import of a library on; Python itself answers to earlier ones."""
     codes = set()

@@ -29,7 +29,7 @@ ways = st.sampled_from([(1, True, 1), (1, True, 8), (3, True, 1), (1, False, 1),
 def ranked_so(kept: bool, most_opened: int) -> Iterator[None]:
     """Rankings of these few pages are kept, or they score all pages at each query, in many blocks."""
     with small_reserve(), small_rankings(6, most_opened), pytest.MonkeyPatch.context() as patch:
-        for name, value in {"BLOCK": 64, "_THREADED_ROWS": 64, "_SAMPLE_ROWS": 3, "_SAMPLE_BLOCKS": 2}.items():
+        for name, value in {"BLOCK": 64, "_MANY_ROWS": 64, "_SAMPLE_ROWS": 3, "_SAMPLE_BLOCKS": 2}.items():
             patch.setattr(full_scan, name, value)
         if not kept:
             patch.setattr(formula_switch, "IncrementalTopK", partial(IncrementalTopK, fewest_pages=1 << 40))

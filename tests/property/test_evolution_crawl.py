@@ -165,6 +165,16 @@ def test_terminals_that_tell_equal_histories_apart(trial: Trial, formula: Formul
     compare(trial, formula)
 
 
+@pytest.mark.parametrize("reading", ["since_visit", "that_day"])
+@pytest.mark.parametrize("text", ["t", "X", "CG", "SAD * t", "AAD + X", "GAD * NAD * t", "log(NAD) * X - t"])
+def test_many_tied_pages(reading: Literal["since_visit", "that_day"], text: str) -> None:
+    """Ties of a few pages are ranked by comparison, of more by bitmaps: with equal sums, to the last bit."""
+    rng = np.random.default_rng(3)
+    rates = np.where(rng.random(3_000) < 0.35, 0.0, rng.gamma(0.4, 0.3, 3_000))
+    history = ChangeHistory.of(rng.random((3_000, 9)) < rates[:, None], hashes=rng.integers(0, 2**63, 3_000, np.uint64))
+    compare(Trial(history, budget=0.3, reading=reading, salt=1), Formula.parse(text))
+
+
 @settings(max_examples=150, deadline=None)
 @given(trials(st.integers(1, 30), most=25), programs((*BY_RHYTHM, "t", "importance")))
 def test_rhythms(trial: Trial, formula: Formula) -> None:

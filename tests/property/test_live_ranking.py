@@ -72,9 +72,9 @@ leaves: st.SearchStrategy[Node] = st.builds(Terminal, st.sampled_from(MOVING + P
 formulas = known_formulas | st.builds(Formula, st.recursive(leaves, grow, max_leaves=8))
 
 prefixes = st.sampled_from([PREFIXES[0], PREFIXES[0], PREFIXES[1], PREFIXES[5], PREFIXES[7]])
-moves = st.sampled_from(
-    [0.0, 0.0, 1.0, 60.0, 1_799.5, 3_600.0, 3_600.0, 5 * 3_600.0, DAY / 3, DAY, 30 * DAY, 365 * DAY, -1.0, -3 * DAY]
-)
+steps = st.sampled_from([0.0, 1.0, 1.0, 60.0, 60.0, 600.0])  # as between queries
+leaps = st.sampled_from([1_799.5, 3_600.0, 5 * 3_600.0, DAY / 3, DAY, 30 * DAY, 365 * DAY, -1.0, -3 * DAY])
+moves = steps | leaps
 some_manners = st.builds(
     Politeness,
     delay=st.sampled_from([0.0, 0.0, 1.0, 3_600.0]),
@@ -123,7 +123,9 @@ class Scale(NamedTuple):
     pages: int
 
 
-scales = st.builds(Scale, st.sampled_from([5, 6, 16]), st.sampled_from([1, 1, 3]), st.integers(0, 120))
+scales = st.builds(
+    Scale, st.sampled_from([5, 6, 16]), st.sampled_from([1, 1, 3]), st.integers(0, 120) | st.sampled_from([1, 120, 300])
+)
 
 
 class LiveRanking(RuleBasedStateMachine):
@@ -142,8 +144,10 @@ class LiveRanking(RuleBasedStateMachine):
         per_host=some_counts,
         eager=st.booleans(),
         hours=st.sampled_from([None, 1, 2, 3]),
+        visits=st.sampled_from([0, 1, 2, 2]),
+        days=st.sampled_from([0, 0, 4]),
     )
-    def begin(
+    def begin(  # noqa: PLR0917  each is drawn
         self,
         scale: Scale,
         politeness: Politeness,
@@ -151,6 +155,8 @@ class LiveRanking(RuleBasedStateMachine):
         per_host: int | None,
         eager: bool,
         hours: int | None,
+        visits: int = 0,
+        days: int = 0,
     ) -> None:
         self.stack.enter_context(small_shards(scale.bits, scale.most_opened))
         self.stepper = self.stack.enter_context(stepped())
@@ -159,6 +165,19 @@ class LiveRanking(RuleBasedStateMachine):
         if hours is not None:
             self.tell_hours(hours)
         self.discover(Crawl(PREFIXES[0], 0, scale.pages, 0.0, 0.0), None)
+        self.visit_all(visits)
+        self.visit_scheduled(days)
+
+    def visit_all(self, times: int) -> None:
+        """Visit all pages, half an hour apart, so that no two are alike."""
+        urls = list(self.twins.world.shard.pages)
+        for number in range(times):
+            start_s = self.twins.now - (times - number) * len(urls) * 1_800.0
+            outcomes = [
+                Outcome(url, start_s + i * 1_800.0, changed=i % 3 == 0, importance=1.0 + i % 13, cost=1.0 + i % 5)
+                for i, url in enumerate(urls)
+            ]
+            self.twins.observe(outcomes)
 
     def tell_hours(self, seed: int) -> None:
         """Let pages be busier at some hours than at others, until the sweep has seen that they are not."""
@@ -167,6 +186,14 @@ class LiveRanking(RuleBasedStateMachine):
         sums = np.concatenate([np.zeros_like(weights[:, :, :1]), np.cumsum(weights, axis=2)], axis=2)
         profiles[:] = sums.reshape(profiles.shape)
 
+    def visit_scheduled(self, days: int) -> None:
+        """Visit some pages every six hours of the last `days`, each updated at one of them: they earn schedules."""
+        urls = list(self.twins.world.shard.pages)[::7][:12]
+        for visit in range(4 * days):
+            time_s = self.twins.now - 6 * 3_600.0 * (4 * days - visit) + 1.0
+            self.twins.observe([Outcome(url, time_s, changed=visit % 4 == i % 4) for i, url in enumerate(urls)])
+        self.met["schedules"] += int(self.twins.scheduler.core.pages.arrays.seasonality.state["schedules"][0])
+
     def watch(self) -> None:
         """Count what becomes of searches, so that it shows whether bounds decide anything."""
         patch = self.stack.enter_context(pytest.MonkeyPatch.context())
@@ -174,8 +201,7 @@ class LiveRanking(RuleBasedStateMachine):
 
         def spy(standing: IncrementalTopK, *arguments: Any) -> object:
             found = search(standing, *arguments)
-            blocks = standing._table.blocks
-            part = "given up" if found is None else "all" if standing._opened.count == blocks else "some"
+            part = "given up" if found is None else "all" if standing.examined >= standing._table.pages else "some"
             met[part] += 1
             if HOURLY.intersection(self.twins.scheduler.formula.terminals) and not is_even(self.twins.scheduler):
                 met[f"{part}, by hours"] += 1
@@ -254,7 +280,7 @@ class LiveRanking(RuleBasedStateMachine):
     def rank(self, k: int) -> None:
         self.twins.rank(k)
 
-    @rule(k=st.sampled_from([1, 1, 2, 5]), seconds=st.sampled_from([0.0, 1.0, 60.0, 1_799.5]), times=st.integers(3, 6))
+    @rule(k=st.sampled_from([1, 1, 2, 5]), seconds=steps | st.just(1_799.5), times=st.integers(3, 12))
     def rank_again(self, k: int, seconds: float, times: int) -> None:
         """Query after query in even steps: what bounds are made for, and the only way in which they decide anything."""
         for _ in range(times):
@@ -336,6 +362,8 @@ class HourlyRanking(LiveRanking):
         per_host=some_counts,
         eager=st.booleans(),
         hours=st.sampled_from([1, 2, 3]),
+        visits=st.sampled_from([1, 2]),
+        days=st.sampled_from([0, 4]),
     )
     def begin(self, **drawn: Any) -> None:
         super().begin(**drawn)
@@ -373,19 +401,20 @@ def run(
 
 
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
-    met = run(75, 30)
+    met = run(50, 30)
     assert met["some"] > 20
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
     assert met["surges"] > 2
-    assert met["suspended hosts"] > 5
+    assert met["suspended hosts"] > 0
     assert met["kept surges"] > 0
-    assert met["probes"] > 5
+    assert met["probes"] > 0
+    assert met["schedules"] > 0
 
 
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
-    met = run(50, 30, machine=HourlyRanking)
-    assert met["some, by hours"] > 5
+    met = run(10, 30, machine=HourlyRanking)
+    assert met["some, by hours"] > 0
 
 
 @pytest.fixture
@@ -419,6 +448,6 @@ def test_scores_above_the_levels_of_overdue_pages(machine: LiveRanking) -> None:
         machine.what_is_kept_is_true()
 
 
-@pytest.mark.cases(ordinary=1, whole=40)
+@pytest.mark.cases(ordinary=1, whole=60)
 def test_whatever_is_done_for_long_the_ranking_is_the_full_sort(rng: random.Random) -> None:
-    assert run(8, 80, number=rng.getrandbits(32))["some"] > 8
+    assert run(5, 80, number=rng.getrandbits(32))["some"] > 8

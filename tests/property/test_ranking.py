@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import cast
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched.formula import Program
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import make_limits
@@ -19,7 +17,7 @@ from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking import full_scan
 from streamsched.ranking.full_scan import FullScan, Query
 from streamsched.records.page_schema import URGENT
-from tests.support.fixed_scores import TableOfScores, make_pages
+from tests.support.fixed_scores import SCORE, make_pages, set_scores
 from tests.support.guarded_memory import small_reserve
 
 scores = st.sampled_from([np.nan, -np.inf, -1.0, -0.0, 0.0, 1.0, np.inf]) | st.floats()
@@ -32,7 +30,7 @@ columns = st.lists(st.tuples(scores, leases, overdue), max_size=120)
 def small_blocks() -> Iterator[None]:
     """Blocks of 8 rows and a sample of 2 runs of 3: what takes a million pages otherwise happens to a hundred."""
     with small_reserve(), pytest.MonkeyPatch.context() as patch:
-        sizes = {"BLOCK": 8, "_THREADED_ROWS": 16, "_SAMPLE_ROWS": 3, "_SAMPLE_BLOCKS": 2}
+        sizes = {"BLOCK": 8, "_MANY_ROWS": 16, "_SAMPLE_ROWS": 3, "_SAMPLE_BLOCKS": 2}
         for name, value in sizes.items():
             patch.setattr(full_scan, name, value)
         yield
@@ -52,7 +50,8 @@ def test_ranking_is_the_full_sort(
         records["flags"][row] |= URGENT if since_s == -math.inf else 0
         if until is not None:
             Leases().grant(table.arrays, np.array([row]), until)
-    scan = FullScan(cast(Program, TableOfScores(values)), threads)
+    set_scores(table, values)
+    scan = FullScan(SCORE, threads)
     ranked = scan.rank(table.arrays, Query(k, 100.0, 1.0, salt, limits))
     ties = tie_keys(table.arrays.pages.records["url_hash"][: len(pages)], salt).tolist()
     eligible = [row for row, (_, until, _) in enumerate(pages) if until is None or until <= 100.0]

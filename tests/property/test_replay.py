@@ -31,7 +31,10 @@ records = st.lists(
     max_size=60,
 )
 rules = st.tuples(
-    st.sampled_from(["0.01", "0.29", "0.5", "1", "2.5"]), st.integers(0, 3), st.sampled_from(get_args(Reading))
+    st.sampled_from(["0.01", "0.29", "0.5", "1", "2.5"]),
+    st.integers(0, 3),
+    st.sampled_from(get_args(Reading)),
+    st.integers(0, 4),
 )
 
 
@@ -68,18 +71,19 @@ def collect(log: Sequence[replay.Record]) -> ChangeLog:
     )
 
 
-@given(records, rules, st.integers(4, 8), st.booleans(), st.integers(0, 99))
+@given(records, rules, st.integers(5, 8), st.booleans(), st.integers(0, 99))
 def test_the_simulator_is_the_replay_by_hand(
-    log: list[replay.Record], rules: tuple[str, int, Reading], cycles: int, later: bool, seed: int
+    log: list[replay.Record], rules: tuple[str, int, Reading, int], cycles: int, later: bool, seed: int
 ) -> None:
-    budget, warmup, reading = rules
+    budget, warmup, reading, learned = rules
     pages = replay.pages_of(log, 0.0, cycles * CYCLE_S, later=later)
     if not any(page.appears < 0 for page in pages):
         return  # a cycle without any page to visit is no replay: the unit tests have the error
     window: Window = collect(log).window(0.0, CYCLE_S, cycles, later_pages=later)
     assert list(window.urls) == [page.url for page in pages]
     policy = Scripted(seed)
-    found = simulate(window, policy, Schedule(float(budget), warmup, reading), np.zeros(window.pages, np.int64))
+    schedule = Schedule(float(budget), warmup, reading, learned)
+    found = simulate(window, policy, schedule, np.zeros(window.pages, np.int64))
     expected = replay.replay(pages, 0.0, CYCLE_S, cycles, rules, policy.choose)
     assert policy.reports == expected.reports
     assert found.counted.tolist() == expected.counted

@@ -28,6 +28,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     bound_seasonal_terminal,
     due_since,
     fill_seasonal_terminal,
+    fill_seasonal_terminal_at,
     tau_since,
 )
 from streamsched.numerics.arrays import Records
@@ -195,6 +196,36 @@ def test_what_is_due_and_weighted_time_rise_with_the_clock(
     assert all(later >= earlier * (1.0 - 2e-15) for earlier, later in pairwise(taus))
     assert all(later >= earlier - 1e-12 for earlier, later in pairwise(dues))
     assert all(0.0 <= due <= 1.0 + 1e-9 for due in dues)
+
+
+@settings(max_examples=60)
+@given(tolds, visits, st.integers(0, 2**32), st.integers(1, 60), st.sampled_from([1.0, HOUR, DAY_S, 1e-300]))
+def test_columns_hold_the_values_of_single_pages(
+    published: Published, seen: list[tuple[float, bool]], seed: int, count: int, cycle_s: float
+) -> None:
+    """To the last bit, in whatever order profiles, versions, UTC offsets and pages with schedules come."""
+    sheet, rng = taught(published, 100.0, seen)[0], np.random.default_rng(seed)
+    sheet.profiles["cumulative"] = np.cumsum(rng.integers(1, 90_000, (2, 2, WEEK_HOURS + 1)), axis=2).reshape(2, -1)
+    links, pages = np.zeros(count, SEASONAL_LINK), np.zeros(count, PAGE)
+    for name, values in {"profile": [0, 1], "schedule": [0, 0, 1], "quarters": [-48, 0, 23], "version": [0, 1]}.items():
+        links[name] = np.repeat(rng.choice(values, count), rng.integers(1, 5))[:count]
+    now = 1.7e9 + rng.random() * 1e6
+    ages = rng.choice([0.0, 1e-9, 1.0, HOUR, 168 * HOUR, 1e7, -1.0, -1e6, 1e300, 1e12], count)
+    pages["last_visit_s"] = now - ages * rng.choice([1.0, rng.random()], count)
+    pages["own_shape"], pages["own_exposure"] = rng.choice([0.0, 0.3, 1e5], count), rng.choice([0.0, 7.0, 1e9], count)
+    pages["prior_shape"], pages["prior_exposure"] = rng.choice([0.05, 50.0], count), rng.choice([1e-6, 9.0], count)
+    view, out, out_at = SeasonalityView(links, sheet.schedules, sheet.profiles), np.empty(count), np.empty(count)
+    times = now + rng.choice([0.0, 0.0, HOUR / 3, 1e7], count)
+    for code in (12, 14):
+        fill_seasonal_terminal(code, view, pages, now, cycle_s, out)
+        fill_seasonal_terminal_at(code, view, pages, times, cycle_s, out_at)
+        for i in range(count):
+            for found, at_s in ((out[i], now), (out_at[i], float(times[i]))):
+                since = float(pages[i]["last_visit_s"])
+                if code == 12:
+                    assert found == tau_since(view, links[i], since, at_s, cycle_s)
+                else:
+                    assert found == due_since(view, links[i], pages[i], since, at_s, cycle_s)
 
 
 @settings(max_examples=60)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
+from scipy import stats
+
 from tests.reference import estimators
 
 Record = tuple[float, str, str]  # when, A M or D, URL
@@ -72,10 +74,10 @@ def pages_of(records: Sequence[Record], start: float, end: float, *, later: bool
 
 
 def replay(
-    pages: list[Page], start: float, cycle_s: float, cycles: int, rules: tuple[str, int, str], choose: Choice
+    pages: list[Page], start: float, cycle_s: float, cycles: int, rules: tuple[str, int, str, int], choose: Choice
 ) -> Figures:
-    """`rules`: the budget as a decimal, the warm-up cycles, the reading."""
-    budget, warmup, reading = rules
+    """`rules`: the budget as a decimal, the warm-up cycles, the reading, the cycles that are learned from only."""
+    budget, warmup, reading, learned = rules
     figures = Figures()
     for cycle in range(cycles):
         begin, end = start + cycle * cycle_s, start + (cycle + 1) * cycle_s
@@ -89,7 +91,9 @@ def replay(
         if cycle >= warmup:
             k = min(len(known), max(1, math.floor(Fraction(budget) * len(known))))
             chosen = choose(cycle, len(known), k)
-            _measure(figures, known, changed, chosen, (cycle - warmup, begin, end))
+            first = max(warmup, learned)
+            if cycle >= first:
+                _measure(figures, known, changed, chosen, (cycle - first, begin, end))
         figures.reports.append([(known[row].url, changed[row]) for row in chosen])
         for row in chosen:
             known[row].visited_at = end
@@ -116,6 +120,64 @@ def _measure(
         if unseen:
             figures.delays_days.append((end - unseen[0]) / 86400)
             figures.delay_cycles.append(at)
+
+
+Run = Sequence[tuple[int, int, float | None, float, Sequence[float]]]  # by cycle: visits, hits, NDCG, freshness, delays
+
+
+def figure_of(metric: str, run: Run, cycles: Sequence[int], counted: Sequence[int]) -> float | None:
+    """A figure of one run over some cycles; NDCG over those of `counted` only."""
+    part = [run[cycle] for cycle in cycles]
+    if metric == "change_rate":
+        return sum(hits for _, hits, *_ in part) / sum(visits for visits, *_ in part) if part else None
+    if metric == "ndcg":
+        gains = [run[cycle][2] or 0.0 for cycle in cycles if cycle in counted]
+        return sum(gains) / len(gains) if gains else None
+    if metric == "stale":
+        return 1 - sum(cycle[3] for cycle in part) / len(part) if part else None
+    delays = [delay for cycle in part for delay in cycle[4]]
+    return sum(delays) / len(delays) if delays else None
+
+
+def compare_runs(
+    metric: str, ours: Sequence[Run], theirs: Sequence[Run], edges: Sequence[int]
+) -> tuple[float | None, float | None]:
+    """The relative difference of two policies' runs, one a seed, and half its interval, batch after batch left out."""
+    cycles = range(len(ours[0]))
+    counted = [cycle for cycle in cycles if all(run[cycle][2] is not None for run in (*ours, *theirs))]
+
+    def relative(part: Sequence[int]) -> float | None:
+        means = []
+        for runs in (ours, theirs):
+            whole = [run for run in runs if figure_of(metric, run, cycles, counted) is not None]
+            figures = [figure_of(metric, run, part, counted) for run in whole]
+            if not figures or None in figures:
+                return None
+            means.append(math.fsum(figure or 0.0 for figure in figures) / len(figures))
+        return means[0] / means[1] - 1 if means[1] else None
+
+    value = relative(cycles)
+    without = [relative([cycle for cycle in cycles if not low <= cycle < high]) for low, high in pairwise(edges)]
+    known = [figure for figure in without if figure is not None]
+    if value is None or len(known) < len(without) or len(known) < 2:
+        return value, None
+    mean = math.fsum(known) / len(known)
+    variance = (len(known) - 1) / len(known) * math.fsum((figure - mean) ** 2 for figure in known)
+    return value, float(stats.t.ppf(0.975, len(known) - 1)) * math.sqrt(variance)
+
+
+def judge_forecasts(forecasts: Sequence[tuple[float, bool]], bins: int) -> tuple[list[int], float | None]:
+    """How many visits each bin has, equal steps of the square root, and the calibration error of all."""
+    counts, error = [], 0.0
+    for step in range(bins):
+        low, high = (step / bins) ** 2, ((step + 1) / bins) ** 2
+        inside = [(p, came) for p, came in forecasts if low <= p < high or (p == 1 and step == bins - 1)]
+        counts.append(len(inside))
+        if inside:
+            foretold = math.fsum(p for p, _ in inside) / len(inside)
+            came = sum(came for _, came in inside) / len(inside)
+            error += len(inside) / len(forecasts) * abs(foretold - came)
+    return counts, error if forecasts else None
 
 
 def _gain(relevant: Sequence[bool]) -> float:

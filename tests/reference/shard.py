@@ -280,7 +280,8 @@ class Shard:
             shape, exposure = self.posterior(page)
             mean = self.groups[page.group].mean
             self.rates.append((page.group, shape / exposure))
-            if (row + self.sweeps) % hierarchical_prior.GAP_STRIDE == 0:
+            stride = max(hierarchical_prior.GAP_STRIDE, self.sweep_end // hierarchical_prior.GAP_ROWS)
+            if (row + self.sweeps) % stride == 0:
                 log_rate = float(digamma(shape)) - math.log(exposure)
                 self.gaps.append(shape / exposure / mean - 1.0 - (log_rate - math.log(mean)))
 

@@ -7,7 +7,7 @@ import io
 import logging
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -46,7 +46,7 @@ def patience(seconds: float = PATIENCE_S) -> Iterator[None]:
 def call(*words: str | Path) -> Answer:
     """Call the command line; it must end with an exit code of its own, without a traceback."""
     out, err = io.StringIO(), io.StringIO()
-    quiet = patch.object(import_module("streamsched.cli.program"), "on_compile", lambda _notice: nullcontext())
+    quiet = patch.object(import_module("streamsched.cli.program"), "_Notice", lambda: lambda _compilation: None)
     plain: AbstractContextManager[object] = patch.object(
         logging.getLogger(), "handlers", []
     )  # pytest's would take warnings from standard error

@@ -15,8 +15,7 @@ import pytest
 
 from streamsched.numerics.arrays import Records
 from streamsched.numerics.growable_array import PageMemory, page_memory
-from streamsched.ranking import formula_switch, incremental_topk
-from streamsched.ranking.block_layout import BlockLayout
+from streamsched.ranking import formula_switch, host_floors, incremental_topk
 from streamsched.ranking.incremental_topk import IncrementalTopK
 
 FENCE_BYTES = 1 << 14  # more than any one write is long
@@ -73,17 +72,19 @@ def small_reserve() -> Iterator[None]:
 
 @contextmanager
 def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
-    """Schedulers created in this block keep bounds of any number of pages, in segments of ``2**bits`` rows.
+    """Schedulers created in this block certify any number of pages, and pool a few, `bits` more or less.
 
-    They score all pages only if more than one block of `most_opened` would have to be opened.
+    They score all pages only if more than one page in `most_opened` would have to be examined.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formula_switch, "BlockLayout", partial(BlockLayout, bits=bits))
         patch.setattr(formula_switch, "IncrementalTopK", partial(IncrementalTopK, fewest_pages=1))
-        patch.setattr(incremental_topk, "_MOST_OPENED", most_opened)
-        patch.setattr(incremental_topk, "_FEW_OPENED", 0)
-        patch.setattr(incremental_topk, "_TRIES", 9)
-        patch.setattr(incremental_topk, "_SPARE", 0)
-        patch.setattr(incremental_topk, "_FEWEST_BLOCKS", 1)
-        patch.setattr(formula_switch, "_CHUNK", 2)
+        patch.setattr(incremental_topk, "_MOST_EXAMINED", most_opened)
+        patch.setattr(incremental_topk, "_MOST_POOLED", 1)
+        patch.setattr(incremental_topk, "_LARGEST_K", 1 if bits > 6 else 8)
+        patch.setattr(incremental_topk, "_FEWEST_POOLED", bits // 2)
+        patch.setattr(incremental_topk, "_DEPTH", 2 if bits > 5 else 1)
+        patch.setattr(incremental_topk, "_MOST_SKIPPED", 8)
+        patch.setattr(host_floors, "_FEWEST", 1)
+        patch.setattr(incremental_topk, "_PART", 32)
+        patch.setattr(formula_switch, "_CHUNK", 16)
         yield

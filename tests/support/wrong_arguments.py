@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import streamsched
 from streamsched import (
     DurableScheduler,
     EvolutionPlan,
@@ -364,7 +365,7 @@ def replay_cases() -> list[Case]:
     corpus |= {name: AMOUNT | ANY_MORE | TIME for name in corpus if name not in {*texts, *shares, "pages", "days"}}
     run = {field.name: texts.get(field.name, NOTHING) for field in dataclasses.fields(replay.ReplaySettings)}
     run |= {"budget": AMOUNT, "cycle_s": AMOUNT, "warmup": ANY_MORE, "workers": ANY_MORE, "later_pages": FLAG}
-    run |= {"start_s": NONE, "end_s": NONE | TIME}
+    run |= {"start_s": NONE, "end_s": NONE | TIME, "learn_from_s": NONE, "against": NONE, "calibration": FLAG}
     settings = replay.ReplaySettings(log="x")
     return [
         *of("SyntheticSettings", replay.SyntheticSettings, corpus),
@@ -389,6 +390,10 @@ def replay_cases() -> list[Case]:
     ]
 
 
+def warming_cases() -> list[Case]:
+    return [*of("warm", streamsched.warm, {"progress": NONE | {"type"}})]
+
+
 CASES = [
     *outcome_cases(),
     *settings_cases(),
@@ -396,4 +401,5 @@ CASES = [
     *scheduler_cases(),
     *connector_cases(),
     *replay_cases(),
+    *warming_cases(),
 ]

@@ -13,16 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.group_profiles import (
-    FIRST_ODDS,
-    UNIT,
-    assign_profiles,
-    begin_profile,
-    hour_factor,
-    most_profiles,
-)
+from streamsched.estimation.seasonality.group_profiles import FIRST_ODDS, UNIT, hour_factor
 from streamsched.estimation.seasonality.local_time import DAY_HOURS
 from streamsched.estimation.seasonality.page_schedules import FIRST_SETS, NAT, RAREST, WEIGHTS, ScheduleView
+from streamsched.estimation.seasonality.profile_assignment import assign_profiles, begin_profile, most_profiles
 from streamsched.estimation.seasonality.schedule_update import add_beliefs
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log

@@ -43,7 +43,15 @@ from streamsched.records.seasonality_schema import DAY_SETS, SeasonalityArrays
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
 
-__all__ = ["LEAVING", "add_beliefs", "count_change", "earns_schedule", "open_schedule", "update_schedule"]
+__all__ = [
+    "LEAST_CHANGES",
+    "LEAVING",
+    "add_beliefs",
+    "count_change",
+    "earns_schedule",
+    "open_schedule",
+    "update_schedule",
+]
 
 LEAST_RATE: Final = 1 / 28  # changes per day: a page with fewer shows no weekday within months
 LEAST_CHANGES: Final = 2  # nor does a page with a single change

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.seasonality.group_profiles import hour_factor, weighted_hours
+from streamsched.estimation.probability_columns import convert_to_posterior
+from streamsched.estimation.seasonality.group_profiles import (
+    WeekPlace,
+    hour_factor,
+    hours_between,
+    week_place,
+    weighted_hours,
+)
 from streamsched.estimation.seasonality.local_time import HOUR_S, hour_in_week, local_hours, week_of
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
@@ -20,7 +27,8 @@ from streamsched.estimation.seasonality.page_schedules import (
     scheduled_factor,
     scheduled_hours,
 )
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch_whole
+from streamsched.numerics.compilation.machine_operations import prefetch_whole
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
@@ -134,7 +142,7 @@ def due_since(view: SeasonalityView, link: Record, page: Record, since_s: float,
         weights, schedule_view = _model_weights(view, link), _schedule_view(view, link)
         seen = weights.rate * seen + weights.days * (1.0 - empty_by_day(schedule_view, start, end))
         seen += weights.hours * (1.0 - empty_by_hour(view.schedules[link.schedule], start, end))
-    return max(seen, 0.0)
+    return min(max(seen, 0.0), 1.0)
 
 
 class _FactorScale(NamedTuple):
@@ -180,18 +188,18 @@ def fill_seasonal_terminal(
     code: int, view: SeasonalityView, pages: Records, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with TAU, DUE or RHYTHM, as `code` says, of each page at `now`. O(m)."""
-    if code == TAU:
-        for i in range(out.size):
-            _look_ahead(view, i + _AHEAD)
-            out[i] = tau_since(view, view.links[i], pages[i].last_visit_s, now, cycle_s)
-    elif code == DUE:
-        for i in range(out.size):
-            _look_ahead(view, i + _AHEAD)
-            out[i] = due_since(view, view.links[i], pages[i], pages[i].last_visit_s, now, cycle_s)
-    else:
+    if code == RHYTHM:
         for i in range(out.size):
             link: Record = view.links[i]
             out[i] = _factor(view, link, _factor_scale(view, link), _hours_passed(link, now))
+        return
+    for i in range(out.size):
+        out[i] = now
+    _fill_without_schedules(code, view, pages, out, cycle_s, out)
+    for i in range(out.size):
+        _look_ahead(view, i + _AHEAD)
+        if view.links[i].schedule:
+            out[i] = _by_schedule(code, view, view.links[i], pages[i], now, cycle_s)
 
 
 @bare_kernel
@@ -199,14 +207,50 @@ def fill_seasonal_terminal_at(
     code: int, view: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with TAU or DUE of each page at its own of ``times``: float64[m]. O(m)."""
+    _fill_without_schedules(code, view, pages, times, cycle_s, out)
+    for i in range(out.size):
+        _look_ahead(view, i + _AHEAD)
+        if view.links[i].schedule:
+            out[i] = _by_schedule(code, view, view.links[i], pages[i], times[i], cycle_s)
+
+
+@inlined_kernel
+def _by_schedule(code: int, view: SeasonalityView, link: Record, page: Record, at_s: float, cycle_s: float) -> float:
+    """Return TAU or DUE of a page at `at_s`."""
     if code == TAU:
-        for i in range(out.size):
-            _look_ahead(view, i + _AHEAD)
-            out[i] = tau_since(view, view.links[i], pages[i].last_visit_s, times[i], cycle_s)
-    else:
-        for i in range(out.size):
-            _look_ahead(view, i + _AHEAD)
-            out[i] = due_since(view, view.links[i], pages[i], pages[i].last_visit_s, times[i], cycle_s)
+        return tau_since(view, link, page.last_visit_s, at_s, cycle_s)
+    return due_since(view, link, page, page.last_visit_s, at_s, cycle_s)
+
+
+@bare_kernel
+def _fill_without_schedules(
+    code: int, view: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats
+) -> None:
+    """Fill `out` with TAU or DUE of each page at its time, as if no page had a schedule; `out` may be `times`. O(m).
+
+    Column by column, which takes a quarter of the time of `due_since` for each page. Few pages have schedules.
+    """
+    _fill_weighted_cycles(view, pages, times, cycle_s, out)
+    if code == DUE:
+        convert_to_posterior(pages, out)
+
+
+@bare_kernel
+def _fill_weighted_cycles(view: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats) -> None:
+    number, version, quarters, at_s, end = -1, 0, 0, np.nan, 0.0  # of the page before: its end is used again
+    until = WeekPlace(0.0, 0.0)
+    for i in range(out.size):
+        link: Record = view.links[i]
+        profile: Record = view.profiles[link.profile]
+        if times[i] != at_s or link.quarters != quarters or link.profile != number or link.version != version:
+            number, version = int(np.int64(link.profile)), int(np.int64(link.version))
+            quarters = int(np.int64(link.quarters))
+            at_s = times[i]
+            end = local_hours(at_s, quarters)
+            until = week_place(profile, version, end)
+        start = local_hours(pages[i].last_visit_s, quarters)
+        hours = hours_between(profile, version, week_place(profile, version, start), until) if start < end else 0.0
+        out[i] = min(hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
 
 
 @bare_kernel

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsched.estimation.seasonality.group_profiles import (
-    assign_profiles,
-    init_profiles,
-    most_profiles,
-)
 from streamsched.estimation.seasonality.page_schedules import most_schedules
+from streamsched.estimation.seasonality.profile_assignment import assign_profiles, init_profiles, most_profiles
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.records.seasonality_schema import (
@@ -34,8 +30,8 @@ __all__ = ["SeasonalityTables"]
 class SeasonalityTables:
     """The seasonality of one shard.
 
-    12 bytes a page; 192 for each page with a schedule of its own, at most 3 of 64 and 4,096 more; 12 kB for each group
-    with a profile, at most one for 1,024 pages and 64 more: 33 bytes a page in all.
+    10 bytes a page; 192 for each page with a schedule of its own, at most 3 of 64 and 4,096 more; 12 kB for each group
+    with a profile, at most one for 2,048 pages and 64 more: 25 bytes a page in all.
     """
 
     def __init__(self, regions: Mapping[str, TimeRegion] | None, reserved: int) -> None:

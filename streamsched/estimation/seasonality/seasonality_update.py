@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.group_profiles import count_changes, update_profile, weighted_hours
+from streamsched.estimation.seasonality.group_profiles import (
+    count_changes,
+    prefetch_profile,
+    update_profile,
+    weighted_hours,
+)
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
     most_schedules,
 )
 from streamsched.estimation.seasonality.schedule_update import (
+    LEAST_CHANGES,
     count_change,
     earns_schedule,
     open_schedule,
@@ -20,7 +26,8 @@ from streamsched.estimation.seasonality.schedule_update import (
 )
 from streamsched.estimation.seasonality.seasonal_terminals import DAY_S, SeasonalityView, changed_since, due_since
 from streamsched.estimation.surges import share_not_hit
-from streamsched.numerics.jit import inlined_kernel, prefetch
+from streamsched.numerics.compilation.machine_operations import call_for_float, prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
@@ -28,22 +35,25 @@ from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
 if TYPE_CHECKING:
     from streamsched.estimation.observed_interval import ObservedInterval
     from streamsched.numerics.arrays import Record
+    from streamsched.records.schema import ShardArrays
 
-__all__ = ["prefetch_seasonality", "update_seasonality"]
+__all__ = ["OUTCOMES_OF_SCHEDULE", "prefetch_seasonality", "update_own_schedule", "update_seasonality"]
+
+OUTCOMES_OF_SCHEDULE: Final = LEAST_CHANGES + 2  # a page gets one after its first visit, the changes and one more
 
 
 @inlined_kernel
-def update_seasonality(
-    seasonality: SeasonalityArrays, page: Record, group: Record, row: int, observed: ObservedInterval, pages: int
-) -> float:
+def update_seasonality(shard: ShardArrays, row: int, observed: ObservedInterval, updater: int) -> float:
     """Update the page's schedule and profile by an observed interval, before its rate is updated. O(hours).
 
-    `pages`: the pages of the shard, which bound the number of schedules. Returns the probability of the change by the
-    page's models, weighted; NaN if the page has no schedule or no change was seen.
+    `updater`: the address of `update_own_schedule`. Returns the probability of the change by the page's models,
+    weighted; NaN if the page has no schedule or no change was seen.
     """
+    seasonality = shard.seasonality
     state = seasonality.state[0]
     if state.off:
         return np.nan
+    page: Record = shard.pages.records[row]
     link: Record = seasonality.links[row]
     profile: Record = seasonality.profiles[link.profile]
     version = int(np.int64(link.version))
@@ -57,32 +67,39 @@ def update_seasonality(
         update_profile(profile, version, start, end, count_changes(rate * cycles) if observed.changed else 0.0)
     rate_per_day = rate * (DAY_S / observed.cycle_s)
     if link.schedule == 0 and observed.changed and earns_schedule(page, rate_per_day):
-        open_schedule(seasonality, row, most_schedules(pages))
+        open_schedule(seasonality, row, most_schedules(int(shard.corpus[0].pages)))
+    return call_for_float(updater, (shard, row, observed)) if link.schedule else np.nan
+
+
+@bare_kernel
+def update_own_schedule(shard: ShardArrays, row: int, observed: ObservedInterval) -> float:
+    """Update the schedule of a page that has one; return as `update_seasonality` does. O(hours)."""
+    seasonality = shard.seasonality
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
+    link: Record = seasonality.links[row]
+    profile: Record = seasonality.profiles[link.profile]
+    version = int(np.int64(link.version))
+    start = local_hours(page.last_visit_s, link.quarters)
+    end = local_hours(observed.end_s, link.quarters)
     due = np.nan
-    if link.schedule:
-        if observed.changed:
-            due = due_since(
-                SeasonalityView(seasonality.links, seasonality.schedules, seasonality.profiles),
-                link,
-                page,
-                page.last_visit_s,
-                observed.end_s,
-                observed.cycle_s,
-            )
-        predicted = changed_since(page, weighted_hours(profile, version, start, end), observed.cycle_s)
-        predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed)
-        schedule: Record = seasonality.schedules[link.schedule]
-        view = ScheduleView(
-            seasonality.schedules,
-            int(np.int64(link.schedule)),
-            seasonality.profiles,
-            int(np.int64(link.profile)),
-            version,
-        )
-        visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
-        update_schedule(view, start, end, observed.changed, predicted, visits, changes)
-        if observed.changed:
-            count_change(schedule, observed.end_s, end - start)
+    if observed.changed:
+        models = SeasonalityView(seasonality.links, seasonality.schedules, seasonality.profiles)
+        due = due_since(models, link, page, page.last_visit_s, observed.end_s, observed.cycle_s)
+    predicted = changed_since(page, weighted_hours(profile, version, start, end), observed.cycle_s)
+    predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed)
+    schedule: Record = seasonality.schedules[link.schedule]
+    view = ScheduleView(
+        seasonality.schedules,
+        int(np.int64(link.schedule)),
+        seasonality.profiles,
+        int(np.int64(link.profile)),
+        version,
+    )
+    visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
+    update_schedule(view, start, end, observed.changed, predicted, visits, changes)
+    if observed.changed:
+        count_change(schedule, observed.end_s, end - start)
     return due
 
 
@@ -94,8 +111,11 @@ def _unhit(group: Record, page: Record, observed: ObservedInterval) -> float:
 
 
 @inlined_kernel
-def prefetch_seasonality(seasonality: SeasonalityArrays, row: int) -> None:
-    """Prefetch the schedule that `update_seasonality` reads. O(1)."""
-    number = int(np.int64(seasonality.links[row].schedule))
-    if number:
-        prefetch(seasonality.schedules, number)
+def prefetch_seasonality(seasonality: SeasonalityArrays, row: int, page: Record, end_s: float) -> None:
+    """Prefetch what `update_seasonality` will use of a schedule, and of a profile that few pages share. O(1)."""
+    link: Record = seasonality.links[row]
+    if link.schedule:
+        prefetch(seasonality.schedules, np.int64(link.schedule))
+    if link.profile > seasonality.state[0].regions:
+        prefetch_profile(seasonality, link, page.last_visit_s)
+        prefetch_profile(seasonality, link, end_s)

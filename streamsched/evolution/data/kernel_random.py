@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.jit import bare_kernel, fold_multiply, inlined_kernel, mix
+from streamsched.numerics.compilation.machine_operations import fold_multiply
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes

@@ -20,6 +20,7 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.process.exchange_files import read_json, write_exchange
 from streamsched.evolution.process.worker import RESULT_NAME
+from streamsched.numerics.compilation.helper import VARIABLE
 
 __all__ = ["GatherTraining", "Job", "remove_abandoned_jobs"]
 
@@ -29,7 +30,7 @@ _PREFIX: Final = ".evolution-"
 _ERRORS: Final = "errors.txt"
 _OWNER_LOCK: Final = "owner.lock"  # locked while the job's owner lives
 _ROOT: Final = Path(__file__).resolve().parents[3]  # the directory that contains the package
-_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", VARIABLE), "1")
 
 
 class Job:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 
 __all__ = [
+    "PADDING",
     "READS_CHANGES",
     "READS_COST",
     "READS_GROUP",
@@ -55,6 +56,8 @@ READS_COST: Final = 128
 READS_GROUP: Final = 256
 READS_SEASONALITY: Final = 512  # its profile, and its own schedule
 
+PADDING: Final = 32  # elements at the end of Arena.buffer, so that loops over it need no remainder
+
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are not sorted
 VISITED_AGAIN: Final = np.uint8(2)  # in PAGE.flags of a class: its pages were visited since the warm-up
 
@@ -67,6 +70,7 @@ COUNTS: Final = np.dtype(
         ("misses", "<i8"),  # ... that had not, at the front of Arena.misses
         ("parts", "<i8"),  # parts of visited classes in this cycle
         ("vacant", "<i8"),  # classes emptied in this cycle
+        ("table", "<i8"),  # length of Arena.table in use, a power of two: short, so that it stays in a close cache
     ]
 )
 
@@ -154,7 +158,7 @@ class Arena(NamedTuple):
     part_sizes: Ints
     table: Ints  # hash table by state of the classes created in this cycle: number + 1, 0 for none
     table_slots: Ints  # by class created in this cycle: its slot in the table
-    buffer: PageNumbers  # int32[P], for compaction
+    buffer: PageNumbers  # int32[P + PADDING], between uses empty
     member_bits: Hashes  # uint64[P / 64 + 1]: bitmap of pages being sorted; all 0 between uses
     new_bits: Hashes  # of these, pages not visited since the warm-up; used only if visits are traced
     below: PageNumbers  # int32[P / 64 + 1]: pages marked in the words before each, while sorting
@@ -210,7 +214,7 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         part_sizes=np.empty(parts, np.int64),
         table=np.zeros(1 << (2 * parts).bit_length(), np.int64),
         table_slots=np.empty(parts, np.int64),
-        buffer=np.empty(pages, np.int32),
+        buffer=np.empty(pages + PADDING, np.int32),
         member_bits=np.zeros(words, np.uint64),
         new_bits=np.zeros(words, np.uint64),
         below=np.zeros(words, np.int32),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy.typing as npt
+import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Ints
 
-__all__ = ["choose_classes", "sort_descending"]
+__all__ = ["choose_classes"]
 
 _INSERTION_SORT_MAX = 24  # elements; insertion sort is fastest up to here
 
@@ -20,14 +20,14 @@ _INSERTION_SORT_MAX = 24  # elements; insertion sort is fastest up to here
 def choose_classes(keys: Hashes, sizes: Ints, wanted: int, chosen: Ints, count: int) -> int:
     """Move the classes whose pages can be among the best `wanted` to the front of `chosen`; return their number.
 
-    ``keys``: uint64 and ``sizes``: int64, by class; ``chosen``: int64[count], the classes 0 to count - 1 in any order.
-    The selected classes are sorted by key, descending: all above the key at which `wanted` pages are reached, and all
-    with that key. O(count + m log m), m of them selected.
+    ``chosen``: int64[count], the classes 0 to count - 1 in any order; ``keys``: uint64[count], the key of each class in
+    `chosen`, moved along with it; ``sizes``: int64, by class. The selected classes are sorted by key, descending: all
+    above the key at which `wanted` pages are reached, and all with that key. O(count + m log m), m of them selected.
     """
     low, high = 0, count
     while high - low > _INSERTION_SORT_MAX:
-        pivot = _median(keys[chosen[low]], keys[chosen[(low + high) // 2]], keys[chosen[high - 1]])
-        above, level, better, equal = _partition(keys, sizes, chosen, low, high, pivot)
+        pivot = _median(keys[low], keys[(low + high) // 2], keys[high - 1])
+        above, level, better, equal = _partition(keys, sizes, chosen, (low, high), pivot)
         if better >= wanted:
             high = above
         elif better + equal >= wanted:
@@ -35,10 +35,10 @@ def choose_classes(keys: Hashes, sizes: Ints, wanted: int, chosen: Ints, count: 
         else:
             wanted -= better + equal
             low = level
-    sort_descending(keys, chosen, 0, high)
+    _sort_descending(keys, chosen, 0, high)
     while low < high and wanted > 0:  # the rest after quickselect: whole runs of equal keys until enough
-        key = keys[chosen[low]]
-        while low < high and keys[chosen[low]] == key:
+        key = keys[low]
+        while low < high and keys[low] == key:
             wanted -= int(sizes[chosen[low]])
             low += 1
     return low
@@ -54,63 +54,71 @@ def _median(first: int, second: int, third: int) -> int:
 
 
 @inlined_kernel
-def _partition(keys: Hashes, sizes: Ints, chosen: Ints, low: int, high: int, pivot: int) -> tuple[int, int, int, int]:
-    """Partition `chosen[low:high]` into above, at, below `pivot`; return the ends of the first two and page counts."""
-    above = i = low
-    below = high
+def _partition(keys: Hashes, sizes: Ints, chosen: Ints, span: tuple[int, int], pivot: int) -> tuple[int, int, int, int]:
+    """Partition the classes of `span` into above, at, below `pivot`; return ends and page counts of the first two."""
+    above = i = span[0]
+    below = span[1]
     better = equal = 0
     while i < below:
-        class_id = chosen[i]
-        if keys[class_id] > pivot:
-            better += int(sizes[class_id])
-            chosen[i] = chosen[above]
-            chosen[above] = class_id
+        if keys[i] > pivot:
+            better += int(sizes[chosen[i]])
+            _exchange(keys, chosen, i, above)
             above += 1
             i += 1
-        elif keys[class_id] == pivot:
-            equal += int(sizes[class_id])
+        elif keys[i] == pivot:
+            equal += int(sizes[chosen[i]])
             i += 1
         else:
             below -= 1
-            chosen[i] = chosen[below]
-            chosen[below] = class_id
+            _exchange(keys, chosen, i, below)
     return above, below, better, equal
 
 
+@inlined_kernel
+def _exchange(keys: Hashes, chosen: Ints, first: int | np.uint64, second: int | np.uint64) -> None:
+    keys[first], keys[second] = keys[second], keys[first]
+    chosen[first], chosen[second] = chosen[second], chosen[first]
+
+
 @bare_kernel
-def sort_descending(keys: Hashes, chosen: npt.NDArray[Any], low: int, high: int) -> None:
-    """Sort `chosen[low:high]` by ``keys[chosen[i]]``, greatest first, in place. O(m log m)."""
+def _sort_descending(keys: Hashes, chosen: Ints, low: int, high: int) -> None:
+    """Sort `keys[low:high]`, greatest first, in place, and `chosen[low:high]` along with it. O(m log m)."""
     if high - low <= _INSERTION_SORT_MAX:
         for i in range(low + 1, high):
-            class_id = chosen[i]
-            key = keys[class_id]
+            class_id, key = chosen[i], keys[i]
             j = i
-            while j > low and keys[chosen[j - 1]] < key:
-                chosen[j] = chosen[j - 1]
+            while j > low and keys[j - 1] < key:
+                chosen[j], keys[j] = chosen[j - 1], keys[j - 1]
                 j -= 1
-            chosen[j] = class_id
+            chosen[j], keys[j] = class_id, key
         return
-    size = high - low
-    for root in range(size // 2 - 1, -1, -1):
-        _sift_down(keys, chosen, low, root, size)
-    for end in range(size - 1, 0, -1):
-        chosen[low], chosen[low + end] = chosen[low + end], chosen[low]
-        _sift_down(keys, chosen, low, 0, end)
+    first, one = np.uint64(low), np.uint64(1)  # signed ones could index from the end
+    end = np.uint64(high - low)
+    root = end >> one
+    while root:
+        root -= one
+        _sift_down(keys, chosen, first, root, end)
+    while end > one:
+        end -= one
+        _exchange(keys, chosen, first, first + end)
+        _sift_down(keys, chosen, first, np.uint64(0), end)
 
 
 @inlined_kernel
-def _sift_down(keys: Hashes, chosen: npt.NDArray[Any], low: int, root: int, size: int) -> None:
-    """Restore the heap, smallest on top, below `root`."""
-    class_id = chosen[low + root]
-    key = keys[class_id]
-    while True:
-        child = 2 * root + 1
-        if child >= size:
+def _sift_down(keys: Hashes, chosen: Ints, first: np.uint64, root: np.uint64, size: np.uint64) -> None:
+    """Restore the heap of `size` elements from `first` on, smallest on top, below `root`."""
+    one = np.uint64(1)
+    class_id, key = chosen[first + root], keys[first + root]
+    child = (root << one) + one
+    while child < size:
+        smaller = keys[first + child]
+        if child + one < size:
+            right = keys[first + child + one]
+            child += np.uint64(right < smaller)  # no branch: which child is smaller could not be predicted
+            smaller = min(smaller, right)
+        if smaller >= key:
             break
-        if child + 1 < size and keys[chosen[low + child + 1]] < keys[chosen[low + child]]:
-            child += 1
-        if keys[chosen[low + child]] >= key:
-            break
-        chosen[low + root] = chosen[low + child]
+        chosen[first + root], keys[first + root] = chosen[first + child], smaller
         root = child
-    chosen[low + root] = class_id
+        child = (root << one) + one
+    chosen[first + root], keys[first + root] = class_id, key

@@ -18,10 +18,17 @@ from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedC
 from streamsched.evolution.simulation.choice import choose_classes
 from streamsched.evolution.simulation.class_terminals import fill_class_terminal
 from streamsched.evolution.simulation.page_classes import TieSegment, begin_cycle, end_cycle, visit_class
-from streamsched.evolution.simulation.tie_order import add_tied_gains, is_unsorted, sort_class
-from streamsched.evolution.simulation.tie_segments import find_reach
+from streamsched.evolution.simulation.page_runs import find_reach
+from streamsched.evolution.simulation.tie_order import (
+    FEW_TIED,
+    add_few_tied_gains,
+    add_tied_gains,
+    is_unsorted,
+    sort_class,
+)
 from streamsched.formula.evaluation.machine import ROWS, run_steps
-from streamsched.numerics.jit import bare_kernel, count_ones, inlined_kernel
+from streamsched.numerics.compilation.machine_operations import count_ones
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.topk_order import sort_key
 
 if TYPE_CHECKING:
@@ -122,15 +129,15 @@ def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
     for i in range(count):
         arena.chosen[i] = i
     chosen = choose_classes(arena.keys, arena.sizes, rules.visits, arena.chosen, count)
-    begin_cycle(arena)
+    begin_cycle(arena, chosen)
     offset = crawl.history.offsets[cycle]
     left = rules.visits
     first = 0
     while left > 0:
-        key = arena.keys[arena.chosen[first]]
+        key = arena.keys[first]
         last = first
         size = 0
-        while last < chosen and arena.keys[arena.chosen[last]] == key:
+        while last < chosen and arena.keys[last] == key:
             size += int(arena.sizes[arena.chosen[last]])
             last += 1
         taken = min(size, left)
@@ -141,13 +148,17 @@ def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
                     sort_class(arena, arena.chosen[j])
             length = find_reach(arena, (first, last), offset, taken, length)
         mixed = last - first > 1 or is_unsorted(arena, arena.chosen[first])
-        shared = mixed and (rules.positions_matter or crawl.trace.visited.shape[0] > 0)
-        segment = TieSegment(cycle, offset, length, rules.visits - left, shared)
+        traced = crawl.trace.visited.shape[0] > 0
+        shared = mixed and (rules.positions_matter or traced)
+        marked = shared and (traced or taken > FEW_TIED)
+        segment = TieSegment(cycle, offset, length, rules.visits - left, shared, marked)
         before = (arena.counts[0].hits, arena.counts[0].misses)
         for j in range(first, last):
             visit_class(crawl, arena.chosen[j], segment)
-        if shared:
+        if marked:
             add_tied_gains(crawl, cycle - rules.warmup, offset, rules.visits - left, before)
+        elif shared:
+            add_few_tied_gains(crawl, cycle - rules.warmup, offset, rules.visits - left, before)
         left -= taken
         first = last
     end_cycle(crawl)

@@ -27,9 +27,9 @@ from streamsched.evolution.simulation.arena import (
     Arena,
     SimulatedCrawl,
 )
+from streamsched.evolution.simulation.page_runs import close_gap, copy_pages, count_within, lower_bound
 from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, update_class_seasonality
 from streamsched.evolution.simulation.tie_order import mark_run
-from streamsched.evolution.simulation.tie_segments import count_within, lower_bound
 from streamsched.numerics.jit import inlined_kernel, mix
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class TieSegment(NamedTuple):
     offset: int  # the page number that ranks first
     length: int  # distance from it up to which pages are visited
     position: int  # of the first page in the batch
-    shared: bool  # several classes or an unsorted one, so positions need the bitmap
+    shared: bool  # several classes or an unsorted one: positions are known after all visits
+    marked: bool  # shared, and the positions need the bitmap
 
 
 class _ClassVisit(NamedTuple):
@@ -57,14 +58,18 @@ class _ClassVisit(NamedTuple):
     cycle: int
     is_new: int  # 2 if the class was not visited since the warm-up
     shared: bool
+    marked: bool
 
 
 @inlined_kernel
-def begin_cycle(arena: Arena) -> None:
-    """Reset the counts of a cycle's visits."""
+def begin_cycle(arena: Arena, chosen: int) -> None:
+    """Reset the counts of a cycle's visits to `chosen` classes, each of which has two parts at most."""
     counts = arena.counts[0]
     counts.before = counts.classes
     counts.hits = counts.misses = counts.parts = counts.vacant = 0
+    counts.table = 1
+    while counts.table < min(4 * chosen, arena.table.size):
+        counts.table *= 2
 
 
 @inlined_kernel
@@ -83,6 +88,7 @@ def visit_class(crawl: SimulatedCrawl, class_id: int, segment: TieSegment) -> No
         cycle=segment.cycle,
         is_new=0 if page.flags & VISITED_AGAIN else _NEW,
         shared=segment.shared,
+        marked=segment.marked,
     )
     position = segment.position
     counts = arena.counts[0]
@@ -90,14 +96,12 @@ def visit_class(crawl: SimulatedCrawl, class_id: int, segment: TieSegment) -> No
     end = begin + taken
     if end <= size:
         _visit_run(crawl, visit, (start + begin, start + end), position)
-        for i in range(start + end, start + size):
-            arena.members[i - taken] = arena.members[i]
+        close_gap(arena, class_id, begin, end)
     else:  # from the offset to the end, then from the start; processed by ascending number
         wrapped = end - size
         _visit_run(crawl, visit, (start, start + wrapped), position + size - begin)
         _visit_run(crawl, visit, (start + begin, start + size), position)
-        for i in range(start + wrapped, start + begin):
-            arena.members[i - wrapped] = arena.members[i]
+        arena.starts[class_id] = start + wrapped
     arena.sizes[class_id] = size - taken
     if size == taken:
         arena.vacant[counts.vacant] = class_id
@@ -117,18 +121,17 @@ def _visit_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], 
     """
     members, hits, misses, stale = crawl.arena.members, crawl.arena.hits, crawl.arena.misses, crawl.arena.stale
     counts = crawl.arena.counts[0]
-    found, missed = counts.hits, counts.misses
-    for i in range(run[0], run[1]):
-        page = members[i]
-        hit = np.int64(stale[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
-        hits[found] = page
-        misses[missed] = page
+    found, missed = np.uint64(counts.hits), np.uint64(counts.misses)  # signed ones could index from the end
+    for i in range(np.uint64(run[0]), np.uint64(run[1])):
+        hit = _bit(stale, np.uint64(members[i]))
+        hits[found] = members[i]
+        misses[missed] = members[i]
         found += hit
-        missed += 1 - hit
+        missed += np.uint64(1) - hit
     counts.hits, counts.misses = found, missed
-    if visit.shared:
+    if visit.marked:
         mark_run(crawl.arena, run[0], run[1])
-    elif crawl.rules.positions_matter:
+    elif crawl.rules.positions_matter and not visit.shared:
         _add_gains(crawl, visit.at, run, position)
     if crawl.trace.visited.shape[0] > 0:
         _trace_run(crawl, visit, run, position)
@@ -142,24 +145,26 @@ def _add_gains(crawl: SimulatedCrawl, at: int, run: tuple[int, int], position: i
     """
     members, stale, discounts = crawl.arena.members, crawl.arena.stale, crawl.history.discounts
     first = second = third = fourth = 0.0
-    shift = position - run[0]
-    i = run[0]
-    while i + 4 <= run[1]:
-        first += discounts[shift + i] * _bit(stale, members[i])
-        second += discounts[shift + i + 1] * _bit(stale, members[i + 1])
-        third += discounts[shift + i + 2] * _bit(stale, members[i + 2])
-        fourth += discounts[shift + i + 3] * _bit(stale, members[i + 3])
-        i += 4
-    while i < run[1]:
-        first += discounts[shift + i] * _bit(stale, members[i])
-        i += 1
+    i, stop = np.uint64(run[0]), np.uint64(run[1])  # signed ones could index from the end
+    place = np.uint64(position)
+    while i + np.uint64(4) <= stop:
+        first += discounts[place] * _bit(stale, np.uint64(members[i]))
+        second += discounts[place + np.uint64(1)] * _bit(stale, np.uint64(members[i + np.uint64(1)]))
+        third += discounts[place + np.uint64(2)] * _bit(stale, np.uint64(members[i + np.uint64(2)]))
+        fourth += discounts[place + np.uint64(3)] * _bit(stale, np.uint64(members[i + np.uint64(3)]))
+        i += np.uint64(4)
+        place += np.uint64(4)
+    while i < stop:
+        first += discounts[place] * _bit(stale, np.uint64(members[i]))
+        i += np.uint64(1)
+        place += np.uint64(1)
     crawl.trace.gains[at] += (first + second) + (third + fourth)
 
 
 @inlined_kernel
-def _bit(bits: Hashes, page: int) -> np.int64:
+def _bit(bits: Hashes, page: np.uint64) -> np.uint64:
     """Return the page's bit, 0 or 1."""
-    return np.int64(bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+    return np.uint64(bits[page >> np.uint64(6)] >> (page & np.uint64(63)) & np.uint64(1))
 
 
 @inlined_kernel
@@ -169,7 +174,8 @@ def _trace_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], 
     for i in range(run[0], run[1]):
         page = arena.members[i]
         if not visit.shared:
-            trace.visited[visit.at, position + i - run[0]] = page << 2 | visit.is_new | _bit(arena.stale, page)
+            hit = np.int64(_bit(arena.stale, np.uint64(page)))
+            trace.visited[visit.at, position + i - run[0]] = page << 2 | visit.is_new | hit
         elif visit.is_new:
             arena.new_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
 
@@ -246,7 +252,7 @@ def _find_class(arena: Arena, reads: int, made: int) -> int:
         key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
     if reads & READS_SEASONALITY:
         key = mix(key ^ np.uint64(arena.links[made].profile))
-    mask = np.int64(arena.table.size - 1)
+    mask = np.int64(arena.counts[0].table - 1)
     slot = np.int64(key) & mask
     while arena.table[slot]:
         other_id = arena.table[slot] - 1
@@ -332,11 +338,9 @@ def _write_members(arena: Arena, part: int, start: int) -> None:
         begin = arena.part_starts[part]
         size = arena.part_sizes[part]
         if begin >= 0:
-            for i in range(size):
-                arena.members[start + i] = arena.hits[begin + i]
+            copy_pages(arena.hits, begin, arena.members, start, size)
         else:
-            for i in range(size):
-                arena.members[start + i] = arena.misses[~begin + i]
+            copy_pages(arena.misses, ~begin, arena.members, start, size)
         start += size
         part = arena.next_part[part]
 
@@ -349,11 +353,9 @@ def _compact(arena: Arena) -> None:
     for class_id in range(counts.before):
         start = arena.starts[class_id]
         arena.starts[class_id] = tail
-        for i in range(arena.sizes[class_id]):
-            arena.buffer[tail] = arena.members[start + i]
-            tail += 1
-    for i in range(tail):
-        arena.members[i] = arena.buffer[i]
+        copy_pages(arena.members, start, arena.buffer, tail, arena.sizes[class_id])
+        tail += int(arena.sizes[class_id])
+    copy_pages(arena.buffer, 0, arena.members, 0, tail)
     counts.tail = tail
 
 
@@ -361,5 +363,5 @@ def _compact(arena: Arena) -> None:
 def _clear_stale(arena: Arena) -> None:
     """Mark the pages found changed in this cycle as up to date."""
     for i in range(arena.counts[0].hits):
-        page = arena.hits[i]
-        arena.stale[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))
+        page = np.uint64(arena.hits[i])
+        arena.stale[page >> np.uint64(6)] &= ~(np.uint64(1) << (page & np.uint64(63)))

@@ -1,19 +1,23 @@
-"""Sorting pages of several classes by bitmaps over page numbers: O(pages / 4096 + words marked)."""
+"""Order of tied pages of several classes, by comparison or by bitmaps: O(pages / 4096 + words marked)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.evolution.simulation.arena import UNSORTED, Arena, SimulatedCrawl
-from streamsched.numerics.jit import count_ones, inlined_kernel, trailing_zeros
+from streamsched.evolution.simulation.arena import PADDING, UNSORTED, Arena, SimulatedCrawl
+from streamsched.numerics.compilation.machine_operations import count_ones, trailing_zeros
+from streamsched.numerics.jit import inlined_kernel
 
 if TYPE_CHECKING:
+    from streamsched.evolution.simulation.arena import PageNumbers
     from streamsched.numerics.arrays import Record
 
-__all__ = ["add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
+__all__ = ["FEW_TIED", "add_few_tied_gains", "add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
 
+FEW_TIED: Final = 256  # pages: up to here, comparisons of all pairs, 16 at a time, are faster than bitmaps
+_ALL: Final = np.uint64(2**64 - 1)  # such a group of 64 words is processed word by word, without a search
 _WORDS_PER_PAGE = 4  # of the bitmap: with fewer per marked page, scanning all words is cheaper
 
 
@@ -23,7 +27,7 @@ def mark_run(arena: Arena, start: int, stop: int) -> None:
     members, bits, touched = arena.members, arena.member_bits, arena.touched
     if (stop - start) * _WORDS_PER_PAGE > bits.size:  # most words will be touched: mark all of them
         for i in range(touched.size):
-            touched[i] = ~np.uint64(0)
+            touched[i] = _ALL
     else:
         for i in range(start, stop):
             touched[members[i] >> 12] |= np.uint64(1) << np.uint64((members[i] >> 6) & 63)
@@ -46,19 +50,28 @@ def sort_class(arena: Arena, class_id: int) -> None:
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
-        while touched:
-            word = (group << 6) + trailing_zeros(touched)
-            touched &= touched - np.uint64(1)
-            if word >= arena.member_bits.size:
-                break
-            members = arena.member_bits[word]
-            arena.member_bits[word] = 0
-            while members:
-                arena.members[start] = (word << 6) + trailing_zeros(members)
-                members &= members - np.uint64(1)
-                start += 1
+        if touched == _ALL:
+            for word in range(group << 6, min((group + 1) << 6, arena.member_bits.size)):
+                start = _unmark_word(arena, word, start)
+        else:
+            while touched:
+                start = _unmark_word(arena, (group << 6) + trailing_zeros(touched), start)
+                touched &= touched - np.uint64(1)
     page: Record = arena.pages[class_id]
     page.flags &= ~UNSORTED
+
+
+@inlined_kernel
+def _unmark_word(arena: Arena, word: int, start: int) -> int:
+    """Write the pages marked in `word` to `members` from `start` on and unmark them; return where they end."""
+    members = arena.member_bits[word]
+    arena.member_bits[word] = 0
+    place, first = np.uint64(start), word << 6
+    while members:
+        arena.members[place] = first + trailing_zeros(members)
+        members &= members - np.uint64(1)
+        place += np.uint64(1)
+    return int(np.int64(place))
 
 
 @inlined_kernel
@@ -89,11 +102,55 @@ def add_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: int, b
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
-        while touched:
-            word = (group << 6) + trailing_zeros(touched)
-            touched &= touched - np.uint64(1)
-            if word < arena.member_bits.size:
+        if touched == _ALL:
+            for word in range(group << 6, min((group + 1) << 6, arena.member_bits.size)):
                 arena.member_bits[word] = 0
+        else:
+            while touched:
+                arena.member_bits[(group << 6) + trailing_zeros(touched)] = 0
+                touched &= touched - np.uint64(1)
+
+
+@inlined_kernel
+def add_few_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: int, before: tuple[int, int]) -> None:
+    """Add the gains of pages visited at positions from `position` on in the tie order from `offset` on.
+
+    As `add_tied_gains`, to the last bit, but without marks. The pages are those after `before`, hits and
+    misses, in the arena. O(hits · pages).
+    """
+    arena, discounts, pages = crawl.arena, crawl.history.discounts, crawl.warm_state.members.size
+    counts, distances = arena.counts[0], arena.buffer
+    size = 0
+    for i in range(before[0], counts.hits):
+        distances[size] = _distance(arena.hits[i], offset, pages)
+        size += 1
+    hits = size
+    for i in range(before[1], counts.misses):
+        distances[size] = _distance(arena.misses[i], offset, pages)
+        size += 1
+    for i in range(PADDING):
+        distances[size + i] = pages  # farther than any
+    sums = (0.0, 0.0)
+    for i in range(hits):
+        sums = (sums[1], sums[0] + discounts[position + _count_below_distance(distances, size, distances[i])])
+    crawl.trace.gains[at] += sums[0] + sums[1]
+
+
+@inlined_kernel
+def _distance(page: int, offset: int, pages: int) -> int:
+    """Return a page's distance from `offset`, cyclically over `pages`."""
+    distance = page - offset
+    return distance if distance >= 0 else distance + pages
+
+
+@inlined_kernel
+def _count_below_distance(distances: PageNumbers, size: int, limit: int) -> int:
+    """Return how many of ``distances[:size]`` are below `limit`; PADDING more elements are not."""
+    blocks = (size + PADDING - 1) // PADDING
+    count = 0
+    for i in range(np.uint64(blocks * PADDING)):
+        count += distances[i] < limit
+    return count
 
 
 @inlined_kernel
@@ -102,10 +159,14 @@ def _count_words(arena: Arena) -> int:
     total = 0
     for group in range(arena.touched.size):
         touched = arena.touched[group]
-        while touched:
-            word = (group << 6) + trailing_zeros(touched)
-            touched &= touched - np.uint64(1)
-            if word < arena.member_bits.size:
+        if touched == _ALL:
+            for word in range(group << 6, min((group + 1) << 6, arena.member_bits.size)):
+                arena.below[word] = total
+                total += count_ones(arena.member_bits[word])
+        else:
+            while touched:
+                word = (group << 6) + trailing_zeros(touched)
+                touched &= touched - np.uint64(1)
                 arena.below[word] = total
                 total += count_ones(arena.member_bits[word])
     return total

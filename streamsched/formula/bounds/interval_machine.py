@@ -39,7 +39,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.formula.evaluation.machine import COPY, LOWEST_LOG, ROWS, clamp, divide, raise_base, run_step
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
+from streamsched.numerics.compilation.machine_operations import widen_vectors
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
+from streamsched.numerics.compilation.machine_operations import widen_vectors
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log, power
 
 if TYPE_CHECKING:

@@ -88,7 +88,6 @@ class BatchBuilder:
         ranked, panel = composed.batch, composed.panel
         self.politeness_policy.forget(now)
         self.politeness_policy.grant(shard, ranked.rows, now, now + lease_s, panel)
-        self.formula_switch.settle()
         self.panel.count(ranked.rows.size, panel)
         return self.name_pages(composed, now + lease_s)
 
@@ -98,7 +97,6 @@ class BatchBuilder:
         self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, leases.now))
         self.politeness_policy.forget(leases.now)
         self.politeness_policy.grant(shard, leases.rows, leases.now, leases.until_s, leases.panel)
-        self.formula_switch.settle()
         self.panel.restore(leases.panel_state)
         self.quotas.restore(leases.quotas_state)
 
@@ -157,7 +155,9 @@ class BatchBuilder:
         shard, rows = self.pages.arrays, batch.rows
         if self.surge_probes is None or "surge" not in self.formula_switch.formula.terminals:
             return batch, rows[:0]
-        stays = np.isin(rows, query.first) | ~np.isin(rows, best.rows)
+        stays = np.isin(rows, query.first)
+        if batch is not best:
+            stays |= ~np.isin(rows, best.rows)
         if self.quotas.new:
             stays |= (shard.pages.records["flags"][rows] & VISITED) == 0
         scan = self.formula_switch.current.scan

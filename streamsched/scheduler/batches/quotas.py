@@ -22,11 +22,11 @@ from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import host_capacity
 from streamsched.politeness.priority import BY_SCORE, read_overdue, select_best
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
-from streamsched.ranking.host_slots import HostSlots
+from streamsched.ranking.host_slots import HostSlots, SlotLimits
 from streamsched.records.page_schema import URGENT, VISITED
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Record
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["BatchQuotas", "Places", "RankedSources", "put_in_order", "swap_in"]
@@ -150,19 +150,21 @@ def swap_in(shard: ShardArrays, query: Query, places: Places, added: Ints, count
 
     Each replaces the worst page of all, or the worst of its own host if that host is at its limit.
     """
-    hosts = _hosts(shard, places.rows)
+    hosts, added_hosts = _hosts(shard, places.rows).tolist(), _hosts(shard, added)
+    capacities = np.empty(added.size, np.int64)
+    _write_capacities(shard, SlotLimits(query.limits, query.now, query.lease_s), added_hosts, capacities)
     used = Counter(hosts)
     worst = np.flatnonzero(~places.stays).tolist()
     own: dict[int, list[int]] = {}
-    for place in worst:
-        own.setdefault(hosts[place], []).append(place)
     keep = np.ones(places.rows.size, np.bool_)
     swapped: list[int] = []
-    for row, host in zip(added.tolist(), _hosts(shard, added), strict=True):
+    for row, host, capacity in zip(added.tolist(), added_hosts.tolist(), capacities.tolist(), strict=True):
         if len(swapped) == count:
             break
-        full = used[host] >= host_capacity(shard.groups.records[host], query.limits, query.now, query.lease_s)
-        places_left = own.get(host, []) if full else worst
+        full = used[host] >= capacity
+        if full and host not in own:
+            own[host] = [place for place in worst if hosts[place] == host]
+        places_left = own[host] if full else worst
         while places_left and not keep[places_left[-1]]:
             places_left.pop()
         if places_left:
@@ -174,10 +176,17 @@ def swap_in(shard: ShardArrays, query: Query, places: Places, added: Ints, count
     return (np.concatenate([places.rows[keep], np.array(swapped, np.int64)]) if swapped else places.rows), len(swapped)
 
 
-def _hosts(shard: ShardArrays, rows: Ints) -> list[int]:
-    """Return the host numbers of ``rows``: int64[m]. O(m)."""
-    hosts: list[int] = shard.groups.records["host"][shard.pages.records["group"][rows]].tolist()
+def _hosts(shard: ShardArrays, rows: Ints) -> Ints:
+    """Return the host numbers of ``rows``: int64[m] as int64[m]. O(m)."""
+    hosts: Ints = shard.groups.records["host"][shard.pages.records["group"][rows]].astype(np.int64)
     return hosts
+
+
+@bare_kernel
+def _write_capacities(shard: ShardArrays, slot_limits: SlotLimits, hosts: Ints, out: Ints) -> None:
+    for i in range(hosts.size):
+        host: Record = shard.groups.records[hosts[i]]
+        out[i] = host_capacity(host, slot_limits.limits, slot_limits.now, slot_limits.lease_s)
 
 
 def put_in_order(
@@ -187,10 +196,11 @@ def put_in_order(
 
     `ranked`: pages whose scores are known; `score`: scores pages by their rows.
     """
-    scores = score(rows)
-    _, known, place = np.intersect1d(rows, ranked.rows, return_indices=True)
-    tiers = np.full(rows.size, BY_SCORE, np.uint8)
-    scores[known], tiers[known] = ranked.scores[place], ranked.tiers[place]
+    by_row = np.argsort(ranked.rows)
+    place = by_row[np.minimum(np.searchsorted(ranked.rows, rows, sorter=by_row), max(by_row.size - 1, 0))]
+    known = ranked.rows[place] == rows
+    scores, tiers = ranked.scores[place], np.where(known, ranked.tiers[place], BY_SCORE).astype(np.uint8)
+    scores[~known] = score(rows[~known])
     overdue_s = np.where(tiers == BY_SCORE, np.inf, read_overdue(shard, rows, query.limits, query.now))
     ahead = np.isin(rows, query.first)
     first, rest = np.flatnonzero(ahead), np.flatnonzero(~ahead)

@@ -5,8 +5,9 @@ has hit are then visited a cycle sooner. The expected number of pages hit unseen
 window began, by the suspicion of a surge in it, and for all pages by the chance of a surge since. `PROBES_PER_GROUP`
 pages distinguish a surge from changes of single pages, and share that expected number as their worth. A batch takes a
 group's probes in place of its worst pages as long as a probe is worth at least the probability that the page it
-replaces has changed. Pages of the group that are in the batch anyway, or leased, count as probes. Nothing is stored:
-the worth of a probe follows from what `surges` has learned, and ends with the outcomes of the visits.
+replaces has changed. Pages of the group that are in the batch anyway count as probes, and so do leased ones among its
+newest. Nothing is stored: the worth of a probe follows from what `surges` has learned, and ends with the outcomes of
+the visits.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ __all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
 PROBES_PER_GROUP: Final = 5  # if a surge has hit half of a group, it hit one of 5 pages 31 times in 32
 _LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; with fewer there is little to gain
 _MOST: Final = 0.5  # share of a batch that may be surge probes
-_MOST_ROWS: Final = 1 << 12  # newest pages of a group among which its probes are chosen; over all groups, ...
-_ROWS_A_PAGE: Final = 64  # ... this many more for each page of the batch
+_MOST_ROWS: Final = 16  # newest pages of a group among which its probes are chosen; over all groups, ...
+_ROWS_A_PAGE: Final = 2  # ... this many more for each page of the batch: half a batch of probes needs no more
 _GROUPS: Final = 1 << 14  # groups examined for a batch, ...
 _GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
 
@@ -66,12 +67,16 @@ class SurgeProbes:
         worth surge probes).
         """
         rows = batch.rows
+        if shard.corpus["pages"][0] < _LEAST_PAGES:
+            return batch, rows[:0]
         keep = np.isin(rows, stays) | ((shard.pages.records["flags"][rows] & URGENT) != 0) | (batch.tiers != BY_SCORE)
         most = min(int(_MOST * rows.size), int(np.count_nonzero(~keep)))
         if most == 0:
             return batch, rows[:0]
         bars = self._likely.score(shard, query.now, query.cycle_s, rows[~keep][::-1][:most])
         due = _find_due(shard, query, float(bars[0]), most)
+        if due.groups.size == 0:
+            return batch, rows[:0]
         probes, worth = _choose(shard, query, due, rows, score)
         beats = worth[:most] >= bars[: worth.size]
         count = beats.size if beats.all() else int(np.argmin(beats))
@@ -101,13 +106,17 @@ def _choose(
 ) -> tuple[Ints, Floats]:
     """Return the probes of the groups that are due, and their worth: int64[s], float64[s], best first.
 
-    They are a group's best pages that are neither in the batch nor leased, up to the number still missing.
+    They are the best of a group's newest pages that are neither in the batch nor leased, as many as are still missing.
     """
     rows, ends = _list_all(shard, due.groups)
     place = np.repeat(np.arange(due.groups.size), np.diff(ends, prepend=0))
-    there = np.isin(rows, batch) | ((shard.pages.records["flags"][rows] & LEASED) != 0)
-    missing = PROBES_PER_GROUP - np.bincount(place[there], minlength=due.groups.size)
-    free = ~there & (missing[place] > 0)
+    batch = np.sort(batch)
+    in_batch = batch[np.minimum(np.searchsorted(batch, rows), batch.size - 1)] == rows
+    leased = (shard.pages.records["flags"][rows] & LEASED) != 0
+    missing = PROBES_PER_GROUP - np.bincount(place[leased & ~in_batch], minlength=due.groups.size)
+    groups = np.sort(shard.pages.records["group"][batch])
+    missing -= np.searchsorted(groups, due.groups, "right") - np.searchsorted(groups, due.groups)
+    free = ~in_batch & ~leased & (missing[place] > 0)
     free[free] = are_eligible(shard, rows[free], query.now, query.limits)
     rows, place = rows[free], place[free]
     ties = tie_keys(shard.pages.records["url_hash"][rows], query.salt)
@@ -153,8 +162,10 @@ def _list_due(  # noqa: PLR0913, PLR0917  a kernel
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
         elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
-        since = 0.0 - expm1(-surge_probability(group) * elapsed)
-        expected = MEAN_SHARE * (unseen_surge_value(group) * group.open_unvisited + since * (group.pages - 1.0))
+        hazard, unseen = surge_probability(group) * elapsed, unseen_surge_value(group) * group.open_unvisited
+        if MEAN_SHARE * (unseen + hazard * (group.pages - 1.0)) < bar * PROBES_PER_GROUP * (1.0 - 1e-9):
+            continue  # since 1 - exp(-hazard) is below the hazard
+        expected = MEAN_SHARE * (unseen + (0.0 - expm1(-hazard)) * (group.pages - 1.0))
         value = expected / PROBES_PER_GROUP
         if value > 0.0 and value >= bar:
             out[count] = number

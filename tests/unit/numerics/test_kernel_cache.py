@@ -19,14 +19,17 @@ def add(left, right):
 def double(value):
     return add(value, value)
 
+def compiled(function):
+    return sum(function.stats.cache_misses.values())
+
 if __name__ == "__main__":
-    print(double(int(sys.argv[1])), sum(double.stats.cache_misses.values()), sum(add.stats.cache_misses.values()))
+    print(double(int(sys.argv[1])), compiled(double), compiled(add))
 """
 
 
-def start(folder: Path, value: int) -> subprocess.Popen[str]:
+def start(folder: Path, value: int, module: str = MODULE) -> subprocess.Popen[str]:
     """Start a process that calls the kernels of the module in `folder`, with a cache beside it."""
-    (folder / "kernels.py").write_text(MODULE) if not (folder / "kernels.py").exists() else None
+    (folder / "kernels.py").write_text(module) if not (folder / "kernels.py").exists() else None
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(folder / "kernels.py"), str(value)]
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -41,14 +44,20 @@ def finish(process: subprocess.Popen[str]) -> list[int]:
 def test_processes_that_need_a_kernel_at_the_same_time_compile_it_once(tmp_path: Path) -> None:
     found = [finish(process) for process in [start(tmp_path, value) for value in range(3)]]
     assert [one[0] for one in found] == [0, 2, 4]
-    assert [sum(one[1] for one in found), sum(one[2] for one in found)] == [1, 1]
+    assert sum(one[1] for one in found) == 1
+
+
+def test_kernels_that_only_kernels_call_are_neither_compiled_by_themselves_nor_cached(tmp_path: Path) -> None:
+    assert finish(start(tmp_path, 1))[2] == 0
+    assert len(list((tmp_path / "cache").rglob("kernels.double*.nbc"))) == 1
+    assert not list((tmp_path / "cache").rglob("kernels.add*.nbc"))
 
 
 def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
     finish(start(tmp_path, 1))
     for index in (tmp_path / "cache").rglob("*.nbi"):
         index.write_bytes(index.read_bytes()[:20])
-    assert finish(start(tmp_path, 3)) == [6, 1, 1]
+    assert finish(start(tmp_path, 3)) == [6, 1, 0]
     assert finish(start(tmp_path, 3)) == [6, 0, 0]
 
 
@@ -59,3 +68,80 @@ def test_a_process_killed_while_it_compiles_leaves_no_lock(tmp_path: Path) -> No
     process.kill()
     process.communicate()
     assert finish(start(tmp_path, 2))[0] == 4
+
+
+def test_a_folder_that_vanishes_after_the_import_does_no_harm(tmp_path: Path) -> None:
+    module = MODULE.replace("    print(", "    import shutil; shutil.rmtree(double.stats.cache_path)\n    print(")
+    assert finish(start(tmp_path, 4, module)) == [8, 1, 0]
+
+
+def test_a_full_disk_costs_time_only(tmp_path: Path) -> None:
+    refusal = """
+    from unittest.mock import patch
+    from numba.core.caching import IndexDataCacheFile
+    patch.object(IndexDataCacheFile, "_open_for_write", side_effect=OSError(28, "No space left on device")).start()
+    print("""
+    assert finish(start(tmp_path, 5, MODULE.replace("    print(", refusal))) == [10, 1, 0]
+
+
+def test_a_filled_cache_is_used_even_if_no_file_can_be_made_in_its_folder(tmp_path: Path) -> None:
+    finish(start(tmp_path, 1))
+    refusal = """
+import tempfile
+from unittest.mock import patch
+patch.object(tempfile, "TemporaryFile", side_effect=PermissionError).start()  # Numba's check of a folder
+import sys
+"""
+    folder = tmp_path / "again"
+    folder.mkdir()
+    source = (tmp_path / "kernels.py").read_text()
+    runner = f"{refusal}\nimport runpy; sys.argv[0] = {str(tmp_path / 'kernels.py')!r}\n"
+    runner += f"runpy.run_path({str(tmp_path / 'kernels.py')!r}, run_name='__main__')\n"
+    (folder / "runner.py").write_text(runner)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(folder / "runner.py"), "6"]
+    answer = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300, check=True)
+    assert source == MODULE
+    assert answer.stdout.split() == ["12", "0", "0"]
+
+
+def test_without_any_folder_kernels_compile_and_nothing_is_kept(tmp_path: Path) -> None:
+    header = """
+import tempfile
+from unittest.mock import patch
+patch.object(tempfile, "TemporaryFile", side_effect=PermissionError).start()  # Numba's check of a folder
+"""
+    module = header + MODULE.replace(", compiled(double), compiled(add))", ")")
+    assert finish(start(tmp_path, 7, module)) == [14]
+    assert not list(tmp_path.rglob("*.nbc"))
+
+
+def run_package(folder: Path) -> list[int]:
+    """Return the result of a kernel that calls another module's, and how many were compiled; cached in the tree."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    code = "from package.caller import twice; print(twice(1), sum(twice.stats.cache_misses.values()))"
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(
+        command,
+        env=environment | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    return finish(process)
+
+
+def test_a_change_to_a_kernel_of_another_module_is_compiled_into_its_callers(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    head = "from streamsched.numerics.jit import kernel\n"
+    callee = head + "@kernel\ndef step(value):\n    return value + 1\n"
+    (package / "callee.py").write_text(callee)
+    (package / "caller.py").write_text(
+        head + "from package.callee import step\n@kernel\ndef twice(value):\n    return step(step(value))\n"
+    )
+    assert run_package(tmp_path) == [3, 1]
+    assert run_package(tmp_path) == [3, 0]
+    (package / "callee.py").write_text(callee.replace("+ 1", "+ 10"))
+    assert run_package(tmp_path) == [21, 1]

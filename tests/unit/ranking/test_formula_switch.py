@@ -10,7 +10,7 @@ import pytest
 
 from streamsched.outcomes import Outcome
 from streamsched.ranking import formula_switch
-from streamsched.ranking.block_bounds import NODE_BLOCKS
+from streamsched.ranking.certificates import CHUNK
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import START_S, Twins, small_shards
 from tests.support.stepped_threads import Stepper, stepped
@@ -135,10 +135,9 @@ def test_memory_in_use() -> None:
     twins.rank(1)
     one = twins.scheduler.core.formula_switch.nbytes()
     twins.rank_new(1)
-    blocks = math.ceil(150 / 8)
-    host_slots = 12 * int(twins.scheduler.core.pages.arrays.corpus["groups"][0])
     switched = twins.scheduler.core.formula_switch.nbytes()
-    layout, bounds = 4 * 150 + 4 * blocks, 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + host_slots
+    table = 6 * 150 + 6 * math.ceil(150 / CHUNK)
+    hosts = 16 * int(twins.scheduler.core.pages.arrays.corpus["groups"][0])
     assert none <= 2 * mmap.PAGESIZE
-    assert 0 <= one - layout - bounds < 12 * mmap.PAGESIZE
-    assert 0 <= switched - one - bounds < 9 * mmap.PAGESIZE
+    assert 0 <= one - table - hosts < 12 * mmap.PAGESIZE
+    assert 0 <= switched - one - table - hosts < 12 * mmap.PAGESIZE

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import cast
+from typing import Any
 
 import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch, Politeness, Scheduler
-from streamsched.formula import BLOCK, Arena, Formula, Program
+from streamsched.formula import BLOCK, Formula
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top, sort_keys, tie_keys
 from streamsched.politeness.leases import Leases
-from streamsched.ranking import full_scan
+from streamsched.ranking import block_scan, full_scan
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.state.page_table import PageTable
-from tests.support.fixed_scores import TableOfScores, make_pages
+from tests.support.fixed_scores import SCORE, make_pages, set_scores
 
 MANY = 200_000  # more than the sample wants, and a dozen blocks
 
@@ -34,7 +33,8 @@ def full_sort(table: PageTable, values: Floats, query: Query) -> Ints:
 
 def check(table: PageTable, values: Floats, k: int, salt: int = 1, threads: int | None = 2) -> Ranked:
     query = Query(k, 100.0, 86_400.0, salt)
-    scan = FullScan(cast(Program, TableOfScores(values)), threads)
+    set_scores(table, values)
+    scan = FullScan(SCORE, threads)
     ranked = scan.rank(table.arrays, query)
     assert ranked.rows.tolist() == full_sort(table, values, query).tolist()
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
@@ -102,20 +102,37 @@ def test_many_pages_in_order_of_score(many: PageTable, order: int) -> None:
     check(many, np.arange(MANY, dtype=np.float64)[::order].copy(), 300)
 
 
-def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """The first thresholds of the scans to come."""
+    found: list[float | None] = []
+    scan = FullScan._scan
+
+    def spy(self: FullScan, shard: object, query: Query, pages: int, bar: float | None, out: object) -> Ranked:
+        found.append(bar)
+        return scan(self, shard, query, pages, bar, out)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FullScan, "_scan", spy)
+    return found
+
+
+@pytest.mark.parametrize("k", [1, 500, MANY // 8, MANY // 2])
+def test_pages_are_scanned_once_if_half_of_them_are_leased(bars: list[float | None], k: int) -> None:
+    values = np.random.default_rng(4).random(MANY)
+    table = make_pages(MANY)
+    leased = np.flatnonzero(np.random.default_rng(5).random(MANY) < 0.5)
+    Leases().grant(table.arrays, leased, 101.0)
+    check(table, values, k)
+    assert len(bars) == 1
+    assert (bars[0] is None) == (k == MANY // 2)
+
+
+def test_sample_that_misleads_is_scanned_again(many: PageTable, bars: list[float | None]) -> None:
     """All that the sample sees is better than all else, so fewer than k pages reach the first threshold."""
     values = np.zeros(MANY)
     starts = np.linspace(0, MANY - full_scan._SAMPLE_ROWS, full_scan._SAMPLE_BLOCKS).astype(np.int64)
     values[(starts[:, None] + np.arange(full_scan._SAMPLE_ROWS)).ravel()] = 1.0
     sampled = int(values.sum())
-    bars = []
-    scan = FullScan._scan
-
-    def spy(self: FullScan, shard: object, query: Query, pages: int, bar: float | None) -> Ranked:
-        bars.append(bar)
-        return scan(self, shard, query, pages, bar)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(FullScan, "_scan", spy)
     check(many, values, sampled)
     check(many, values, sampled + 1)
     assert bars == [1.0, 1.0, None]
@@ -141,24 +158,24 @@ def test_sample_of_nan_sets_no_threshold(many: PageTable) -> None:
 
 def test_pages_whose_hashes_collide_stay_in_order_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that take turns have blocks 0 and 1, then 2 and 3: one after the other they are out of order."""
-    monkeypatch.setattr(full_scan, "_THREADED_ROWS", 1)
-    turn = threading.Barrier(2)
+    turn, scan_rows = threading.Barrier(2), block_scan.scan_rows
 
-    class TakingTurns(TableOfScores):
-        def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
-            turn.wait()
-            super().run(columns, out, arena)
+    def take_turns(*args: Any) -> int:
+        turn.wait()
+        return scan_rows(*args)
 
+    monkeypatch.setattr(full_scan, "scan_rows", take_turns)
     table = make_pages(4 * BLOCK)
+    set_scores(table, np.zeros(len(table)))
     table.arrays.pages.records["url_hash"][: len(table)] = 7
-    scan = FullScan(cast(Program, TakingTurns(np.zeros(len(table)))), threads=2)
-    ranked = scan.rank(table.arrays, Query(2 * BLOCK, 0.0, 86_400.0, 1))
+    ranked = FullScan(SCORE, 2).rank(table.arrays, Query(2 * BLOCK, 0.0, 86_400.0, 1))
     assert ranked.rows.tolist() == list(range(2 * BLOCK))
 
 
 def test_scores_by_rows_are_those_of_all(many: PageTable) -> None:
     values = np.random.default_rng(3).random(MANY)
-    scan = FullScan(cast(Program, TableOfScores(values)))
+    set_scores(many, values)
+    scan = FullScan(SCORE)
     assert scan.score(many.arrays, 0.0, 86_400.0).tobytes() == values.tobytes()
     rows = np.array([MANY - 1, 0, 7, 7])
     assert scan.score(many.arrays, 0.0, 86_400.0, rows).tobytes() == values[rows].tobytes()

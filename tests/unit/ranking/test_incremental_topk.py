@@ -11,6 +11,7 @@ import pytest
 from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.ranking.incremental_topk import IncrementalTopK
+from streamsched.ranking.invariants import ends_of
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import START_S, Twins, small_shards
 
@@ -77,6 +78,30 @@ def test_all_scores_equal(formula: str, score: float) -> None:
     use_up(twins, 30)
 
 
+@pytest.mark.parametrize("formula", ["due", "1", "0 - t", "t * (2 - t)"])
+def test_a_single_page(formula: str) -> None:
+    twins = known(formula, pages=1)
+    for _ in range(4):
+        assert len(twins.rank(1)) == 1
+        twins.check()
+        twins.now += DAY / 3
+    assert len(twins.take(3)) == 1
+    assert twins.rank(1) == []
+    twins.check()
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_all_pages_in_one_group_on_one_host_for_any_k(limit: int | None) -> None:
+    twins = Twins("importance * posterior", per_host=limit)
+    urls = [f"https://a.example/docs/{i}" for i in range(PAGES)]
+    twins.observe([Outcome(url, START_S - i * 60.0, importance=float(i % 9)) for i, url in enumerate(urls)])
+    for k in range(1, PAGES + 1, 9):
+        assert len(twins.rank(k)) == min(k, limit or k)
+        twins.check()
+        twins.take(2, lease_s=30.0)
+        twins.now += 60.0
+
+
 def test_infinities_and_nan_among_numbers() -> None:
     """Of pages older than a day inf, of younger -inf, of those that weigh nothing NaN; and then time goes on."""
     twins = known(f"{INFINITE} * (t - 1) * importance")
@@ -130,13 +155,12 @@ def test_clock_that_stands_still_leaps_or_goes_back(formula: str, steps: list[fl
 
 
 @pytest.mark.parametrize("formula", ["posterior", "t * (2 - t)", "0 - t"])
-def test_queries_at_the_very_ends_of_bounds(formula: str) -> None:
+def test_queries_at_the_very_ends_of_certificates(formula: str) -> None:
     twins = known(formula)
     twins.rank(5)
     for _ in range(12):
-        twins.scheduler.core.formula_switch.settle()
-        ends = standing_of(twins)._table.arrays.end
-        end = float(ends[ends > twins.now].min())
+        ends = ends_of(standing_of(twins)._table.arrays)
+        end = float(ends[ends > twins.now].min(initial=twins.now + DAY))
         for now in (np.nextafter(end, 0.0), end, np.nextafter(end, math.inf)):
             twins.now = float(now)
             twins.rank(5)
@@ -167,7 +191,7 @@ def test_what_waits_is_back_at_the_very_second() -> None:
 
 
 def test_pages_that_come_between_queries() -> None:
-    """Shelves fill up and are sorted anew by hosts, one page at a time."""
+    """One page at a time."""
     twins = known("posterior * importance", pages=20)
     for i in range(20, PAGES):
         twins.discover([URLS[i]], importance=float(i))
@@ -192,24 +216,24 @@ def test_hosts_that_are_full_are_passed_over() -> None:
     twins.check()
 
 
-def test_a_few_blocks_are_opened_and_no_scan_is_made() -> None:
+def test_a_few_pages_are_examined_and_no_scan_is_made() -> None:
     """What all this is for: of 2,000 pages of which few are good, a query looks at few."""
     with small_shards(bits=16, most_opened=4):
         twins = Twins("importance * posterior")
         urls = [f"https://a.example/{i}" for i in range(2_000)]
         twins.observe([Outcome(url, START_S - DAY, importance=1.0 + i) for i, url in enumerate(urls)])
-        opened = []
+        examined = []
         for _ in range(12):
             twins.rank(4)
-            opened.append(standing_of(twins)._opened.count)
+            examined.append(standing_of(twins).examined)
             assert len(twins.take(4, lease_s=DAY)) == 4
             twins.check()
             twins.now += 60.0
-        assert standing_of(twins).scans <= 4  # until it is known how the bar moves
-        assert max(opened[5:]) < 50
+        assert standing_of(twins).scans == 1  # a single query needs no certificates
+        assert max(examined[2:]) < 100
 
 
-def test_a_ranking_that_was_never_asked_keeps_no_bounds() -> None:
+def test_a_ranking_that_was_never_asked_keeps_no_certificates() -> None:
     twins = known("posterior")
     assert twins.scheduler.core.pages.touched is None
     assert standing_of(twins).clock == -math.inf

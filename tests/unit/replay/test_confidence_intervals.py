@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from streamsched.replay.confidence_intervals import Estimate, over_cycles, over_detections, over_seeds
+from streamsched.replay.confidence_intervals import (
+    Estimate,
+    cut_batches,
+    jackknife,
+    over_seeds,
+    replicate_figure,
+    replicate_mean,
+)
+
+DAY = 86_400.0
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 200])
@@ -25,34 +34,57 @@ def test_a_seed_without_a_figure_is_left_out_and_one_figure_has_no_interval() ->
     assert Estimate(3.0).half_width is None
 
 
-def test_batch_means_leave_a_shorter_last_batch_and_uncounted_cycles_out_of_the_spread() -> None:
-    series = np.concatenate([np.full(7, 1.0), np.full(7, 3.0), np.full(6, 100.0)])
-    counted = np.ones(20, bool)
-    found = over_cycles(series, counted)
+@pytest.mark.parametrize(
+    ("cycles", "cycle_s", "edges"),
+    [
+        (27, DAY, [0, 27]),
+        (55, DAY, [0, 55]),
+        (56, DAY, [0, 28, 56]),
+        (363, DAY, [0, 30, 60, 90, 121, 151, 181, 211, 242, 272, 302, 332, 363]),
+        (2 * 672, DAY / 24, [0, 672, 1344]),
+        (5, 7 * DAY, [0, 5]),
+        (9, 7 * DAY, [0, 4, 9]),
+        (3, 60 * DAY, [0, 1, 2, 3]),
+    ],
+)
+def test_batches_have_28_days_or_more_and_cover_all_cycles(cycles: int, cycle_s: float, edges: list[int]) -> None:
+    assert cut_batches(cycles, cycle_s).tolist() == edges
+
+
+def test_the_jackknife_of_a_mean_of_equal_batches_is_their_t_interval() -> None:
+    series = np.random.default_rng(3).normal(size=112)
+    found = jackknife(replicate_mean(series, np.ones(112), cut_batches(112, DAY)))
+    means = series.reshape(4, 28).mean(1)
     assert found.value == pytest.approx(series.mean())
-    assert found.half_width == pytest.approx(stats.t.ppf(0.975, 1) * stats.sem([1.0, 3.0]))
-    counted[7:14] = False
-    assert over_cycles(series, counted).half_width is None
-    assert over_cycles(series, np.zeros(20, bool)) == Estimate(None)
-    assert over_cycles(series[:5], np.ones(5, bool)) == Estimate(1.0)
+    assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 3, means.mean(), stats.sem(means)))
 
 
-def test_batch_means_widen_for_what_lasts_and_hold_the_truth_about_as_often_as_they_say() -> None:
+def test_what_is_not_counted_has_no_weight_and_what_rests_on_one_batch_has_no_interval() -> None:
+    series, edges = np.concatenate([np.full(28, 1.0), np.full(28, 3.0)]), np.array([0, 28, 56])
+    counted = np.ones(56, bool)
+    assert jackknife(replicate_mean(series, counted, edges)).half_width is not None
+    counted[28:] = False
+    assert jackknife(replicate_mean(series, counted, edges)) == Estimate(1.0)
+    assert jackknife(replicate_mean(series, np.zeros(56, bool), edges)) == Estimate(None)
+    assert jackknife(replicate_mean(series, np.ones(56), np.array([0, 56]))) == Estimate(2.0)
+
+
+def test_intervals_widen_for_what_lasts_and_hold_the_truth_about_as_often_as_they_say() -> None:
     rng = np.random.default_rng(7)
     hits = 0
     for _ in range(400):
-        noise = rng.normal(size=200)
-        lasting = noise[2:] + noise[1:-1] + noise[:-2]  # of three days each
-        found = over_cycles(lasting, np.ones(lasting.size, bool))
+        noise = rng.normal(size=378)
+        lasting = np.convolve(noise, np.ones(14), "valid")  # of two weeks each
+        found = jackknife(replicate_mean(lasting, np.ones(lasting.size), cut_batches(lasting.size, DAY)))
         assert found.low is not None
         assert found.high is not None
         hits += found.low <= 0.0 <= found.high
-    assert 0.88 <= hits / 400 <= 0.97  # single cycles as if independent: 0.74
+    assert 0.88 <= hits / 400 <= 0.97  # batches of 7 days: 0.75
 
 
-def test_over_detections_takes_a_figure_of_each_batch_of_cycles() -> None:
+def test_a_figure_of_detections_is_taken_without_each_batch() -> None:
     delays, cycles = np.array([1.0, 3.0, 10.0, 20.0]), np.array([0, 6, 7, 14])
-    found = over_detections(delays, cycles, 20, lambda part: float(part.max()))
-    assert found.value == 20.0
-    assert found.half_width == pytest.approx(stats.t.ppf(0.975, 1) * stats.sem([3.0, 10.0]))
-    assert over_detections(np.empty(0), np.empty(0, np.int64), 20, lambda part: float(part.max())) == Estimate(None)
+    edges = np.array([0, 7, 14, 21])
+    assert replicate_figure(delays, cycles, edges, lambda part: float(part.max())).tolist() == [20.0, 20.0, 20.0, 10.0]
+    nothing = replicate_figure(np.empty(0), np.empty(0, np.int64), edges, lambda part: float(part.max()))
+    assert jackknife(nothing) == Estimate(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 from streamsched import ReplayError
 from streamsched.replay import ReplayResult, ReplaySettings, experiment, read_truth, replay_log, run_replay, to_json
 from streamsched.replay.findings import Finding
-from streamsched.replay.reporting.replay_findings import find_best
+from streamsched.replay.reporting.replay_findings import describe_scope, find_best
 from streamsched.replay.reporting.replay_report import render_report
+from streamsched.replay.reporting.sentences import describe
 from tests.support.paths import LOGS
 
 LOG = LOGS / "scoop-extras.tsv.gz"
@@ -77,6 +79,7 @@ def test_a_replay_gives_the_same_bytes_again_and_with_any_number_of_workers(
             ReplaySettings(
                 str(LOG),
                 policies=("rand", "posterior", "t * X"),
+                calibration=True,
                 start_s=LAST_YEAR_S,
                 end_s=LAST_YEAR_S + 40 * DAY,
                 changed=changed,  # type: ignore[arg-type]
@@ -115,7 +118,7 @@ def test_a_log_already_read_gives_the_same_as_its_file(tmp_path: Path) -> None:
     assert to_json(replay_log(read_truth(settings.log), settings)) == to_json(run_replay(settings))
 
 
-def test_several_seeds_give_a_run_each_and_intervals_over_them(last_year: ReplayResult) -> None:
+def test_several_seeds_give_a_run_each_and_intervals_over_them_apart(last_year: ReplayResult) -> None:
     settings = ReplaySettings(
         str(LOG), policies=("nad",), start_s=LAST_YEAR_S, end_s=LAST_YEAR_S + 60 * DAY, seeds=(0, 1, 2)
     )
@@ -124,7 +127,28 @@ def test_several_seeds_give_a_run_each_and_intervals_over_them(last_year: Replay
     assert len(set(means)) == 3
     assert nad.figures["freshness"].value == pytest.approx(np.mean(means))
     (alone,) = (policy for policy in last_year.policies if policy.name == "nad")
-    assert nad.figures["freshness"].half_width != alone.figures["freshness"].half_width
+    assert nad.seeds["freshness"].half_width == pytest.approx(4.303 * np.std(means, ddof=1) / np.sqrt(3), rel=1e-3)
+    assert alone.seeds["freshness"].half_width is None
+
+
+@pytest.mark.parametrize("policy", ["default", "rand"])
+def test_what_is_learned_before_is_crawled_in_the_same_way_and_not_measured(policy: str) -> None:
+    first, start, end = LAST_YEAR_S, LAST_YEAR_S + 40 * DAY, LAST_YEAR_S + 70 * DAY
+    whole = run_replay(ReplaySettings(str(LOG), policies=(policy,), start_s=first, end_s=end))
+    settings = ReplaySettings(str(LOG), policies=(policy,), learn_from_s=first, start_s=start, end_s=end)
+    later = run_replay(settings)
+    assert (later.start_s, later.cycles, later.measured.counted.size) == (start, 30, 30)
+    everything, last = whole.policies[0].traces[0], later.policies[0].traces[0]
+    for series in ("change_rate", "ndcg", "freshness", "visits", "counted"):
+        np.testing.assert_array_equal(getattr(last, series), getattr(everything, series)[38:])
+    detected = everything.delay_cycles >= 38
+    np.testing.assert_array_equal(last.delays_days, everything.delays_days[detected])
+    assert last.undetected == everything.undetected
+    assert later.changes.sum() < whole.changes.sum()
+    content = json.loads(to_json(later))
+    assert (content["learn_from"], content["from"], content["to"]) == ("2025-08-22", "2025-10-01", "2025-10-31")
+    assert (content["cycles"], content["measured_cycles"]) == (30, 30)
+    assert "learning from 2025-08-22" in describe(describe_scope(later))
 
 
 def test_later_pages_join_on_request_and_raise_the_budget() -> None:
@@ -152,9 +176,10 @@ def test_a_log_whose_window_never_changes_is_replayed_without_figures(tmp_path: 
     path = tmp_path / "still.tsv"
     path.write_text("0\tA\thttps://a/\n10\tM\thttps://a/\n604800\tA\thttps://b/\n")
     result = run_replay(ReplaySettings(str(path), policies=("posterior", "oracle")))
-    assert [policy.figures["change_rate"].value for policy in result.policies] == [None, None]
+    assert [policy.figures["change_rate"].value for policy in result.policies] == [0.0, 0.0]
+    assert [policy.figures["ndcg"].value for policy in result.policies] == [None, None]
     assert [policy.figures["freshness"].value for policy in result.policies] == [1.0, 1.0]
-    assert '"change_rate": null' in to_json(result)
+    assert '"ndcg": null' in to_json(result)
     assert find_best(result) == [Finding("no_change_ranked")]
     assert render_report(result)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsched import FormulaError, PackedUrls, ReplayError
+from streamsched import FormulaError, PackedUrls, ReplayError, SettingsError
 from streamsched.replay import STEADY, ChangeLog, ReplaySettings, Window
 from streamsched.replay.replay_settings import choose_window, format_time
 
@@ -44,11 +44,24 @@ def choose(log: ChangeLog, **settings: Any) -> Window:
         ("start_s", NOON, "start: expected a UTC midnight, found '2024-10-04T12:00:00Z'"),
         ("start_s", float("nan"), "start: expected epoch seconds"),
         ("end_s", 1.7e12, "end: expected epoch seconds"),
+        ("learn_from_s", float("nan"), "learn_from: expected epoch seconds"),
+        ("learn_from_s", NOON, "learn_from: expected a UTC midnight, found '2024-10-04T12:00:00Z'"),
+        ("learn_from_s", NOON + DAY / 2, "learn_from: expected the start of the measured period too, --from, found"),
+        ("against", "nadd", "against: expected one of the policies rand, age"),
+        ("against", 3, "against"),
+        ("calibration", 1, "calibration"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(setting: str, value: Any, said: str) -> None:
-    with pytest.raises(ReplayError, match=said):
+    with pytest.raises((ReplayError, SettingsError, TypeError), match=said):
         ReplaySettings("log", **{setting: value})
+
+
+@pytest.mark.parametrize("days", [0, 1, 400])
+def test_learning_begins_before_what_is_measured(days: int) -> None:
+    start = NOON + DAY / 2
+    with pytest.raises(ReplayError, match=r"learn_from: expected a day before --from, 2024-10-05, found '202"):
+        ReplaySettings("log", start_s=start, learn_from_s=start + days * DAY)
 
 
 def test_an_unknown_policy_is_told_which_are_known_and_a_formula_where_it_fails() -> None:
@@ -85,11 +98,31 @@ def test_the_window_can_be_said() -> None:
         ({"end_s": NOON - 90 * DAY}, "holds 0 whole cycles"),
         ({"end_s": NOON + 11 * DAY}, "2024-10-15T12:00:00Z, after the end of the log"),
         ({"start_s": NOON - 0.5 * DAY}, "no page is alive at 2024-10-04: the log runs"),
+        (
+            {"learn_from_s": NOON - 0.5 * DAY, "start_s": NOON + 0.5 * DAY},
+            "no page is alive at 2024-10-04: the log runs",
+        ),
+        (
+            {"learn_from_s": NOON + 0.5 * DAY, "start_s": NOON + 5.5 * DAY, "end_s": NOON + 5.5 * DAY},
+            "from 2024-10-05 to 2024-10-10 holds 5 whole cycles: expected more than the 5 of the learning before 2024",
+        ),
     ],
 )
 def test_windows_that_the_log_does_not_hold_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ReplayError, match=said):
         choose(make_log(3.0, 9.25), **settings)
+
+
+def test_the_cycles_of_learning_come_before_those_measured() -> None:
+    first, start = NOON + 0.5 * DAY, NOON + 4.5 * DAY
+    settings = ReplaySettings("log", learn_from_s=first, start_s=start)
+    assert (settings.learned_cycles, settings.schedule.unmeasured) == (4, 4)
+    window = choose_window(make_log(3.0, 9.25), settings)
+    assert (window.start_s, window.cycles, window.edge(settings.learned_cycles)) == (first, 8, start)
+    by_3_days = ReplaySettings("log", learn_from_s=first, start_s=start, cycle_s=3 * DAY, warmup=0)
+    assert by_3_days.learned_cycles == 2  # the second begins on day 3, before what is measured
+    assert ReplaySettings("log", learn_from_s=first, start_s=start, warmup=6).schedule.unmeasured == 6
+    assert ReplaySettings("log", start_s=start).learned_cycles == 0
 
 
 def test_milliseconds_are_not_taken_for_seconds() -> None:

@@ -80,6 +80,7 @@ def test_public_names() -> None:
         "WallClock",
         "hamming",
         "simhash",
+        "warm",
     ]
     assert all(hasattr(streamsched, name) for name in streamsched.__all__)
     assert set(streamsched.__all__) <= set(dir(streamsched))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.estimation.seasonality.group_profiles import most_profiles
+from streamsched.estimation.seasonality.profile_assignment import most_profiles
 from streamsched.estimation.seasonality.profile_fit import EARN_CHANGES
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.numerics.arrays import Floats
@@ -211,4 +211,4 @@ def test_hosts_earn_profiles_below_their_regions() -> None:
 
 
 def test_profiles_are_few_beside_pages() -> None:
-    assert most_profiles(10_000_000) * 12_000 <= 12 * 10_000_000
+    assert most_profiles(10_000_000) * 12_000 <= 6 * 10_000_000

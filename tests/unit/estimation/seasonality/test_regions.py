@@ -7,8 +7,8 @@ import pytest
 
 from streamsched import Outcome, Scheduler
 from streamsched.errors import SettingsError
-from streamsched.estimation.seasonality.group_profiles import region_of_name
 from streamsched.estimation.seasonality.local_time import local_hours, quarters_at
+from streamsched.estimation.seasonality.profile_assignment import region_of_name
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion, check_regions, make_region_clocks
 from tests.reference.seasonality import utc
 

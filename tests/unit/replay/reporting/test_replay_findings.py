@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from streamsched.replay import Evolution, ReplayResult, ReplaySettings, run_replay
 from streamsched.replay.findings import Finding
+from streamsched.replay.replay_results import MeasuredCycles
 from streamsched.replay.reporting.replay_findings import (
     best_policies,
     describe_scope,
+    explain_calibration,
+    explain_comparison,
     explain_figures,
     find_best,
     find_identical,
@@ -68,17 +72,33 @@ def test_the_scope_has_pages_window_budget_and_reading(result: ReplayResult) -> 
     assert (values["pages"], values["visits"], values["budget"], values["warmup"]) == (2180, 109, 0.05, 2)
     assert (values["from"], values["to"], values["changed"]) == ("2025-08-22", "2025-11-20", "since_visit")
     assert values["changes"] == result.changes.sum()
+    assert values["learn_from"] is None
 
 
 def test_the_method_of_the_intervals_and_records_left_out_are_named(result: ReplayResult) -> None:
-    assert explain_figures(result) == [Finding("interval_method", {"method": "batch_means", "count": 7})]
+    method = {"batches": 3, "days": 29.0, "batch_days": 28, "seeds": 1}
+    cycles = {"counted": 88, "cycles": 88, "share": 1.0}
+    assert explain_figures(result) == [Finding("interval_method", method), Finding("ndcg_cycles", cycles)]
     rejected = Finding("rejected_records", {"count": 1234})
-    assert explain_figures(replace(result, rejected=1234))[1:] == [rejected]
-    alone = {metric: replace(figure, low=None, high=None) for metric, figure in result.policies[0].figures.items()}
-    few = replace(result, policies=(replace(result.policies[0], figures=alone),))
-    assert explain_figures(few) == []
+    assert explain_figures(replace(result, rejected=1234))[2:] == [rejected]
+    few = replace(result, measured=MeasuredCycles(result.measured.counted[:55], np.array([0, 55])))
+    assert explain_figures(few)[0] == Finding("no_interval", {**method, "batches": 1, "days": 55.0})
+    assert "no confidence interval" in describe(explain_figures(few)[0])
     seeds = replace(result, settings=replace(result.settings, seeds=(0, 1)))
-    assert explain_figures(seeds) == [Finding("interval_method", {"method": "seeds", "count": 2})]
+    assert explain_figures(seeds)[0] == Finding("interval_method", {**method, "seeds": 2})
+    assert "ties" in describe(explain_figures(seeds)[0])
+    assert "ties" not in describe(explain_figures(result)[0])
+
+
+def test_what_is_compared_and_what_has_no_calibration_is_named(result: ReplayResult) -> None:
+    assert explain_comparison(result) == [Finding("compared_with", {"policy": "age"})]
+    alone = replace(result, settings=replace(result.settings, policies=("nad",)))
+    assert explain_comparison(alone) == []
+    assert explain_calibration(result) == []
+    asked = replace(result, settings=replace(result.settings, calibration=True))
+    (finding,) = explain_calibration(asked)
+    assert finding.values["policies"] == ["age", "default", DEFAULT_FORMULA, "nad", "oracle"]
+    assert describe(finding)
 
 
 def test_a_promotion_has_its_day_and_gain(result: ReplayResult) -> None:

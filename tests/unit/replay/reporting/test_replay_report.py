@@ -40,8 +40,8 @@ def page(result: ReplayResult) -> str:
 def test_the_page_is_well_formed_and_holds_five_figures(page: str, result: ReplayResult) -> None:
     seen = read_html(page).seen
     assert seen.count("figure") == 5
-    assert seen.count("svg") == 5 + 2 * len(result.policies)  # and a swatch in the table and in the legend
-    assert seen.count("tr") == 1 + len(result.policies)
+    assert seen.count("svg") == 5 + 3 * len(result.policies) - 1  # and swatches in two tables and the legend
+    assert seen.count("tr") == 1 + 2 * len(result.policies)  # age has no difference from itself
 
 
 def test_the_page_needs_nothing_else_and_follows_dark_mode(page: str) -> None:
@@ -87,7 +87,7 @@ def test_a_report_is_written_or_says_why_not(result: ReplayResult, page: str, tm
 
 
 def test_evolutions_have_a_table_if_there_were_any(result: ReplayResult, page: str) -> None:
-    assert len(read_html(page).tables) == 1
+    assert len(read_html(page).tables) == 2
     evolutions = (
         Evolution(16, START_S + 16 * 86400, "posterior", "t * X", 0.05, 0.02, "ndcg", True, "it <won>"),
         Evolution(23, START_S + 23 * 86400, "t * X", None, None, None, None, False, "nothing beat it"),
@@ -95,7 +95,7 @@ def test_evolutions_have_a_table_if_there_were_any(result: ReplayResult, page: s
     age = result.policies[1]
     evolved = replace(age, traces=(replace(age.traces[0], evolutions=evolutions),))
     reader = read_html(render_report(replace(result, policies=(result.policies[0], evolved, *result.policies[2:]))))
-    _, table = reader.tables
+    table = reader.tables[-1]
     assert table == [
         ["Policy", "Date", "Champion", "Challenger", "Gain", "Decision"],
         ["age", "2025-09-07", "posterior", "t * X", "+5.0 ±2.0 % NDCG", "promoted"],
@@ -103,6 +103,32 @@ def test_evolutions_have_a_table_if_there_were_any(result: ReplayResult, page: s
     ]
     assert ("title", "it <won>") in reader.attributes
     assert ("class", "formula") in reader.attributes
+
+
+def test_calibration_has_diagrams_and_a_table_if_asked_for(result: ReplayResult, page: str) -> None:
+    assert "Calibration" not in page
+    settings = replace(result.settings, policies=("default", "age", "nad"), budget=0.2, seeds=(0, 1), calibration=True)
+    asked = run_replay(settings)
+    shown = asked.policies[0].calibration
+    assert shown is not None
+    diagrams = 3 if shown.with_surge.total else 1
+    drawn = render_report(asked)
+    check_self_contained(drawn)
+    check_colours(drawn)
+    reader = read_html(drawn)
+    assert reader.seen.count("figure") == 5 + diagrams
+    table = reader.tables[2]
+    assert table[0] == ["Policy", "Pages", "Visits", "Foretold", "Came", "Error"]
+    assert table[1][:3] == ["default", "all", f"{shown.all_visits.total:,}"]
+    assert {row[0] for row in table[1:]} == {"default", "nad"}
+    assert "No calibration for age" in reader.text
+
+
+def test_a_calibration_of_no_probability_is_said_and_not_drawn(result: ReplayResult) -> None:
+    settings = replace(result.settings, policies=("age", "rand"), calibration=True)
+    reader = read_html(render_report(run_replay(settings)))
+    assert reader.seen.count("figure") == 5
+    assert "No calibration for age and rand" in reader.text
 
 
 def test_a_name_that_a_template_lacks_is_an_error() -> None:

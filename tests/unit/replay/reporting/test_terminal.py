@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from streamsched.replay import ReplayResult, ReplaySettings, run_replay
-from streamsched.replay.reporting.terminal import figure_table, show_progress
+from streamsched.replay.reporting.terminal import figure_table, print_figures, show_progress
 from tests.support.paths import LOGS
 
 LOG = LOGS / "openwrt.tsv.gz"
@@ -19,7 +20,7 @@ FORMULA = "(1 - exp(-rate * t)) * importance"
 @pytest.fixture(scope="module")
 def result() -> ReplayResult:
     policies = ("posterior", "nad", FORMULA)
-    return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 40 * 86400))
+    return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 60 * 86400))
 
 
 def show(result: ReplayResult, width: int) -> str:
@@ -57,3 +58,30 @@ def test_progress_is_for_terminals_only() -> None:
     assert isinstance(screen.file, io.StringIO)
     assert "[odd] name" in screen.file.getvalue()
     assert "50%" in screen.file.getvalue()
+
+
+def test_several_seeds_have_columns_of_their_own_and_a_short_window_says_that_it_has_no_interval() -> None:
+    settings = ReplaySettings(
+        str(LOG), policies=("rand", "age"), start_s=START_S, end_s=START_S + 20 * 86400, seeds=(0, 1)
+    )
+    result = run_replay(settings)
+    text = show(result, 160)
+    row = next(line for line in text.splitlines() if line.startswith("rand"))
+    assert row.count("±") == 5
+    assert text.count("seeds") >= 5
+    assert "no confidence interval" in " ".join(text.split())
+
+
+def test_differences_and_calibration_follow_the_figures(
+    result: ReplayResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_figures(result)
+    text = capsys.readouterr().out
+    assert [text.count(f"\n{name} ") for name in ("posterior", "nad")] == [1, 2]
+    assert "Differences from posterior" in text
+    assert "Foretold" not in text
+    settings = replace(result.settings, policies=("posterior", "age"), calibration=True)
+    print_figures(run_replay(settings))
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:2] == ["posterior", "all"] for line in lines)
+    assert "No calibration for age" in " ".join(lines)

@@ -37,6 +37,8 @@ Examples:
   streamsched replay data/scoop-extras.tsv.gz --from 2025-08-22 --report out.html
   streamsched replay outcomes.jsonl.gz --policy posterior --policy age --policy '1 - exp(-X/n*t)' --budget 0.02
   streamsched replay log.tsv.gz --cycle 1h --budget 0.005 --seeds 5 --json figures.json
+  streamsched replay log.tsv.gz --learn-from 2023-08-22 --from 2025-08-22 --policy default --against posterior
+  streamsched replay log.tsv.gz --policy default --calibration --report out.html
   streamsched replay log.tsv.gz --policy posterior --save-state state/    # for next and explain
   streamsched replay log.tsv.gz --policy gp4c --policy posterior          # evolves weekly: a minute or more
 
@@ -70,9 +72,22 @@ Policies:
     help="Start of the period, a UTC midnight.",
 )
 @options.end
+@click.option(
+    "--learn-from",
+    "learn_from_s",
+    type=options.MOMENT,
+    help="An earlier UTC midnight: crawl and learn from then on, measure from --from on.",
+)
 @options.seed
 @click.option("--seeds", "runs", type=options.whole(1), default=1, help="Runs per policy, with N seeds from --seed on.")
 @click.option("--later-pages", is_flag=True, help="Include pages that appear after the first day.")
+@click.option(
+    "--against",
+    metavar="NAME",
+    show_default="age, else the first",
+    help="Policy that the others are compared with; it is replayed too.",
+)
+@click.option("--calibration", is_flag=True, help="Compare foretold probabilities of a change with what came.")
 @options.workers
 @options.figures
 @options.report
@@ -126,9 +141,13 @@ def _show(result: ReplayResult, figures: str | None, report: Path | None) -> Non
         note_output(f"report: {report}", figures)
 
 
-def _settings(policies: tuple[str, ...], changed: str, seed: int, runs: int, **more: Any) -> ReplaySettings:
+def _settings(
+    policies: tuple[str, ...], against: str | None, changed: str, seed: int, runs: int, **more: Any
+) -> ReplaySettings:
+    chosen = policies or tuple(STEADY)
     return ReplaySettings(
-        policies=policies or tuple(STEADY),
+        policies=chosen if against is None or against in chosen else (*chosen, against),
+        against=against,
         changed="that_day" if changed == "that-day" else "since_visit",
         seeds=tuple(range(seed, seed + runs)),
         **more,

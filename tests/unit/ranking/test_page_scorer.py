@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats, Ints
-from streamsched.ranking.block_scorer import LANES, bound_lanes, gather_lanes, make_block_scorer, move_lane, score_lanes
+from streamsched.numerics.jit import bare_kernel
 from streamsched.ranking.full_scan import FullScan
+from streamsched.ranking.page_scorer import (
+    LANES,
+    PageScorer,
+    bound_lanes,
+    gather_lane,
+    make_page_scorer,
+    move_lane,
+    score_lanes,
+)
+from streamsched.records.schema import ShardArrays
 from tests.property.test_live_ranking import formulas
 from tests.support.outcome_streams import DAY
 
@@ -34,16 +44,27 @@ def pages_with_and_without_a_past() -> Scheduler:
     return scheduler
 
 
+@bare_kernel
+def gather(scorer: PageScorer, shard: ShardArrays, rows: Ints) -> None:
+    for i in range(rows.size):
+        gather_lane(scorer, shard, i, rows[i])
+
+
+@bare_kernel
+def move(scorer: PageScorer, lane: int, to: int) -> None:
+    move_lane(scorer, lane, to)
+
+
 def gauged(scheduler: Scheduler, formula: Formula, rows: Ints, now: float, ends: Floats) -> tuple[Floats, Floats]:
-    scorer = make_block_scorer(formula)
-    scores, bounds = np.full(LANES, 7.0), np.full(LANES, 7.0)
-    gather_lanes(scorer, scheduler.core.pages.arrays, rows)
-    score_lanes(scorer, scheduler.core.pages.arrays, 0, rows.size, now, DAY, scores)
+    scorer, shard = make_page_scorer(formula), scheduler.core.pages.arrays
+    scorer.scores[:] = scorer.bounds[:] = 7.0
+    gather(scorer, shard, rows)
+    score_lanes(scorer, shard, rows.size, now, DAY)
     scorer.ends[: rows.size] = ends
-    bound_lanes(scorer, scheduler.core.pages.arrays, 0, rows.size, now, DAY, bounds)
-    assert np.all(scores[rows.size :] == 7.0)
-    assert np.all(bounds[rows.size :] == 7.0)
-    return scores[: rows.size], bounds[: rows.size]
+    bound_lanes(scorer, shard, rows.size, now, DAY)
+    assert np.all(scorer.scores[rows.size :] == 7.0)
+    assert np.all(scorer.bounds[rows.size :] == 7.0)
+    return scorer.scores[: rows.size], scorer.bounds[: rows.size]
 
 
 waits = st.sampled_from([1e-3, 60.0, 3_600.0, DAY, 30 * DAY, 3_650 * DAY])
@@ -81,17 +102,15 @@ def test_nothing_but_nan_is_bounded_by_less_than_all(scheduler: Scheduler) -> No
     assert not np.isnan(bounds).any()
 
 
-def test_lanes_of_no_row_stay_as_they_were(scheduler: Scheduler) -> None:
-    scorer, scores = make_block_scorer(Formula.parse("importance + SAD + n")), np.empty(LANES)
-    gather_lanes(scorer, scheduler.core.pages.arrays, np.array([1, 2, 3]))
-    score_lanes(scorer, scheduler.core.pages.arrays, 0, 3, 0.0, DAY, scores)
-    before = scores[:3].copy()
-    gather_lanes(scorer, scheduler.core.pages.arrays, np.array([-1, 5, -1]))
-    score_lanes(scorer, scheduler.core.pages.arrays, 0, 3, 0.0, DAY, scores)
-    assert scores[[0, 2]].tolist() == before[[0, 2]].tolist()
-    assert scores[1] != before[1]
-    move_lane(scorer, 1, LANES)
-    score_lanes(scorer, scheduler.core.pages.arrays, LANES, 1, 0.0, DAY, scores)
-    assert scores[0] == scores[1]
+def test_lanes_move_with_all_that_scores_read(scheduler: Scheduler) -> None:
+    scorer, shard = make_page_scorer(Formula.parse("importance + SAD + n")), scheduler.core.pages.arrays
+    gather(scorer, shard, np.array([1, 2, 3]))
+    score_lanes(scorer, shard, 3, 0.0, DAY)
+    before = scorer.scores[:3].copy()
+    move(scorer, 2, 0)
+    assert scorer.rows[:3].tolist() == [3, 2, 3]
+    assert scorer.scores[0] == before[2]
+    score_lanes(scorer, shard, 2, 0.0, DAY)
+    assert scorer.scores[:2].tolist() == before[[2, 1]].tolist()
     assert scorer.traced
-    assert not make_block_scorer(Formula.parse("importance * posterior")).traced
+    assert not make_page_scorer(Formula.parse("importance * posterior")).traced

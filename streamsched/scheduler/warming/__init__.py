@@ -1,0 +1,1 @@
+"""Compilation of kernels ahead of time, by small workloads."""

@@ -1,0 +1,67 @@
+"""The first programs of a fresh installation: nothing is compiled, two start at once, and `warm` compiles ahead."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.command_line import finish, start
+from tests.support.paths import ROOT
+
+PROGRAM = """
+import streamsched.scheduler.scheduler
+from streamsched.numerics.compilation.notices import on_compile
+from streamsched import OutcomeBatch, Scheduler
+
+reports = []
+with on_compile(reports.append):
+    s = Scheduler(cycle="1d")
+    s.discover(["https://a.example/", "https://b.example/news", "https://b.example/about"], now=1_700_000_000)
+    batch = s.next_batch(k=2, now=1_700_086_400, lease="10m")
+    s.observe(OutcomeBatch(batch.urls, fetched_at=[1_700_086_460, 1_700_086_461], fingerprint=[17, 42]))
+    print(s.explain("https://b.example/about", now=1_700_172_800))
+print(sum(report.done for report in reports))
+"""
+
+
+def program(cache: Path, processes: int) -> subprocess.Popen[str]:
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(cache),
+        "PYTHONPATH": str(ROOT),
+        "STREAMSCHED_COMPILE_PROCESSES": str(processes),
+    }
+    command = [sys.executable, "-c", PROGRAM]
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def results(process: subprocess.Popen[str]) -> tuple[str, int]:
+    """Return what the program printed, and how many kernels it compiled."""
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    text, _, count = out.rstrip().rpartition("\n")
+    return text, int(count)
+
+
+def test_two_first_programs_at_once_share_one_cache_with_helpers_and_warm_ends_what_they_left(tmp_path: Path) -> None:
+    first = [program(tmp_path, processes) for processes in (1, 2)]
+    (text, count), (other, more) = map(results, first)
+    assert text == other
+    assert count + more > 0
+    assert results(program(tmp_path, 2)) == (text, 0)
+    warmed, again = (json.loads(finish(start("warm", "--json", NUMBA_CACHE_DIR=str(tmp_path))).out) for _ in range(2))
+    assert warmed["compiled"] > 0
+    assert again["compiled"] == 0
+    assert warmed["cache_bytes"] == again["cache_bytes"] < 40_000_000
+    assert all(folder.startswith(str(tmp_path)) for folder in warmed["folders"])
+    assert results(program(tmp_path, 1)) == (text, 0)
+
+
+def test_warm_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "kernels"
+    file.write_text("no folder")
+    answer = finish(start("warm", NUMBA_CACHE_DIR=str(file)))
+    assert answer.code == 2
+    assert "NUMBA_CACHE_DIR" in answer.err
