@@ -1,4 +1,4 @@
-"""Kernels: how often each page should be visited when a visit costs a given price, and what that sums to by host.
+"""Kernels: how often each page should be visited when a visit costs a given price, and what that sums to.
 
 The price is the multiplier of the budget. It is given as its *level*, 1/sqrt(price): visit rates grow with the level
 and at high levels linearly, so that Newton's method needs few steps.
@@ -12,47 +12,44 @@ from typing import TYPE_CHECKING, Final
 from streamsched.numerics.jit import inlined_kernel, kernel
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.numerics.arrays import Floats, Ints
     from streamsched.optimal.crawl_problem import PageColumns
 
-__all__ = ["BINARY", "HARMONIC", "fill_visit_rates", "sum_by_host", "sum_visits"]
+__all__ = ["BINARY", "HARMONIC", "fill_visit_rates", "sum_needs", "sum_visits"]
 
 HARMONIC: Final = 0  # minimise the mean of -importance * ln(visit rate/(visit rate + change rate))
 BINARY: Final = 1  # minimise the mean of importance * change rate/(visit rate + change rate)
 
 
 @kernel
-def sum_by_host(pages: PageColumns, host: Ints, changes: Floats, roots: Floats, most: Floats) -> None:
-    """Add up by host: change rates, sqrt(importance * change rate), and the most visits that lower the cost. O(n).
+def sum_needs(pages: PageColumns, offsets: Ints, needs: tuple[Floats, Floats, Floats, Floats]) -> None:
+    """Set what the pages of each host add up to; those of host h are from offsets[h] to offsets[h + 1]. O(n).
 
-    The sums are float64[h]. Without `host` all pages are of host 0.
+    ``needs``: float64[h] of change rates, of sqrt(importance * change rate), of the least visits, and of the most that
+    lower the cost.
     """
-    for i in range(pages.importance.size):
-        h = host[i] if host.size > 0 else 0
-        importance, change_rate = pages.importance[i], pages.change_rate[i]
-        changes[h] += change_rate
-        if importance > 0.0 and change_rate > 0.0:
-            roots[h] += math.sqrt(importance) * math.sqrt(change_rate)
-            most[h] += change_rate if _is_complete(pages, i) else math.inf
-        else:
-            most[h] += _floor(pages, i)
+    changes, roots, least, most = needs
+    for h in range(offsets.size - 1):
+        for i in range(offsets[h], offsets[h + 1]):
+            importance, change_rate = pages.importance[i], pages.change_rate[i]
+            changes[h] += change_rate
+            least[h] += _floor(pages, i)
+            if importance > 0.0 and change_rate > 0.0:
+                roots[h] += math.sqrt(importance) * math.sqrt(change_rate)
+                most[h] += change_rate if _is_complete(pages, i) else math.inf
+            else:
+                most[h] += _floor(pages, i)
 
 
-@kernel
-def sum_visits(
-    pages: PageColumns, host: Ints, levels: Floats, objective: int, chosen: Bools, sums: tuple[Floats, Floats]
-) -> None:
-    """Add up the visit rates and their slopes in the level, for the `chosen` hosts at their `levels`. O(n).
-
-    levels, chosen and both sums: [h]; sums of other hosts stay as they are.
-    """
-    rates, slopes = sums
-    for i in range(pages.importance.size):
-        h = host[i] if host.size > 0 else 0
-        if chosen[h]:
-            rate, slope = _visit(pages, i, levels[h], objective)
-            rates[h] += rate
-            slopes[h] += slope
+@inlined_kernel
+def sum_visits(pages: PageColumns, begin: int, end: int, level: float, objective: int) -> tuple[float, float]:
+    """Return the sums of the visit rates at a level, and of their slopes in it, of pages `begin` to `end`."""
+    rates, slopes = 0.0, 0.0
+    for i in range(begin, end):
+        rate, slope = _visit(pages, i, level, objective)
+        rates += rate
+        slopes += slope
+    return rates, slopes
 
 
 @kernel
