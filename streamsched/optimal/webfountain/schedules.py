@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["scheduled_shares"]
 
-_FIRST_PRICES: Final = (
-    0.03,
-    0.1,
-    0.2,
-    0.4,
-    0.8,
-    1.6,
-    3.0,
-)  # of a crawl, in obsolete pages: in all periods, or in the last
+_FIRST_PRICES: Final = (0.03, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)  # of a crawl, in obsolete pages
 _MOST_STEPS: Final = 40  # of the linear program; further ones gain little
 _GAP: Final = 5e-3  # of the cost; the solver gains more
 
