@@ -243,3 +243,12 @@ def test_costs_check_their_columns(cost: Any) -> None:
         with pytest.raises(SettingsError) as caught:
             cost(*columns)
         assert caught.value.setting == setting
+
+
+def test_floors_that_reach_a_hosts_limit_leave_no_visit_to_divide() -> None:
+    """Each page of the host gets its equal share, and the host's price is infinite: nothing is above the floors."""
+    crawl = binary_crawl(
+        [1.0, 2.0, 3.0, 4.0], [0.1, 0.5, 1.0, 1.0], budget=4.0, floor=1.0, host=[0, 0, 0, 1], host_budget=[0.3, 9.0]
+    )
+    assert crawl.visit_rate == pytest.approx([0.1, 0.1, 0.1, 3.7])
+    assert crawl.host_multiplier[0] == math.inf
