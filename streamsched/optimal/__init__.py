@@ -1,12 +1,12 @@
 """How often to visit each page: LambdaCrawl, MirrorSync and WebFountain's model, as solvers over arrays."""
 
 from streamsched.optimal.binary_crawl import binary_crawl
-from streamsched.optimal.cost_families import BinaryPoisson, CostFamily, SublinPoly
 from streamsched.optimal.crawl_problem import CrawlRates
 from streamsched.optimal.lambda_crawl import approximate_crawl, lambda_crawl
 from streamsched.optimal.learn_and_crawl import LearnedCrawl, SimulatedPages, learn_and_crawl
-from streamsched.optimal.mirror_step import RateLimits, gradient_step, mirror_step
-from streamsched.optimal.mirror_sync import (
+from streamsched.optimal.mirrorsync.cost_families import BinaryPoisson, CostFamily, SublinPoly
+from streamsched.optimal.mirrorsync.mirror_step import RateLimits, gradient_step, mirror_step
+from streamsched.optimal.mirrorsync.mirror_sync import (
     SyncRun,
     SyncSettings,
     async_mirror_sync,

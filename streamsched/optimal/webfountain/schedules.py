@@ -31,7 +31,7 @@ def scheduled_shares(model: BucketModel, weights: Floats, new_crawled: Floats) -
     unit = model.pages.mean()
     growth = 1.0 + np.concatenate(([0.0], np.cumsum(new_crawled)[:-1])) / model.pages.sum()
     sizes = np.outer(growth, model.pages / unit)
-    room = np.maximum(0.0, model.budget - model.new.cost * new_crawled) / unit
+    room = np.clip((model.budget - model.new.cost * new_crawled) / unit, 0.0, sizes.sum(axis=1))
     paths = _Paths(model, weights / weights.max(), sizes)
     mix = _Mix(sizes, room)
     mix.add(np.zeros(sizes.shape, np.bool_), paths.costs[0, -1])

@@ -16,11 +16,11 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_part, check_type, check_whole
 from streamsched.optimal.array_checks import check_amount
-from streamsched.optimal.mirror_step import GRADIENT, MIRROR, RateLimits, project
+from streamsched.optimal.mirrorsync.mirror_step import GRADIENT, MIRROR, RateLimits, project
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints
-    from streamsched.optimal.cost_families import CostFamily
+    from streamsched.optimal.mirrorsync.cost_families import CostFamily
 
 __all__ = [
     "SyncRun",
