@@ -6,7 +6,7 @@ Visits fall as the price rises, so each price is the root of a monotone function
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -62,9 +62,11 @@ def _by_host(pages: PageColumns, hosts: Hosts | None, budget: float) -> ServedPa
     if hosts is None:
         return ServedPages(pages, np.array([0, pages.importance.size]), np.array([budget]))
     offsets = np.concatenate(([0], np.cumsum(hosts.pages)))
-    grouped = PageColumns(*(np.empty_like(column) for column in pages))
+    columns: Any = [np.empty_like(column) for column in pages]
+    grouped = PageColumns(*columns)
     group_pages(pages, hosts.host, offsets[:-1].copy(), grouped)
-    return ServedPages(PageColumns(*map(frozen, grouped)), offsets, hosts.budget)
+    columns = [frozen(column) for column in columns]
+    return ServedPages(PageColumns(*columns), offsets, hosts.budget)
 
 
 def _needs(served: ServedPages) -> Needs:

@@ -25,8 +25,8 @@ _GAP: Final = 5e-3  # of the cost; the solver gains more
 def scheduled_shares(model: BucketModel, weights: Floats, new_crawled: Floats) -> Floats:
     """Return the share of each bucket to crawl, float64[T, B], mostly 0 or 1, if `new_crawled` pages join them.
 
-    ``weights``, ``new_crawled``: float64[T]. The weighted sum of obsolete old pages is near the lowest. O(T**2 B) and a
-    linear program of B + T rows a step; 5 to 15.
+    ``weights``, ``new_crawled``: float64[T]. The weighted sum of obsolete old pages is near the lowest. Each step, one of
+    5 to 15, takes O(T**2 B) and a linear program of B + T rows.
     """
     unit = model.pages.mean()
     growth = 1.0 + np.concatenate(([0.0], np.cumsum(new_crawled)[:-1])) / model.pages.sum()
@@ -53,10 +53,10 @@ class _Paths:
     """Schedules of whole crawls, as paths from crawl to crawl."""
 
     def __init__(self, model: BucketModel, weights: Floats, sizes: Floats) -> None:
-        """``sizes``: float64[T, B], pages of the buckets before each period.
+        """Set ``costs``: float64[T + 1, T + 2, B], weighted obsolete pages after one crawl and before the next.
 
-        ``costs``: float64[T + 1, T + 2, B], weighted obsolete pages from the end of one crawl's period to the start of
-        another's. Period 0 is the start, T + 1 the end.
+        The indices are the periods of the two; period 0 is the start, T + 1 the end. ``sizes``: float64[T, B], pages of
+        the buckets before each period.
         """
         periods, buckets = sizes.shape
         self.sizes = sizes
@@ -119,7 +119,7 @@ class _Mix:
 
     def shares(self) -> Floats:
         """Return the share of each bucket that is crawled in each period, float64[T, B]."""
-        shares = np.zeros(self.sizes.shape)
+        shares = np.zeros(self.sizes.shape[::-1])
         solved = self.parts.size  # schedules added since are in no mix
-        np.add.at(shares, (slice(None), self.bucket[:solved]), self.schedules[:, :solved] * self.parts)
-        return shares
+        np.add.at(shares, self.bucket[:solved], (self.schedules[:, :solved] * self.parts).T)
+        return np.ascontiguousarray(shares.T)
