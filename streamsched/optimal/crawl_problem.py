@@ -49,7 +49,7 @@ class CrawlRates:
     - ``multiplier``: by how much the sum over pages of what the cost averages would fall per further visit; 0 if more
       visits would change nothing.
     - ``host_multiplier``: float64[h], the same for a visit to one host; above `multiplier` for a host at its limit,
-      infinite for one that takes no visits. Empty without hosts.
+      infinite for one that takes none above its pages' floors. Empty without hosts.
     - ``cost``: the cost that the optimiser minimises, per page.
     """
 

@@ -25,8 +25,8 @@ _GAP: Final = 5e-3  # of the cost; the solver gains more
 def scheduled_shares(model: BucketModel, weights: Floats, new_crawled: Floats) -> Floats:
     """Return the share of each bucket to crawl, float64[T, B], mostly 0 or 1, if `new_crawled` pages join them.
 
-    ``weights``, ``new_crawled``: float64[T]. The weighted sum of obsolete old pages is near the lowest. Each step, one of
-    5 to 15, takes O(T**2 B) and a linear program of B + T rows.
+    ``weights``, ``new_crawled``: float64[T]. The weighted sum of obsolete old pages is near the lowest. Each of 5 to 15
+    steps takes O(T**2 B) and a linear program of B + T rows.
     """
     unit = model.pages.mean()
     growth = 1.0 + np.concatenate(([0.0], np.cumsum(new_crawled)[:-1])) / model.pages.sum()
