@@ -15,6 +15,7 @@ from benchmarks import (
     hostile_urls,
     ingest,
     kafka,
+    optimal,
     ranking,
     reevolution,
     schedules,
@@ -61,6 +62,9 @@ _BENCHMARKS: Final = {
     "bulk_edits": Benchmark(lambda _, given: bulk_edits.print_settings(given.seeds)),
     "hostile_urls": Benchmark(
         _tabulate("Hostile URLs", lambda pages, given: hostile_urls.measure(pages, given.repeats)), 40_000
+    ),
+    "optimal": Benchmark(
+        _tabulate("Optimal visit rates", lambda pages, given: optimal.measure(pages, given.repeats)), 10_000_000
     ),
 }
 

@@ -1,0 +1,62 @@
+"""How often to visit each page: LambdaCrawl, MirrorSync and WebFountain's model, as solvers over arrays."""
+
+from streamsched.optimal.binary_crawl import binary_crawl
+from streamsched.optimal.crawl_problem import CrawlRates
+from streamsched.optimal.lambda_crawl import approximate_crawl, lambda_crawl
+from streamsched.optimal.learn_and_crawl import LearnedCrawl, SimulatedPages, learn_and_crawl
+from streamsched.optimal.mirrorsync.cost_families import BinaryPoisson, CostFamily, SublinPoly
+from streamsched.optimal.mirrorsync.mirror_step import RateLimits, gradient_step, mirror_step
+from streamsched.optimal.mirrorsync.mirror_sync import (
+    SyncRun,
+    SyncSettings,
+    async_mirror_sync,
+    async_psgd,
+    estimate_gradient,
+    mirror_sync,
+    optimal_sync_rates,
+)
+from streamsched.optimal.policy_cost import binary_cost, harmonic_cost
+from streamsched.optimal.rate_learning import learn_complete_rates, learn_rates
+from streamsched.optimal.webfountain.bucket_model import (
+    BucketModel,
+    CrawlPlan,
+    NewPages,
+    follow_plan,
+    strategy_weights,
+)
+from streamsched.optimal.webfountain.ipopt_solver import webfountain
+from streamsched.optimal.webfountain.paper_model import paper_model
+
+__all__ = [
+    "BinaryPoisson",
+    "BucketModel",
+    "CostFamily",
+    "CrawlPlan",
+    "CrawlRates",
+    "LearnedCrawl",
+    "NewPages",
+    "RateLimits",
+    "SimulatedPages",
+    "SublinPoly",
+    "SyncRun",
+    "SyncSettings",
+    "approximate_crawl",
+    "async_mirror_sync",
+    "async_psgd",
+    "binary_cost",
+    "binary_crawl",
+    "estimate_gradient",
+    "follow_plan",
+    "gradient_step",
+    "harmonic_cost",
+    "lambda_crawl",
+    "learn_and_crawl",
+    "learn_complete_rates",
+    "learn_rates",
+    "mirror_step",
+    "mirror_sync",
+    "optimal_sync_rates",
+    "paper_model",
+    "strategy_weights",
+    "webfountain",
+]

@@ -1,0 +1,1 @@
+"""MirrorSync: sync rates learned from observed costs."""

@@ -1,0 +1,229 @@
+"""MirrorSync: the steps against bisection, unbiased gradients, the authors' run, the optimum, and errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from streamsched import SettingsError
+from streamsched.optimal import (
+    BinaryPoisson,
+    CostFamily,
+    RateLimits,
+    SublinPoly,
+    SyncSettings,
+    async_mirror_sync,
+    async_psgd,
+    estimate_gradient,
+    gradient_step,
+    mirror_step,
+    mirror_sync,
+    optimal_sync_rates,
+)
+from tests.reference import optimal as reference
+
+LEARNERS = [(mirror_sync, 2.7), (async_mirror_sync, 1.6), (async_psgd, 0.08)]
+arms = st.lists(st.tuples(st.floats(0.03, 3.0), st.floats(-20.0, 5.0)), min_size=1, max_size=12)
+
+
+@given(arms, st.floats(0.01, 10.0), st.floats(0.0, 1.0))
+def test_steps_are_the_projections_by_bisection(
+    drawn: list[tuple[float, float]], learning_rate: float, share: float
+) -> None:
+    rates, gradient = [rate for rate, _ in drawn], [slope for _, slope in drawn]
+    budget = len(drawn) * (0.02 + share * 3.5)
+    limits = RateLimits(lowest=0.02, highest=3.0, budget=budget)
+    for step, slow in ((mirror_step, reference.mirror_step), (gradient_step, reference.gradient_step)):
+        moved = step(rates, gradient, learning_rate, limits)
+        expected = slow(rates, gradient, learning_rate, (0.02, 3.0, budget))
+        assert moved == pytest.approx(expected, rel=1e-7, abs=1e-9)
+        assert moved.sum() <= budget * (1.0 + 1e-9)
+        assert np.all((moved >= 0.02) & (moved <= 3.0))
+
+
+def test_slsqp_finds_the_same_mirror_step() -> None:
+    rng = np.random.default_rng(0)
+    rates, gradient = rng.uniform(0.2, 1.0, 10), -rng.exponential(1.0, 10)
+    limits = RateLimits(lowest=0.05, highest=2.0, budget=float(rates.sum()))
+    found = minimize(
+        lambda r: 0.7 * gradient @ r + np.sum(-np.log(r / rates) + r / rates - 1.0),
+        rates, method="SLSQP", bounds=[(0.05, 2.0)] * 10,
+        constraints={"type": "ineq", "fun": lambda r: limits.budget - r.sum()}, options={"ftol": 1e-14},
+    )  # fmt: skip
+    assert mirror_step(rates, gradient, 0.7, limits) == pytest.approx(found.x, abs=1e-5)
+
+
+def test_a_step_without_gradient_stays_if_the_limits_allow_it() -> None:
+    limits = RateLimits(lowest=0.1, highest=1.0, budget=2.0)
+    for step in (mirror_step, gradient_step):
+        assert step([0.5, 0.7], [0.0, 0.0], 1.0, limits).tolist() == [0.5, 0.7]
+        assert step([0.5, 3.0], [0.0, 0.0], 1.0, limits).tolist() == [0.5, 1.0]
+
+
+def test_the_lowest_rates_may_take_the_whole_budget() -> None:
+    limits = RateLimits(lowest=0.5, highest=1.0, budget=1.0)
+    for step in (mirror_step, gradient_step):
+        assert step([0.9, 0.6], [-1.0, 1.0], 1.0, limits).tolist() == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("costs", [SublinPoly.draw(5, seed=1), BinaryPoisson.draw(5, seed=1)], ids=["poly", "binary"])
+def test_estimated_gradients_are_unbiased(costs: CostFamily) -> None:
+    rates, share, plays = np.array([0.1, 0.3, 0.5, 1.0, 2.0]), 0.05, 400_000
+    rng = np.random.default_rng(0)
+    estimates = []
+    for _ in range(20):
+        syncs = np.full(5, plays // 20)
+        arm = np.repeat(np.arange(5), rng.binomial(syncs, share))
+        ages = 1.0 / rates[arm]
+        probe, sync = costs.sample(arm, ages * rng.random(arm.size), ages, rng)
+        assert np.all(sync >= probe)
+        estimates.append(estimate_gradient(rates, syncs, arm, probe, sync, share))
+    error = np.std(estimates, axis=0) / math.sqrt(20)
+    assert np.all(np.abs(np.mean(estimates, axis=0) - costs.gradient(rates)) < 4.0 * error)
+    assert np.all(error < 0.05 * np.abs(costs.gradient(rates)))
+
+
+@pytest.mark.parametrize("costs", [SublinPoly.draw(4, seed=2), BinaryPoisson.draw(4, seed=2)], ids=["poly", "binary"])
+def test_gradients_are_the_derivatives_of_the_costs(costs: CostFamily) -> None:
+    rates = np.array([0.1, 0.4, 0.9, 2.0])
+    slopes = [(costs.cost(rates + step) - costs.cost(rates - step)) / 2e-5 for step in 1e-5 * np.eye(4)]
+    assert costs.gradient(rates) == pytest.approx(slopes, rel=1e-6)
+
+
+@pytest.mark.parametrize("costs", [SublinPoly([0.7], [0.6]), BinaryPoisson([0.4])], ids=["poly", "binary"])
+def test_the_mean_cost_is_that_of_samples_between_two_syncs(costs: CostFamily) -> None:
+    ages = np.linspace(0.0, 5.0, 200_001)
+    arm = np.zeros(ages.size, np.int64)
+    seen, _ = costs.sample(arm, ages, np.full(ages.size, 5.0), np.random.default_rng(1))
+    assert seen.mean() == pytest.approx(costs.cost(np.array([0.2])), rel=0.005)
+
+
+def test_arms_without_syncs_have_no_estimate() -> None:
+    gradient = estimate_gradient(
+        np.array([1.0, 2.0, 4.0]), np.array([2, 0, 1]), np.array([0]), np.array([0.1]), np.array([0.5]), 0.5
+    )
+    assert gradient.tolist() == pytest.approx([-0.4 / (0.5 * 1.0) / 2 / 2, 0.0, 0.0])
+
+
+def test_the_authors_arms() -> None:
+    """One SublinPoly run of the authors' code: optimum 0.5182; MS 0.5897 to 0.5223, AMS 0.5226, PSGD 0.5201."""
+    random = np.random.RandomState(0)  # the authors' generator
+    costs = SublinPoly(random.rand(100), 1.0 / (1.0 + np.exp(-5.0 * random.rand(100))))
+    best = costs.cost(optimal_sync_rates(costs, SyncSettings(learning_rate=1.0)))
+    assert round(best, 4) == 0.5182
+    for (learn, learning_rate), printed in zip(LEARNERS, (0.5223, 0.5226, 0.5201), strict=True):
+        run = learn(costs, SyncSettings(learning_rate=learning_rate), seed=0)
+        assert round(run.cost[0], 4) == 0.5897
+        assert run.cost[-1] == pytest.approx(printed, abs=0.002)
+        assert best < run.cost[-1] < 1.01 * best
+
+
+@pytest.mark.parametrize(("learn", "learning_rate"), LEARNERS)
+def test_learning_keeps_to_the_limits_and_a_seed_repeats_it(learn: Any, learning_rate: float) -> None:
+    costs = BinaryPoisson.draw(20, seed=4)
+    settings = SyncSettings(learning_rate=learning_rate, highest_rate=6.0, cycle=8.0, rounds=20)
+    run = learn(costs, settings, seed=3)
+    limits = settings.limits(costs.arms)
+    assert run.rates.sum() <= limits.budget * (1.0 + 1e-9)
+    assert np.all((run.rates >= limits.lowest) & (run.rates <= limits.highest))
+    assert run.cost[-1] == costs.cost(run.rates)
+    assert run.time[[0, -1]].tolist() == [0.0, 800.0]
+    assert run.cost.size == run.time.size == (21 if learn is mirror_sync else 101)
+    assert run.cost.tolist() == learn(costs, settings, seed=3).cost.tolist()
+    assert run.cost.tolist() != learn(costs, settings, seed=4).cost.tolist()
+
+
+@pytest.mark.parametrize("costs", [SublinPoly.draw(10, seed=5), BinaryPoisson.draw(10, seed=5)], ids=["poly", "binary"])
+def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
+    settings = SyncSettings(learning_rate=1.0)
+    limits = settings.limits(10)
+    found = minimize(
+        costs.cost, np.full(10, 0.3), method="SLSQP", bounds=[(limits.lowest, limits.highest)] * 10,
+        constraints={"type": "ineq", "fun": lambda r: limits.budget - r.sum()},
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )  # fmt: skip
+    assert costs.cost(optimal_sync_rates(costs, settings)) == pytest.approx(found.fun, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"learning_rate": math.nan}, "learning_rate"),
+        ({"budget_per_arm": math.inf}, "budget_per_arm"),
+        ({"budget_per_arm": 0.025}, "budget_per_arm"),
+        ({"budget_per_arm": 4.0}, "budget_per_arm"),
+        ({"lowest_rate": -1.0}, "lowest_rate"),
+        ({"highest_rate": "3"}, "highest_rate"),
+        ({"probe_share": 0.0}, "probe_share"),
+        ({"probe_share": 1.5}, "probe_share"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": 1.5}, "rounds"),
+        ({"cycle": 0.0}, "cycle"),
+    ],
+)
+def test_settings_name_what_is_wrong(wrong: dict[str, Any], setting: str) -> None:
+    arguments: dict[str, Any] = {"learning_rate": 1.0} | wrong
+    with pytest.raises(SettingsError) as caught:
+        SyncSettings(**arguments)
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize("step", [mirror_step, gradient_step])
+@pytest.mark.parametrize(
+    ("rates", "gradient", "learning_rate", "setting"),
+    [
+        ([], [], 1.0, "rates"),
+        ([1.0, 0.0], [0.0, 0.0], 1.0, "rates[1]"),
+        ([1.0, math.nan], [0.0, 0.0], 1.0, "rates[1]"),
+        ([1.0, 1.0], [0.0, math.inf], 1.0, "gradient[1]"),
+        ([1.0, 1.0], [0.0], 1.0, "gradient"),
+        ([1.0, 1.0], [0.0, 0.0], -1.0, "learning_rate"),
+        ([1.0] * 30, [0.0] * 30, 1.0, "budget"),
+    ],
+)
+def test_steps_name_what_is_wrong(step: Any, rates: Any, gradient: Any, learning_rate: float, setting: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        step(rates, gradient, learning_rate, RateLimits(lowest=0.1, highest=3.0, budget=2.0))
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        ({"lowest": 0.0}, "lowest"),
+        ({"highest": 0.01}, "highest"),
+        ({"highest": math.inf}, "highest"),
+        ({"budget": math.nan}, "budget"),
+    ],
+)
+def test_limits_name_what_is_wrong(limits: dict[str, float], setting: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        RateLimits(**{"lowest": 0.1, "highest": 3.0, "budget": 2.0} | limits)
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("make", "setting"),
+    [
+        (lambda: SublinPoly([-1.0], [0.5]), "scale[0]"),
+        (lambda: SublinPoly([1.0], [1.5]), "exponent[0]"),
+        (lambda: SublinPoly([1.0, 1.0], [0.5]), "exponent"),
+        (lambda: BinaryPoisson([0.0]), "change_rate[0]"),
+        (lambda: BinaryPoisson.draw(0), "arms"),
+        (lambda: BinaryPoisson.draw(5, seed=-1), "seed"),
+        (lambda: mirror_sync(BinaryPoisson([1.0]), None), "settings"),  # type: ignore[arg-type]
+        (lambda: mirror_sync(BinaryPoisson([1.0]), SyncSettings(learning_rate=1.0), seed=-1), "seed"),
+    ],
+    ids=map(str, range(8)),
+)
+def test_costs_name_what_is_wrong(make: Any, setting: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        make()
+    assert caught.value.setting == setting
