@@ -11,6 +11,9 @@ the shipped `scoop-extras` log, not 0.09.
 
 The policy `posterior` is the posterior without surges, the baseline of the default policy.
 
+The objectives (`default` is `changes`) choose pages by their formulas, and visit them in the order in which a Scheduler
+hands out a batch: by the probability of a change. All other formulas keep the order of their scores.
+
 Two policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`.
 """
 
@@ -23,7 +26,7 @@ import numpy as np
 
 from streamsched.numerics.topk_order import select_top
 from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
-from streamsched.replay.simulation.policy_names import FORMULAS, check_policy
+from streamsched.replay.simulation.policy_names import FORMULAS, check_policy, is_objective
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
 from streamsched.scheduler.scheduler import Scheduler
@@ -62,7 +65,7 @@ def make_policy(
         return PaperPolicy(scheduler, make_paper_settings(schedule, workers), seed)
     if name != "default":
         scheduler.use(FORMULAS.get(name, name))
-    return ScheduledPolicy(scheduler)
+    return ScheduledPolicy(scheduler, by_probability=is_objective(name))
 
 
 class _StatelessPolicy:

@@ -59,6 +59,7 @@ _POSTERIOR: Final = 9
 _IMPORTANCE: Final = 10
 _COST: Final = 11
 _SURGE: Final = 15
+_CONFIDENCE: Final = 16
 
 # Codes of terminals in kernels: their positions in TERMINALS.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
@@ -144,10 +145,11 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
         _convert_elapsed(code, pages, context.groups, out)
-    elif code == _RATE:
+    elif code in (_RATE, _CONFIDENCE):
         for i in range(out.size):
             page = pages[i]
-            out[i] = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
+            shape = page.prior_shape + page.own_shape
+            out[i] = shape / (page.prior_exposure + page.own_exposure) if code == _RATE else shape
     elif code == _IMPORTANCE:
         for i in range(out.size):
             out[i] = pages[i].importance

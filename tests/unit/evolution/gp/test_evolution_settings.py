@@ -22,7 +22,7 @@ def test_the_defaults_are_the_paper_s() -> None:
         "max_depth": 10,
         "initial_depth": [2, 6],
         "tournament": 2,
-        "parents": "generation",
+        "parents": "elites",
         "crossover": 90.0,
         "reproduction": 15.0,
         "replacement": 5.0,
