@@ -55,8 +55,8 @@ class EvolutionSettings:
     method
       but not these values; 2 to 6 is Koza's choice (1992);
     - ``tournament``: tournament size of the parent selection (5.2);
-    - ``parents``: the pool of the tournaments. The paper breeds a generation from the ``elites``, the N_b fittest of all
-      generations so far (4.2.1, line 11 of its listing); elsewhere it says "the current generation" (4.1), as is usual;
+    - ``parents``: the pool of the tournaments. The paper breeds from the ``elites``, the N_b fittest of all generations
+      so far (4.2.1, line 11 of its listing); elsewhere it says "the current generation" (4.1), as is usual;
     - ``crossover``, ``reproduction``, ``replacement``, ``swap``: weights of the operators. The paper's percentages sum
     to
       115, so one operator is drawn for each new individual, in proportion to them (5.2; SPEC 5);
