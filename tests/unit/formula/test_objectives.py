@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,9 +62,7 @@ def test_balanced_is_the_geometric_mean(page: Page, dial: float) -> None:
 
 
 @given(st.lists(pages, min_size=2, max_size=8), dials, *[st.floats(0.01, 100.0)] * 3)
-def test_units_do_not_decide_the_order(
-    listed: list[Page], dial: float, time: float, weight: float, cost: float
-) -> None:
+def test_no_unit_decides(listed: list[Page], dial: float, time: float, weight: float, cost: float) -> None:
     """Whatever the cycle, the scale of importance and the unit of cost, scores keep their ratios."""
     scales = {"t": time, "rate": 1.0 / time, "importance": weight, "cost": cost}
     others = [{name: number * scales.get(name, 1.0) for name, number in page.items()} for page in listed]
@@ -78,7 +77,7 @@ def test_two_pages_change_places_once_at_most(one: Page, other: Page) -> None:
     names = [f"balanced({twentieths / 20})" for twentieths in range(21)]
     ratios = np.array([value(name, one) / value(name, other) for name in names])
     ahead = [bool(ratio > 1.0) for ratio in ratios if abs(ratio - 1.0) > 1e-6]
-    assert sum(a != b for a, b in zip(ahead, ahead[1:], strict=False)) <= 1
+    assert sum(a != b for a, b in pairwise(ahead)) <= 1
 
 
 def test_the_dial_ends_at_the_other_objectives() -> None:
