@@ -319,6 +319,7 @@ class Shard:
             "importance": page.importance,
             "cost": page.cost,
             "rate": shape / exposure,
+            "confidence": shape,
             "posterior": estimators.probability_changed(shape, exposure, elapsed),
             "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
         }

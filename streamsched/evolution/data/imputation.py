@@ -62,8 +62,8 @@ def impute_history(
 ) -> tuple[Bools, Bools]:
     """Return the cycles in which each page changed, and which of these are observed: bool[n, cycles] each.
 
-    ``shared``: surges of the pages' groups, None for none. Cycle c lasts from time c, exclusive, up to c + 1: a visit at
-    its very end observes all of it. O(n cycles + v).
+    ``shared``: surges of the pages' groups, None for none. Cycle c lasts from time c, exclusive, up to c + 1: a visit
+    at its very end observes all of it. O(n cycles + v).
 
     >>> one, times, hashes = np.ones(1), np.array([0.0, 2.0, 3.0]), np.ones(1, np.uint64)
     >>> visits = PageVisits(np.array([0, 3]), times, times != 2.0, one, one, hashes, *UNIFORM_ACTIVITY)
@@ -95,7 +95,7 @@ class _Page(NamedTuple):
 
 
 @bare_kernel
-def _impute_pages(
+def _impute_pages(  # noqa: PLR0913, PLR0917  a kernel
     visits: PageVisits,
     shared: SharedChanges,
     seed: int,

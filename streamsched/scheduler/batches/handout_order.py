@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HandoutOrder"]
 
-_BY_PROBABILITY: Final = frozenset({CHANGED, OBJECTIVES["changes"]})  # formulas that rank pages of equal weights by it
+_BY_PROBABILITY: Final = frozenset({CHANGED, OBJECTIVES["changes"]})  # formulas that rank unweighted pages by it
 
 
 class HandoutOrder:
@@ -38,7 +38,7 @@ class HandoutOrder:
         """
         rows = batch.rows
         places = np.flatnonzero(_are_by_score(query, batch))
-        if formula.text in _BY_PROBABILITY and _weigh_the_same(shard, rows[places]):
+        if formula.text in _BY_PROBABILITY and _are_unweighted(shard, rows[places]):
             return batch
         order = np.arange(rows.size)
         likely = self.probabilities(shard, query.now, query.cycle_s, rows[places])
@@ -52,8 +52,7 @@ def _are_by_score(query: Query, batch: Ranked) -> Bools:
     return by_score & ~np.isin(batch.rows, query.first) if query.first.size else by_score
 
 
-def _weigh_the_same(shard: ShardArrays, rows: Ints) -> bool:
-    """Return whether all pages of ``rows``: int64[m] have the same importance and cost. O(m)."""
+def _are_unweighted(shard: ShardArrays, rows: Ints) -> bool:
+    """Return whether all pages of ``rows``: int64[m] have importance and cost 1. O(m)."""
     pages = shard.pages.records
-    columns = (pages[name][rows] for name in ("importance", "cost"))
-    return all(column.size == 0 or bool((column == column[0]).all()) for column in columns)
+    return all(bool((pages[name][rows] == 1.0).all()) for name in ("importance", "cost"))
