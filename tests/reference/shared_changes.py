@@ -66,8 +66,9 @@ class Group:
 
     def draw(self) -> list[float]:
         every = range(len(self.hazard))
-        while self.choose([cycle for cycle in every if self.hazard[cycle] == 0.0]):
-            pass
+        for _ in every:
+            if not self.choose([cycle for cycle in every if self.hazard[cycle] == 0.0]):
+                break
         for _ in range(2):
             for cycle in every:
                 self.set(cycle, 0.0)

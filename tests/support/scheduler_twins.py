@@ -132,7 +132,7 @@ class Twins:
         return batch.urls
 
     def _hand_out(self, chosen: list[tuple[str, float, int]]) -> list[tuple[str, float, int]]:
-        """The pages of a batch in the order of handing out: those with priority, then by the probability of a change."""
+        """The pages of a batch in the order of handing out: those with priority first, then the likeliest to change."""
         ahead = [page for page in chosen if page[2]]
         others = {page[0]: page for page in chosen if not page[2]}
         return ahead + [others[url] for url in by_probability(self.scheduler, list(others), self.now)]
