@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["LANES", "PageScorer", "bound_lanes", "gather_lane", "make_page_scorer", "move_lane", "score_lanes"]
 
 LANES: Final = ROWS  # pages at a time
-_WEIGHTS: Final = {"importance", "cost"}
+_WEIGHTS: Final = {"importance", "cost", "worth"}
 _UNTRACED: Final = SEASONAL | _WEIGHTS | {"n", "X", "t", "CG", "NAD", "rate", "confidence", "posterior", "surge"}
 
 Codes = npt.NDArray[np.int64]

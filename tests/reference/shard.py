@@ -320,6 +320,7 @@ class Shard:
             "cost": page.cost,
             "rate": shape / exposure,
             "confidence": shape,
+            "worth": page.importance / page.cost if page.cost else 0.0,
             "posterior": estimators.probability_changed(shape, exposure, elapsed),
             "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
         }

@@ -21,7 +21,19 @@ _PAPER: Final = (*_BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
 TERMINAL_SETS: Final[dict[TerminalSet, tuple[str, ...]]] = {
     "basic": _BASIC,
     "paper": _PAPER,
-    "full": (*_PAPER, "rate", "posterior", "importance", "cost", "tau", "rhythm", "due", "surge", "confidence"),
+    "full": (
+        *_PAPER,
+        "rate",
+        "posterior",
+        "importance",
+        "cost",
+        "tau",
+        "rhythm",
+        "due",
+        "surge",
+        "confidence",
+        "worth",
+    ),
 }
 
 

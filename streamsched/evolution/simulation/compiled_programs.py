@@ -53,6 +53,7 @@ _READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the la
     "due": _SEASONAL_READS,
     "surge": READS_GROUP,
     "confidence": READS_RATE,
+    "worth": READS_IMPORTANCE | READS_COST,
 }
 
 

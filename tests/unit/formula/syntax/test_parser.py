@@ -108,7 +108,7 @@ def test_a_terminal_that_no_page_tells_yet_is_not_suggested(monkeypatch: pytest.
         Formula.parse("tua")
     monkeypatch.setattr(parser, "PLANNED", ("tau",))
     with pytest.raises(
-        FormulaError, match=r"unknown name 'tua', expected .* cost, rhythm, due, surge, confidence, log"
+        FormulaError, match=r"unknown name 'tua', expected .* cost, rhythm, due, surge, confidence, worth, log"
     ):
         Formula.parse("tua")
 
