@@ -1,8 +1,8 @@
 """Objectives of a crawl, and the formulas that choose pages by them (SPEC 3, "Freshness index").
 
 Each is a value per cost: times `worth`, the page's importance over the cost of a visit. `changes`: the probability that
-a visit finds a change. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of t if a
-surge has hit the page. `balanced(d)`: the geometric mean of both, with the weights 1 - d and d. Another unit of time
+a visit finds a change. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of t if
+a surge has hit the page. `balanced(d)`: the geometric mean of both, with the weights 1 - d and d. Another unit of time
 multiplies the second factor, and so all scores, by a constant; another unit of importance or cost does likewise. So the
 order of pages depends on no unit. The order of two pages changes at most once while d moves from 0 to 1.
 """
