@@ -44,7 +44,7 @@ def test_the_draw_equals_its_reference(
 def crawled(hit: float, rate: float, seed: int, cycles: int = 40, count: int = 300) -> GroupVisits:
     """A group of pages visited every ten days in turn, of which a surge hits a share on day 20."""
     rng = np.random.default_rng(seed)
-    changes = rng.random((count, cycles)) < rate
+    changes = rng.random((count, cycles)) < -np.expm1(-rate)
     changes[:, 20] |= rng.random(count) < hit
     group = []
     for page in range(count):
