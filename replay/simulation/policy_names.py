@@ -34,11 +34,8 @@ FORMULAS: Final[dict[str, str]] = {
     "freshness": OBJECTIVES["freshness"],
     "balanced": OBJECTIVES["balanced"],
 }
-EVOLVING: Final = (
-    "gp4c",
-    "gp4c-panel",
-    "gp4c-paper",
-)  # a minute or more for a year of 2,000 pages; the others take a second
+# These take a minute or more for a year of 2,000 pages, the others a second.
+EVOLVING: Final = ("gp4c", "gp4c-panel", "gp4c-paper")
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
 POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
 _SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6
