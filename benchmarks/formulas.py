@@ -16,7 +16,7 @@ from benchmarks.timing import Row, best_seconds
 from streamsched.evolution.gp.genomes import ramped_trees, to_formula
 from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet
 from streamsched.formula import Formula
-from streamsched.formula.champion import OBJECTIVES
+from streamsched.formula.objectives import OBJECTIVES
 from streamsched.formula.terminals import MOVING
 from streamsched.ranking.full_scan import FullScan, Query
 

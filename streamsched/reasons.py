@@ -53,6 +53,7 @@ class ReasonCode(StrEnum):
     NEVER_VISITED = "never_visited"
     CHANGES_SEEN = "changes_seen"
     PRIOR = "prior"
+    CHANGE_RATE = "change_rate"
     SEASONALITY = "seasonality"
     SURGE_SHOWN = "surge_shown"
     UNSEEN_SURGES = "unseen_surges"

@@ -76,8 +76,10 @@ _POLICY_STYLES: Final = {
     "gad": LineStyle("purple"),
     "posterior": LineStyle("blue", width=1.8),
     "freshness": LineStyle("green", width=1.8),
+    "balanced": LineStyle("green", _DASHED, 1.4),
     "default": LineStyle("vermilion", _DASHED, 1.8),
     "gp4c": LineStyle("vermilion", width=1.8),
+    "gp4c-panel": LineStyle("vermilion", _DOTTED, 1.8),
     "gp4c-paper": LineStyle("sky", _DASHED, 1.4),
     "oracle": LineStyle("ink", _DASHED, 0.9),
 }

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from streamsched.replay.simulation.simulator import PolicyQuery, Schedule
     from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["EvolvingPolicy", "PaperPolicy", "SupportsEvolution", "make_paper_settings", "make_plan"]
+__all__ = ["PANEL", "EvolvingPolicy", "PaperPolicy", "SupportsEvolution", "make_paper_settings", "make_plan"]
 
+PANEL: Final = 0.1  # share of the visits of `gp4c-panel` that goes to a uniform sample, visited every cycle
 FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the minimum to separate skill from luck
 _KNOWN: Final = 19  # cycles that the paper evolves from: 2 of warm-up and 17
 _FOLDS: Final = 4  # of pages: three train, one validates, as in the paper without the fold that tests
@@ -93,7 +94,12 @@ class EvolvingPolicy(ScheduledPolicy):
             record = self._evolver.evolve_now(now, trigger)
             self.records.append(record)
             self.evolutions.append(Evolution.of(record, query.cycle))
-        return super().rank(query)
+        return self._rank_batch(query) if self.scheduler.core.panel.share else super().rank(query)
+
+    def _rank_batch(self, query: PolicyQuery) -> Rows:
+        """Return the rows of a batch, which has the panel's pages too, by score."""
+        batch = self.scheduler.next_batch(query.k, now=query.now, lease=self.scheduler.cycle_s / 2)
+        return batch.rows[np.argsort(-batch.scores, kind="stable")]
 
     def save(self, directory: Path) -> Path:
         """Save the scheduler's state, the records and the elites, from which an evolver can continue. O(pages)."""

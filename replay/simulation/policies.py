@@ -11,7 +11,10 @@ the shipped `scoop-extras` log, not 0.09.
 
 The policy `posterior` is the posterior without surges, the baseline of the default policy.
 
-Two policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`.
+The objectives (`default` is `changes`) choose pages by their formulas, and visit them in the order in which a Scheduler
+hands out a batch: by the probability of a change. All other formulas keep the order of their scores.
+
+Three policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`.
 """
 
 from __future__ import annotations
@@ -22,8 +25,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.numerics.topk_order import select_top
-from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
-from streamsched.replay.simulation.policy_names import FORMULAS, check_policy
+from streamsched.replay.simulation.evolving_policies import (
+    PANEL,
+    EvolvingPolicy,
+    PaperPolicy,
+    make_paper_settings,
+    make_plan,
+)
+from streamsched.replay.simulation.policy_names import FORMULAS, check_policy, is_objective
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
 from streamsched.scheduler.scheduler import Scheduler
@@ -54,15 +63,16 @@ def make_policy(
         return _StatelessPolicy(_score_equally, cycle_s, seed)
     if name == "oracle":
         return _StatelessPolicy(_score_by_truth, cycle_s, seed)
-    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior")
-    if name == "gp4c":
+    panel = PANEL if name == "gp4c-panel" else 0.0
+    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior", panel=panel)
+    if name in ("gp4c", "gp4c-panel"):
         return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
     if name == "gp4c-paper":
         scheduler.use(FORMULAS["nad"])
         return PaperPolicy(scheduler, make_paper_settings(schedule, workers), seed)
     if name != "default":
         scheduler.use(FORMULAS.get(name, name))
-    return ScheduledPolicy(scheduler)
+    return ScheduledPolicy(scheduler, by_probability=is_objective(name))
 
 
 class _StatelessPolicy:

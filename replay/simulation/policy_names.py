@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from streamsched.errors import FormulaError, ReplayError
+from streamsched.errors import FormulaError, ReplayError, SettingsError
 from streamsched.formula.bounds.ranges import TERMINAL, Range, range_of
-from streamsched.formula.champion import OBJECTIVES, parse_provided
+from streamsched.formula.champion import parse_provided
+from streamsched.formula.objectives import OBJECTIVES, find_objective
 from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.terminals import RANGES
 
-__all__ = ["EVOLVING", "FORMULAS", "POLICIES", "STEADY", "check_policy", "foretells_changes", "formula_of"]
+__all__ = [
+    "EVOLVING",
+    "FORMULAS",
+    "POLICIES",
+    "STEADY",
+    "check_policy",
+    "foretells_changes",
+    "formula_of",
+    "is_objective",
+]
 
 FORMULAS: Final[dict[str, str]] = {
     "age": "t",
@@ -22,8 +32,10 @@ FORMULAS: Final[dict[str, str]] = {
     "gad": "1 - exp(-GAD * t)",
     "posterior": "posterior",
     "freshness": OBJECTIVES["freshness"],
+    "balanced": OBJECTIVES["balanced"],
 }
-EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000 pages; the others take a second
+# These take a minute or more for a year of 2,000 pages, the others a second.
+EVOLVING: Final = ("gp4c", "gp4c-panel", "gp4c-paper")
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
 POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
 _SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6
@@ -42,6 +54,8 @@ def check_policy(name: str) -> None:
         return
     try:
         parse_provided(name)
+    except SettingsError as error:
+        raise ReplayError(f"policy {name!r}: expected {error.expected}") from error
     except FormulaError:
         if not _NAME.fullmatch(name):
             raise
@@ -57,15 +71,28 @@ def formula_of(name: str) -> str | None:
     """
     if name in ("rand", "oracle", *EVOLVING):
         return None
-    return OBJECTIVES["changes"] if name == "default" else FORMULAS.get(name, name)
+    if name == "default":
+        return OBJECTIVES["changes"]
+    return FORMULAS.get(name) or find_objective(name) or name
+
+
+def is_objective(name: str) -> bool:
+    """Return whether a policy is an objective of a Scheduler, which orders its batches by probabilities. O(length).
+
+    >>> [is_objective(policy) for policy in ("default", "changes", "balanced(0.3)", "posterior", "rate * t")]
+    [True, True, True, False, False]
+    """
+    return name == "default" or find_objective(name) is not None
 
 
 def foretells_changes(policy: str) -> bool:
-    """Return whether a policy's scores are read as probabilities: its formula has values from 0 to 1 only. O(size).
+    """Return whether a policy foretells changes: an objective, or a formula with values from 0 to 1 only. O(size).
 
     >>> [foretells_changes(policy) for policy in ("default", "nad", "age", "freshness", "1 - exp(-rate * t)", "rand")]
-    [True, True, False, False, True, False]
+    [True, True, False, True, True, False]
     """
+    if is_objective(policy):
+        return True
     formula = formula_of(policy)
     if formula is None:
         return False

@@ -22,10 +22,14 @@ __all__ = ["ScheduledPolicy"]
 
 
 class ScheduledPolicy:
-    """Ranks pages with a Scheduler and reports outcomes to it."""
+    """Ranks pages with a Scheduler and reports outcomes to it.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    `by_probability`: pages are ordered by the probability that they have changed, as a batch is, not by their scores.
+    """
+
+    def __init__(self, scheduler: Scheduler, *, by_probability: bool = False) -> None:
         self.scheduler = scheduler
+        self._by_probability = by_probability
 
     def discover(self, urls: PackedUrls, now: float) -> None:
         """Add pages that the scheduler has not seen."""
@@ -33,13 +37,22 @@ class ScheduledPolicy:
 
     def rank(self, query: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, surge probes included."""
-        return self.scheduler.rank(k=query.k, now=query.now, surge_probes=True).rows
+        rows = self.scheduler.rank(k=query.k, now=query.now, surge_probes=True).rows
+        if not self._by_probability:
+            return rows
+        with self.scheduler.core.lock:
+            likely = self.scheduler.core.change_probabilities(query.now, rows)
+        return rows[np.argsort(-likely, kind="stable")]
 
     def foretell(self, rows: Rows, now: float) -> Forecast:
-        """Return the scores of ``rows``: intp[k], read as probabilities, and whether surges are shown there. O(k)."""
+        """Return probabilities that ``rows``: intp[k] have changed, and whether surges are shown there. O(k).
+
+        They are the scores, unless pages are ordered by probabilities anyway.
+        """
         core = self.scheduler.core
         with core.lock:
-            scores = np.nan_to_num(core.score(now, rows))
+            score = core.change_probabilities if self._by_probability else core.score
+            scores = np.nan_to_num(score(now, rows))
             return Forecast(np.clip(scores, 0.0, 1.0), _find_shown_surges(core.pages.arrays, rows))
 
     def observe(self, outcomes: OutcomeBatch) -> None:

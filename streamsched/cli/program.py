@@ -28,7 +28,7 @@ _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
 _ON_STATES: Final = {
     "run": "Read crawl outcomes into a saved state.",
-    "next": "Print the pages to visit next, best first, and lease them.",
+    "next": "Print the best pages to visit next, and lease them.",
     "explain": "Explain the rank of a page.",
     "evolutions": "List the evolutions of a saved state: results and decisions.",
     "use": "Set the formula of a saved state, or return to a former one.",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 from streamsched.errors import FormulaError, SettingsError, shorten
 from streamsched.formula.formula import Formula
+from streamsched.formula.objectives import EXPECTED, OBJECTIVES, find_objective
 from streamsched.formula.syntax.vocabulary import TERMINALS
 from streamsched.formula.terminals import PROVIDED
 from streamsched.numerics.durations import format_date
@@ -18,7 +18,6 @@ __all__ = [
     "BY_HAND",
     "FIRST",
     "METRIC_NAMES",
-    "OBJECTIVES",
     "Champion",
     "find_formula",
     "parse_provided",
@@ -28,14 +27,6 @@ FIRST: Final = "first"
 BY_HAND: Final = "hand"
 BY_EVOLUTION: Final = "evolution"
 _ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
-# Objectives of a crawl and their formulas: most changes found per visit, or most copies fresh for most of the time,
-# weighted by importance.
-OBJECTIVES: Final = MappingProxyType(
-    {
-        "changes": "1 - (1 - due) * (1 - surge)",
-        "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
-    }
-)
 METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 
 
@@ -99,16 +90,21 @@ def find_formula(objective: str | None, formula: str | Formula | None) -> str | 
     An objective may itself be a formula. Raises SettingsError if both are given or the objective is unknown.
     """
     if not isinstance(objective, str | None):
-        raise SettingsError("objective", objective, f"{', '.join(OBJECTIVES)} or a formula")
+        raise SettingsError("objective", objective, EXPECTED)
     if formula is not None and objective is not None:
         raise SettingsError("objective", objective, "an objective or a formula, not both")
-    if objective is not None and objective not in OBJECTIVES and objective.isalpha() and objective not in PROVIDED:
-        raise SettingsError("objective", objective, f"{', '.join(OBJECTIVES)} or a formula")
-    return OBJECTIVES.get(objective or "changes", objective or "") if formula is None else formula
+    if formula is not None:
+        return formula
+    if objective is None:
+        return OBJECTIVES["changes"]
+    found = find_objective(objective)
+    if found is None and objective.isalpha() and objective not in PROVIDED:
+        raise SettingsError("objective", objective, EXPECTED)
+    return objective if found is None else found
 
 
 def parse_provided(formula: str | Formula) -> Formula:
-    """Return `formula`, text or parsed, as a parsed formula.
+    """Return `formula`, text, the name of an objective or parsed, as a parsed formula.
 
     Raises FormulaError if it cannot be parsed or reads a terminal that this version does not provide, SettingsError if
     it is neither text nor a Formula.
@@ -118,7 +114,7 @@ def parse_provided(formula: str | Formula) -> Formula:
     """
     if not isinstance(formula, str | Formula):
         raise SettingsError("formula", formula, "a formula, as text or parsed")
-    parsed = Formula.parse(formula) if isinstance(formula, str) else formula
+    parsed = Formula.parse(find_objective(formula) or formula) if isinstance(formula, str) else formula
     missing = [name for name in parsed.terminals if name not in PROVIDED]
     if missing:
         text = formula if isinstance(formula, str) else formula.text

@@ -59,6 +59,8 @@ _POSTERIOR: Final = 9
 _IMPORTANCE: Final = 10
 _COST: Final = 11
 _SURGE: Final = 15
+_CONFIDENCE: Final = 16
+_WORTH: Final = 17
 
 # Codes of terminals in kernels: their positions in TERMINALS.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
@@ -127,7 +129,7 @@ class TerminalColumns:
 
 
 @bare_kernel
-def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
+def fill_terminal(  # noqa: PLR0913, PLR0917  a case for each terminal
     code: int, pages: Records, traces: Records, context: Context, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write the terminal of `code` for m pages to `out`: float64[m]. O(m).
@@ -144,16 +146,13 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
         _convert_elapsed(code, pages, context.groups, out)
-    elif code == _RATE:
+    elif code in (_RATE, _CONFIDENCE):
         for i in range(out.size):
             page = pages[i]
-            out[i] = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
-    elif code == _IMPORTANCE:
-        for i in range(out.size):
-            out[i] = pages[i].importance
-    elif code == _COST:
-        for i in range(out.size):
-            out[i] = pages[i].cost
+            shape = page.prior_shape + page.own_shape
+            out[i] = shape / (page.prior_exposure + page.own_exposure) if code == _RATE else shape
+    elif code in (_IMPORTANCE, _COST, _WORTH):
+        _fill_weight(code, pages, out)
     elif code in (TAU, RHYTHM, DUE):
         fill_seasonal_terminal(code, context.seasonality, pages, now, cycle_s, out)
     else:
@@ -228,6 +227,20 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
     for i in range(out.size):
         spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
         out[i] = min((1.0 - spared) + spared * out[i], 1.0)
+
+
+@bare_kernel
+def _fill_weight(code: int, pages: Records, out: Floats) -> None:
+    """Write what the crawler reported of each page: its importance, its cost, or the one over the other."""
+    if code == _IMPORTANCE:
+        for i in range(out.size):
+            out[i] = pages[i].importance
+    else:
+        for i in range(out.size):
+            out[i] = pages[i].cost
+    if code == _WORTH:
+        for i in range(out.size):
+            out[i] = pages[i].importance / out[i] if out[i] > 0.0 else 0.0
 
 
 @bare_kernel

@@ -44,7 +44,8 @@ __all__ = [
 ]
 
 LANES: Final = ROWS  # pages at a time
-_UNTRACED: Final = SEASONAL | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
+_WEIGHTS: Final = {"importance", "cost", "worth"}
+_UNTRACED: Final = SEASONAL | _WEIGHTS | {"n", "X", "t", "CG", "NAD", "rate", "confidence", "posterior", "surge"}
 
 
 class PageScorer(NamedTuple):

@@ -64,7 +64,7 @@ class AnyScheduler(ABC):
 
     @abstractmethod
     def use(self, formula: str | Formula | Champion, *, wait: bool = False) -> None:
-        """Rank by `formula` from now on; a formula that is not a Champion counts as set by hand.
+        """Rank by `formula`, or that of an objective, from now on; unless it is a Champion it counts as set by hand.
 
         If many pages are ranked, the present formula stays in use until the new ranking is ready, about two seconds
         at ten million pages; `wait`: return after that. Raises FormulaError at the column that is wrong.
@@ -200,6 +200,8 @@ class AnyScheduler(ABC):
     def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without leasing them and without quotas or panel.
 
+        Their order is that of the scores.
+
         Spacing by a `delay` is ignored, so a host may have more pages than in a batch. `surge_probes`: replace the
         worst pages by the surge probes that a batch would have.
 
@@ -212,6 +214,9 @@ class AnyScheduler(ABC):
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them; due members of the panel come first.
+
+        The formula chooses the pages. They are returned in the order of the probability that they have changed since
+        their last visit, so that a crawl that ends early has found most; those asked for or overdue come before.
 
         If the formula reads `surge`, surge probes replace the worst pages: pages of groups without a recent visit,
         where finding a surge is worth more than what these pages would show.

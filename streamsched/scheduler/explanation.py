@@ -33,6 +33,8 @@ __all__ = ["Explanation", "RankedBy", "explain_page"]
 
 _LEAST_PROBABILITY: Final = 0.01  # a smaller probability, or difference of two, is no reason
 _LEAST_UNEVENNESS: Final = 0.1  # least relative difference between weighted and elapsed time that is a reason
+_PROBABILITY: Final = 0.9  # of the interval that is given for a page's rate
+_DAY_S: Final = 86_400.0
 _MAX_FAILURES: Final = 255  # consecutive failures are counted in a byte: there may have been more
 
 
@@ -180,6 +182,7 @@ def _change_reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[
     reasons = _visit_reasons(page, query, terminals)
     rates = {"rate_per_cycle": terminals["rate"], "prior_rate_per_cycle": _prior_rate(page)}
     reasons.append(Reason(ReasonCode.PRIOR, {**rates, "pattern": pattern, "pages": int(group["pages"])}))
+    reasons.append(_change_rate_reason(terminals, query.cycle_s))
     reasons += _seasonality_reasons(terminals)
     reasons += _surge_reasons(group, page, pattern)
     unseen = 1.0 - (1.0 - terminals["surge"]) / share_not_hit(group, page["last_visit_s"])
@@ -205,6 +208,17 @@ def _visit_reasons(page: Record, query: Query, terminals: dict[str, float]) -> l
         Reason(ReasonCode.LAST_VISITED, visit),
         Reason(ReasonCode.CHANGES_SEEN, {**counts, "probability": terminals["posterior"]}),
     ]
+
+
+def _change_rate_reason(terminals: dict[str, float], cycle_s: float) -> Reason:
+    """Return the page's rate with the interval that has `_PROBABILITY` of its posterior, equal parts to either side."""
+    from scipy.special import gammaincinv  # noqa: PLC0415  slow to import
+
+    shape, rate = terminals["confidence"], terminals["rate"] * _DAY_S / cycle_s
+    tail = (1.0 - _PROBABILITY) / 2.0
+    low, high = (rate * float(gammaincinv(shape, part)) / shape for part in (tail, 1.0 - tail))
+    rates = {"changes_per_day": rate, "low_per_day": low, "high_per_day": high}
+    return Reason(ReasonCode.CHANGE_RATE, {**rates, "probability": _PROBABILITY})
 
 
 def _seasonality_reasons(terminals: dict[str, float]) -> list[Reason]:

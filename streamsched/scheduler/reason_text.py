@@ -113,6 +113,11 @@ def _prior(fields: _Fields) -> str:
     )
 
 
+def _change_rate(fields: _Fields) -> str:
+    about, low, high = (f"{fields[name]:.2g}" for name in ("changes_per_day", "low_per_day", "high_per_day"))
+    return f"about {about} changes a day, between {low} and {high} ({fields['probability']:.0%} probable)"
+
+
 def _seasonality(fields: _Fields) -> str:
     elapsed, weighted = fields["elapsed_cycles"], fields["weighted_cycles"]
     return (
@@ -215,6 +220,7 @@ _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.NEVER_VISITED: lambda fields: f"never visited; known for {format_duration(fields['known_for_s'])}",
     ReasonCode.CHANGES_SEEN: _changes_seen,
     ReasonCode.PRIOR: _prior,
+    ReasonCode.CHANGE_RATE: _change_rate,
     ReasonCode.SEASONALITY: _seasonality,
     ReasonCode.SURGE_SHOWN: _surge_shown,
     ReasonCode.UNSEEN_SURGES: _unseen_surges,

@@ -66,11 +66,12 @@ class Observed:
 
 @dataclass(frozen=True)
 class Batch:
-    """The `panel` pages that are due in the panel, then others in ranking order, best first: m <= k in all.
+    """The `panel` pages that are due in the panel, then the others: m <= k in all.
 
     ``urls``: their text; ``scores``: float64[m], by the formula; ``tiers``: uint8[m], why a page comes before better
     scores: 2 if it was asked for, 1 if it is overdue, else 0 (always 0 for the panel's pages and for those added by
-    quotas or as surge probes); the order is by tier, then by score; ``rows``: int64[m], their rows;
+    quotas or as surge probes); ``rows``: int64[m], their rows; the order is by tier, then in `rank` by score, in
+    `next_batch` by the probability that a page has changed since its last visit, whatever the formula;
     ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
     taken.
     """

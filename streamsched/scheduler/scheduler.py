@@ -37,7 +37,8 @@ class Scheduler(AnyScheduler):
     """Decides which pages to visit next: learns each page's change rate from crawl outcomes and ranks by a formula.
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `objective`: ``"changes"`` found, ``"freshness"`` of
-    the copies weighted by importance, or a formula; `formula`: a formula, in place of `objective`; `seed`: of all
+    the copies, ``"balanced(d)"`` between them with d from 0 to 1 (``"balanced"``: 0.5), each weighted by importance and
+    divided by cost, or a formula; `formula`: a formula, in place of `objective`; `seed`: of all
     random choices, such as the order of equal scores, which is drawn anew each cycle; `politeness`: how often pages and
     hosts may be visited; `per_host`: the most pages of one host in a batch, as `per_batch` of `politeness`;
     `change_bits`: two fingerprints that differ in at least this many of 64 bits are a change; `panel`: the share of

@@ -143,7 +143,7 @@ def _why_absent(shard: ShardArrays, composed: ComposedBatch, subject: _Subject, 
         return displaced  # a page with a lower score stays because it counts towards new_share
     if np.any(grounds == _SAME):
         return Reason(ReasonCode.TIE_LOST, {"k": k, "score": subject.score})
-    lowest = float(composed.batch.scores[np.flatnonzero(grounds == _BETTER)[-1]])
+    lowest = float(composed.batch.scores[grounds == _BETTER].min())
     return Reason(ReasonCode.OUTRANKED, {"k": k, "score": subject.score, "lowest_score": lowest})
 
 

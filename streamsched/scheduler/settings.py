@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
-from streamsched.formula.champion import OBJECTIVES, parse_provided
+from streamsched.formula.champion import parse_provided
+from streamsched.formula.objectives import OBJECTIVES
 from streamsched.numerics.argument_checks import check_flag, check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness

@@ -285,10 +285,10 @@ def _apply_failure(shard: ShardArrays, row: int, until_s: float) -> int:
 
 @inlined_kernel
 def _store_weights(page: Record, given: int, columns: OutcomeColumns, at: int) -> None:
-    """Store the importance and the cost of a page, if outcome `at` has them."""
+    """Store the importance and the cost of a page, if outcome `at` has them. A cost of 0 is no price of a visit."""
     if given & IMPORTANCE:
         page.importance = columns.importance[at]
-    if given & COST:
+    if given & COST and np.float32(columns.cost[at]) > 0.0:
         page.cost = columns.cost[at]
 
 

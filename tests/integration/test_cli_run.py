@@ -15,6 +15,7 @@ import pytest
 
 from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.connectors import open_source, write_msgpack
+from streamsched.formula.champion import parse_provided
 from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, outcome, write
 
 LINES = crawl()
@@ -207,6 +208,8 @@ def test_settings_of_a_new_state(streamsched: Command, tmp_path: Path) -> None:
     assert Scheduler.load(state).formula.text == "X / n * t"
     assert streamsched(*words, "--formula", "t").code == 0
     assert Scheduler.load(state).formula.text == "t"
+    assert streamsched(*words, "--objective", "balanced(0.25)").code == 0
+    assert Scheduler.load(state).formula == parse_provided("balanced(0.25)")
 
     saved = files(state)
     answer = streamsched(*words, "--cycle", "1d")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsched.evolution.data import shared_changes
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes
 from streamsched.evolution.gp.genomes import to_formula
 from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet, TerminalSet
-from streamsched.evolution.simulation import simulated_surges
 from streamsched.evolution.simulation.compiled_programs import SizedProgram, compile_program
 from streamsched.evolution.simulation.evaluator import Evaluator, Metric, Program
 from streamsched.evolution.simulation.trials import Trial
@@ -37,7 +37,7 @@ numbers = st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0, 0.0,
 def small_groups() -> Iterator[None]:
     """Allow small groups: these histories have few pages."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulated_surges, "MIN_GROUP_PAGES", 3)
+        patch.setattr(shared_changes, "MIN_GROUP_PAGES", 3)
         yield
 
 

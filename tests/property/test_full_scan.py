@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.formula import Formula
-from streamsched.formula.champion import OBJECTIVES
+from streamsched.formula.objectives import OBJECTIVES
 from streamsched.politeness.limits import Limits
 from streamsched.ranking import full_scan
 from streamsched.ranking.full_scan import FullScan, Query

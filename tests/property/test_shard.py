@@ -27,6 +27,7 @@ from tests.reference import shard as reference_shard
 from tests.reference.surges import GroupSurges
 from tests.reference.url_hash import hash_of
 from tests.support.guarded_memory import fenced, small_reserve
+from tests.support.handout import by_probability
 from tests.support.outcome_streams import DAY, PREFIXES, cut, daily_crawl, streams
 
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
@@ -256,7 +257,8 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
         batch = scheduler.next_batch(k, now=now, lease=3_600.0)
         panel.handed, panel.own = panel.handed + len(batch), panel.own + len(first)
         order = first + [url for url in order if url not in first]
-        assert batch.urls == (order if per_host is None else reference_shard.at_most_per_host(order, per_host))[:k]
+        chosen = (order if per_host is None else reference_shard.at_most_per_host(order, per_host))[:k]
+        assert batch.urls == chosen[: len(first)] + by_probability(scheduler, chosen[len(first) :], now)
         assert batch.panel == len(first)
         assert batch.hosts == [reference_shard.names_of(url)[0] for url in batch.urls]
         assert batch.scores.tolist() == pytest.approx([known[url] for url in batch.urls], rel=0, nan_ok=True)

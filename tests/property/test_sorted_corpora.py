@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from streamsched.formula.objectives import OBJECTIVES
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import small_shards
@@ -32,8 +33,9 @@ HARD = {
     "NaN from a hidden time on": "importance + 0 * exp(1e300 * (t - 2))",
 }
 USUAL = {
-    "default": "1 - (1 - due) * (1 - surge)",
-    "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
+    "default": OBJECTIVES["changes"],
+    "balanced": OBJECTIVES["balanced"],
+    "freshness": OBJECTIVES["freshness"],
     "evolved": "log(t + 0.01) * (SAD - 0.5) + pow(rate, importance)",
     "of no time": "importance / cost",
 }

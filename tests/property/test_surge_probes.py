@@ -18,7 +18,7 @@ from streamsched.ranking.full_scan import FullScan, Query
 from streamsched.records.page_schema import LEASED, URGENT
 from streamsched.records.schema import ShardArrays
 from streamsched.scheduler.batches.quotas import Places, swap_in
-from streamsched.scheduler.batches.surge_probes import FormulaScores, SurgeProbes, _find_due
+from streamsched.scheduler.batches.surge_probes import SurgeProbes, _find_due
 from tests.reference import surge_probes as twin
 from tests.support.outcome_streams import DAY
 
@@ -89,7 +89,7 @@ def compare_probes(seed: int, formula: str, k: int, per_host: int | None, stayin
 
     best = scan.rank(shard, query)
     stays = rng.random(best.rows.size) < staying
-    batch, probes = SurgeProbes().adjust(shard, query, best, stays, FormulaScores(Formula.parse(formula), score))
+    batch, probes = SurgeProbes().adjust(shard, query, best, stays, score)
     keep = stays | (best.tiers != 0)
     bars = scan_of(FORMULAS[0]).score(shard, NOW, DAY, best.rows[~keep][::-1][: best.rows.size // 2]).tolist()
     rows, added = (

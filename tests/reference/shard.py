@@ -145,7 +145,7 @@ class Shard:
         page.last_attempt_s = outcome.fetched_at
         self.give_prior(page)
         page.importance = page.importance if outcome.importance is None else single(outcome.importance)
-        page.cost = page.cost if outcome.cost is None else single(outcome.cost)
+        page.cost = single(outcome.cost or 0.0) or page.cost  # a cost of 0 is none
         fields = ("status", "fingerprint", "changed")
         visit = {name: getattr(outcome, name) for name in fields if getattr(outcome, name) is not None}
         verdict = estimators.judge(visit, page.left, self.change_bits)
@@ -319,6 +319,8 @@ class Shard:
             "importance": page.importance,
             "cost": page.cost,
             "rate": shape / exposure,
+            "confidence": shape,
+            "worth": page.importance / page.cost if page.cost else 0.0,
             "posterior": estimators.probability_changed(shape, exposure, elapsed),
             "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
         }

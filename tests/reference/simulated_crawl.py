@@ -23,6 +23,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     fill_seasonal_terminal,
 )
 from streamsched.estimation.surges import SHARES
+from streamsched.evolution.data import shared_changes
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.simulation import simulated_surges
 from streamsched.evolution.simulation.trials import Trial
@@ -153,7 +154,7 @@ class Surges:
 
     def __init__(self, trial: Trial) -> None:
         cycles = trial.cycles or trial.history.cycles - trial.first
-        self.numbers = simulated_surges.number_large_groups(trial.history.groups)
+        self.numbers = shared_changes.number_large_groups(trial.history.groups)
         changed = trial.history.changed[:, trial.first : trial.first + cycles]
         self.surge_hazard = simulated_surges.cumulative_surge_hazard(
             changed, self.numbers

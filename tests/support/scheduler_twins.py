@@ -19,6 +19,7 @@ from tests.reference import politeness
 from tests.reference.ranking import World
 from tests.reference.shard import names_of
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
+from tests.support.handout import by_probability
 from tests.support.outcome_streams import DAY
 
 START_S = 1_000 * DAY
@@ -123,12 +124,18 @@ class Twins:
 
     # --- the same questions
     def take(self, k: int, lease_s: float = 600.0) -> list[str]:
-        expected = self.expect(k, lease_s)
+        expected = self._hand_out(self.expect(k, lease_s))
         batch = self.scheduler.next_batch(k, now=self.now, lease=lease_s)
         compare(batch, expected)
         self.world.lease(batch.urls, self.now, lease_s)
         self.is_current = True
         return batch.urls
+
+    def _hand_out(self, chosen: list[tuple[str, float, int]]) -> list[tuple[str, float, int]]:
+        """The pages of a batch in the order of handing out: those with priority first, then the likeliest to change."""
+        ahead = [page for page in chosen if page[2]]
+        others = {page[0]: page for page in chosen if not page[2]}
+        return ahead + [others[url] for url in by_probability(self.scheduler, list(others), self.now)]
 
     def rank(self, k: int) -> list[str]:
         expected = self.expect(k, math.inf)

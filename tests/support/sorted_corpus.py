@@ -61,6 +61,9 @@ class SortedCorpus:
         ranking = self.scheduler.core.formula_switch.current
         scans, ranking.examined = ranking.scans, 0
         query = self.scheduler.next_batch if lease else self.scheduler.rank
+        if lease:  # handed out by the probability of a change
+            order = np.argsort(-self.scheduler.core.change_probabilities(self.now, expected), kind="stable")
+            expected, scores = expected[order], scores[order]
         batch = query(k, now=self.now)
         assert batch.rows.tolist() == expected.tolist()
         assert batch.scores.tobytes() == scores.tobytes()

@@ -42,7 +42,7 @@ Control characters in URLs are percent-encoded; --json prints the URLs unchanged
 @click.option("--scores", is_flag=True, help="Print each page's score before its URL.")
 @click.option("--json", is_flag=True, help="Print JSON.")
 def command(**given: Any) -> int:
-    """Print the pages to visit next, best first, and lease them.
+    """Print the best pages to visit next, and lease them.
 
     A leased page is not printed again until the lease has expired or an outcome of the page has been read.
     The exit code is 1 if there is no page to visit now.

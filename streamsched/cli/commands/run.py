@@ -40,6 +40,7 @@ _OPTIONS: Final = {  # settings that have an option
     "from_start": "from_start",
     "dead_letters": "dead_letters",
     "cycle": "scheduler.cycle",
+    "objective": "scheduler.objective",
     "formula": "scheduler.formula",
     "save_every": "save.every",
     "evolve_every": "evolve_every",
@@ -82,6 +83,12 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
 )
 @click.option("--dead-letters", metavar="FILE", help="Append rejected records to FILE as JSON.")
 @click.option("--cycle", metavar="TIME", show_default="1d", help="Unit of t in formulas; only for a new state.")
+@click.option(
+    "--objective",
+    metavar="NAME",
+    show_default="in a new state changes",
+    help="What visits are for, from now on: changes, freshness, or balanced(D) with a dial D from 0 to 1.",
+)
 @click.option(
     "--formula",
     metavar="FORMULA",

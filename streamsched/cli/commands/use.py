@@ -24,6 +24,7 @@ _EPILOG: Final = """
 \b
 Examples:
   streamsched use 'posterior + 0.01 * t' --state state/
+  streamsched use freshness --state state/
   streamsched use 7 --state state/    # the champion after evolution 7, as `streamsched evolutions` lists it
 """
 
@@ -48,8 +49,9 @@ class _FormulaCommand(click.Command):
 def command(choice: str, state: Path, now: float | None) -> int:
     """Set the formula of a saved state, or return to a former one.
 
-    FORMULA is a score formula in quotes. NUMBER is the number of an evolution's record: the champion after that
-    evolution is used again. To set the constant formula 7 or -7, write (7) or (-7).
+    FORMULA is a score formula in quotes, or an objective: changes, freshness or balanced(D). NUMBER is the number of an
+    evolution's record: the champion after that evolution is used again. To set the constant formula 7 or -7, write (7)
+    or (-7).
     """
     with open_state(state) as scheduler:
         book = RecordBook(state)

@@ -6,7 +6,8 @@ change. Cycles before a page's first visit and after its last are drawn uncondit
 per page from its Gamma posterior, so the history also reflects the uncertainty of rates: together, a draw from all
 histories consistent with the observations.
 
-If the activity of cycles is known for a page's group, each cycle's length is scaled by it.
+If the activity of cycles is known for a page's group, each cycle's length is scaled by it. If the group's surges are
+known (`shared_changes`), their hazard adds to the page's own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.evolution.data.kernel_random import draw_gamma, draw_uniform, seed_state
+from streamsched.evolution.data.shared_changes import SharedChanges
 from streamsched.numerics.jit import bare_kernel
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _IMPUTED: Final = 0  # at least part of it is drawn
 _OBSERVED: Final = 1  # visits cover all of it
 _CERTAIN_CHANGE: Final = 2  # a visit found a change that can be in no other cycle
 
+_LEAST_RATE: Final = 1e-200  # with which a hazard is compared, so that a rate of 0 leaves it finite
 _MIN_MEAN: Final = 1e-12  # expected changes in an interval; below, the first change is uniform in time
 
 
@@ -54,10 +57,13 @@ UNIFORM_ACTIVITY: Final = (np.zeros((0, 0)), np.zeros(0, np.int64))
 """The last two fields of `PageVisits` if no activity is known: all cycles count alike."""
 
 
-def impute_history(visits: PageVisits, cycles: int, seed: int) -> tuple[Bools, Bools]:
+def impute_history(
+    visits: PageVisits, cycles: int, seed: int, shared: SharedChanges | None = None
+) -> tuple[Bools, Bools]:
     """Return the cycles in which each page changed, and which of these are observed: bool[n, cycles] each.
 
-    Cycle c lasts from time c, exclusive, up to c + 1: a visit at its very end observes all of it. O(n cycles + v).
+    ``shared``: surges of the pages' groups, None for none. Cycle c lasts from time c, exclusive, up to c + 1: a visit
+    at its very end observes all of it. O(n cycles + v).
 
     >>> one, times, hashes = np.ones(1), np.array([0.0, 2.0, 3.0]), np.ones(1, np.uint64)
     >>> visits = PageVisits(np.array([0, 3]), times, times != 2.0, one, one, hashes, *UNIFORM_ACTIVITY)
@@ -70,7 +76,11 @@ def impute_history(visits: PageVisits, cycles: int, seed: int) -> tuple[Bools, B
     status = np.full((pages, cycles), _OBSERVED, np.uint8)
     if visits.profile.size == 0:
         visits = visits._replace(activity=np.ones((1, cycles)), profile=np.zeros(pages, np.int64))
-    _impute_pages(visits, np.uint64(seed % (1 << 64)), np.zeros(1, np.uint64), changed, status)
+    if shared is None:
+        shared = SharedChanges(np.zeros((1, cycles)), np.zeros(pages, np.int64))
+    _impute_pages(
+        visits, shared, np.uint64(seed % (1 << 64)), np.zeros(1, np.uint64), np.empty(cycles), changed, status
+    )
     return changed, status != _IMPUTED
 
 
@@ -85,15 +95,24 @@ class _Page(NamedTuple):
 
 
 @bare_kernel
-def _impute_pages(
-    visits: PageVisits, seed: int, random_state: Hashes, changed: npt.NDArray[np.bool_], status: npt.NDArray[np.uint8]
+def _impute_pages(  # noqa: PLR0913, PLR0917  a kernel
+    visits: PageVisits,
+    shared: SharedChanges,
+    seed: int,
+    random_state: Hashes,
+    activity: Floats,
+    changed: npt.NDArray[np.bool_],
+    status: npt.NDArray[np.uint8],
 ) -> None:
     times, cycles = visits.times, float(changed.shape[1])
     for i in range(visits.offsets.size - 1):
         first, stop = visits.offsets[i], visits.offsets[i + 1]
         seed_state(random_state, seed, visits.hashes[i])
         rate = draw_gamma(random_state, visits.shape[i]) / visits.exposure[i]
-        page = _Page(changed[i], status[i], rate, random_state, visits.activity[visits.profile[i]])
+        hazard = shared.hazard[shared.group[i]]
+        for cycle in range(activity.size):
+            activity[cycle] = visits.activity[visits.profile[i], cycle] + hazard[cycle] / max(rate, _LEAST_RATE)
+        page = _Page(changed[i], status[i], rate, random_state, activity)
         _draw_unobserved(page, 0.0, times[first] if first < stop else cycles)
         for visit in range(first + 1, stop):
             if visits.changed[visit]:

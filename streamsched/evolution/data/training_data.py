@@ -11,6 +11,7 @@ import numpy as np
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, cycle_activity
 from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
+from streamsched.evolution.data.shared_changes import GroupVisits, draw_shared_changes
 from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
 from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar
 
@@ -51,8 +52,9 @@ class Training:
     """Change history of n sampled pages over `span`: observed by visits where possible, imputed elsewhere.
 
     The pages are a uniform sample of those visited before the span began. ``observed``: bool[n, cycles], True if
-    ``history.changed`` is what visits observed; elsewhere it is a draw from the page's Gamma posterior given the
-    visits, with the activity of its profile's hours. ``panel``: bool[n], pages of the panel, visited every cycle.
+    ``history.changed`` is what visits observed; elsewhere it is a draw from the page's Gamma posterior and the surges
+    of its group given the visits, with the activity of its profile's hours. ``panel``: bool[n], pages of the panel,
+    visited every cycle.
     ``newcomers``: number of sampled pages left out because their first visit came later.
     """
 
@@ -173,8 +175,14 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
 
 
 def impute_training(inputs: TrainingInputs, seed: int) -> Training:
-    """Return the training data of `inputs` with gaps imputed; a `seed` determines it. O(n cycles + visits)."""
-    changed, observed = impute_history(inputs.visits, inputs.span.cycles, seed)
+    """Return the training data of `inputs` with gaps imputed; a `seed` determines it.
+
+    O(n cycles + visits), and what `draw_shared_changes` takes.
+    """
+    visits, cycles = inputs.visits, inputs.span.cycles
+    rates = visits.shape / visits.exposure
+    seen = GroupVisits(visits.offsets, visits.times, visits.changed, rates, inputs.groups)
+    changed, observed = impute_history(visits, cycles, seed, draw_shared_changes(seen, cycles, seed))
     history = ChangeHistory(
         changed,
         inputs.visits.hashes,

@@ -55,8 +55,8 @@ class EvolutionSettings:
     method
       but not these values; 2 to 6 is Koza's choice (1992);
     - ``tournament``: tournament size of the parent selection (5.2);
-    - ``parents``: the pool of the tournaments. The paper says "the current generation" for crossover (4.1) and the
-      ``elites`` of all generations so far for the whole step (4.2.1, line 11 of its listing); the first is usual;
+    - ``parents``: the pool of the tournaments. The paper breeds from the ``elites``, the N_b fittest of all generations
+      so far (4.2.1, line 11 of its listing); elsewhere it says "the current generation" (4.1), as is usual;
     - ``crossover``, ``reproduction``, ``replacement``, ``swap``: weights of the operators. The paper's percentages sum
     to
       115, so one operator is drawn for each new individual, in proportion to them (5.2; SPEC 5);
@@ -94,7 +94,7 @@ class EvolutionSettings:
     max_depth: int = 10
     initial_depth: tuple[int, int] = (2, 6)
     tournament: int = 2
-    parents: Parents = "generation"
+    parents: Parents = "elites"
     crossover: float = 90.0
     reproduction: float = 15.0
     replacement: float = 5.0
@@ -201,5 +201,5 @@ def _require(valid: bool, setting: str, found: object, expected: str) -> None:
 
 # Re-evolutions start from an archive of elites: five generations then find what twenty from scratch do.
 REEVOLUTION_SETTINGS: Final = EvolutionSettings(
-    population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full"
+    population=100, generations=5, parents="generation", seeds=1, elites=30, selection="avg", terminals="full"
 )

@@ -52,6 +52,8 @@ _READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the la
     "rhythm": _SEASONAL_READS,
     "due": _SEASONAL_READS,
     "surge": READS_GROUP,
+    "confidence": READS_RATE,
+    "worth": READS_IMPORTANCE | READS_COST,
 }
 
 

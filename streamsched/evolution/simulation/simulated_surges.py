@@ -19,21 +19,9 @@ from streamsched.numerics.vector_math import expm1
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 
-__all__ = ["MIN_GROUP_PAGES", "cumulative_surge_hazard", "fill_surge", "number_large_groups"]
+__all__ = ["cumulative_surge_hazard", "fill_surge"]
 
-MIN_GROUP_PAGES: Final = 16  # in a group, within the trial
 _LEAST_RATE: Final = 1e-6  # changes per page and cycle
-
-
-def number_large_groups(groups: Ints) -> Ints:
-    """Return ``groups``: int64[n] renumbered from 1, with 0 for small groups: int64[n]. O(n log n).
-
-    >>> number_large_groups(np.array([7] * 16 + [4] * 3 + [9] * 20))[[0, 16, 38]].tolist()
-    [1, 0, 2]
-    """
-    _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    large = sizes >= MIN_GROUP_PAGES
-    return np.asarray(np.where(large, np.cumsum(large), 0)[place], np.int64)
 
 
 def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:

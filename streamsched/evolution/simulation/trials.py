@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.estimation.page_update import update_page
+from streamsched.evolution.data.shared_changes import number_large_groups
 from streamsched.evolution.simulation.arena import (
     READS_COST,
     READS_GROUP,
@@ -28,7 +29,7 @@ from streamsched.evolution.simulation.simulated_seasonality import (
     set_quarters,
     update_class_seasonality,
 )
-from streamsched.evolution.simulation.simulated_surges import cumulative_surge_hazard, number_large_groups
+from streamsched.evolution.simulation.simulated_surges import cumulative_surge_hazard
 from streamsched.numerics.jit import kernel, mix
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import PAGE, TRACE

@@ -26,6 +26,8 @@ TERMINALS: Final[dict[str, str]] = {
     "rhythm": "how busy this hour of the week is for the page; 1 is the mean hour",
     "due": "probability of an update since the last visit, by the page's schedule if it has one",
     "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
+    "confidence": "changes that the rate is worth: the shape of its posterior, whose spread is rate / sqrt(confidence)",
+    "worth": "importance of the page over the cost of a visit",
 }
 
 PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page provides yet

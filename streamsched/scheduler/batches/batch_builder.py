@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.records.page_schema import VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
+from streamsched.scheduler.batches.handout_order import HandoutOrder
 from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
-from streamsched.scheduler.batches.surge_probes import FormulaScores
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
@@ -65,6 +65,7 @@ class BatchBuilder:
     seed: int
     surge_probes: SurgeProbes | None = None  # used if the formula reads `surge`
     streams: Sequence[str] = ()  # by number, from 1
+    handout_order: HandoutOrder = field(default_factory=HandoutOrder)
 
     def preview(self, k: int, now: float, *, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without quotas and panel. Nothing changes.
@@ -141,7 +142,7 @@ class BatchBuilder:
     def _compose(
         self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
     ) -> ComposedBatch:
-        """Return a batch: the panel's pages, then the best, then quotas applied, then surge probes."""
+        """Return a batch: the panel's pages and the best, quotas applied, surge probes; in the order of handing out."""
         shard, scan = self.pages.arrays, self.formula_switch.current.scan
         first = self.panel.choose(shard, query.k, query.now, query.limits, query.lease_s)
         query = replace(query, first=first)
@@ -149,6 +150,7 @@ class BatchBuilder:
         best = rank(query)
         shared = self.quotas.adjust(shard, query, best, sources)
         batch, surge_probes = self._add_surge_probes(query, best, shared)
+        batch = self.handout_order.arrange(shard, query, batch, self.formula_switch.formula)
         return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes)
 
     def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
@@ -162,10 +164,9 @@ class BatchBuilder:
         if self.quotas.new:
             stays |= (shard.pages.records["flags"][rows] & VISITED) == 0
         scan = self.formula_switch.current.scan
-        by_formula = FormulaScores(
-            self.formula_switch.formula, lambda rows: scan.score(shard, query.now, query.cycle_s, rows)
+        return self.surge_probes.adjust(
+            shard, query, batch, stays, lambda rows: scan.score(shard, query.now, query.cycle_s, rows)
         )
-        return self.surge_probes.adjust(shard, query, batch, stays, by_formula)
 
     @contextmanager
     def _leases_as_of(self, now: float) -> Iterator[None]:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streamsched.estimation.surges import MEAN_SHARE, surge_probability, unseen_surge_value
-from streamsched.formula.champion import OBJECTIVES
 from streamsched.formula.formula import Formula
+from streamsched.formula.objectives import CHANGED
 from streamsched.numerics.compilation.machine_operations import prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streamsched.ranking.host_slots import SlotLimits
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["PROBES_PER_GROUP", "FormulaScores", "SurgeProbes"]
+__all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
 
 PROBES_PER_GROUP: Final = 5  # if a surge has hit half of a group, it hit one of 5 pages 31 times in 32
 _LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; with fewer there is little to gain
@@ -46,13 +46,6 @@ _ROWS_A_PAGE: Final = 2  # pages among which probes are chosen, for each page of
 _GROUPS: Final = 1 << 14  # groups examined for a batch, ...
 _GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
 _PREFETCH_AHEAD: Final = 8  # groups
-
-
-class FormulaScores(NamedTuple):
-    """The formula in use, and a function that scores pages by it, given their rows."""
-
-    formula: Formula
-    score: Callable[[Ints], Floats]
 
 
 class _Batch(NamedTuple):
@@ -96,11 +89,10 @@ class SurgeProbes:
     """Adds surge probes to batches. O(1) memory; for one call at a time."""
 
     def __init__(self) -> None:
-        self._changes = Formula.parse(OBJECTIVES["changes"])
-        self._likely = FullScan(self._changes.compile(), 1)
+        self._likely = FullScan(Formula.parse(CHANGED).compile(), 1)
 
     def adjust(
-        self, shard: ShardArrays, query: Query, batch: Ranked, stays: Bools, by_formula: FormulaScores
+        self, shard: ShardArrays, query: Query, batch: Ranked, stays: Bools, score: Callable[[Ints], Floats]
     ) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, in the order of scores, and the probes' rows: int64[s].
 
@@ -113,13 +105,11 @@ class SurgeProbes:
         replaceable = np.flatnonzero(~keep)[::-1][: int(_MOST * rows.size)]
         if replaceable.size == 0:
             return batch, rows[:0]
-        bars = batch.scores[replaceable]  # the worst page first
-        if by_formula.formula != self._changes:
-            bars = self._likely.score(shard, query.now, query.cycle_s, rows[replaceable])
+        bars = self._likely.score(shard, query.now, query.cycle_s, rows[replaceable])  # the worst page first
         due = _find_due(shard, query, float(bars[0]), bars.size)
         if due.groups.size == 0:
             return batch, rows[:0]
-        probes = _choose(shard, query, due, _Batch(rows, bars), by_formula.score)
+        probes = _choose(shard, query, due, _Batch(rows, bars), score)
         swapped = swap_in(shard, query, Places(rows, keep), probes.rows, probes.rows.size)
         if not swapped.added.size:
             return batch, rows[:0]

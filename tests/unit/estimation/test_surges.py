@@ -158,4 +158,4 @@ def test_ranking_sends_the_crawler_to_the_rest_within_the_same_cycle() -> None:
     assert sum("docs" in url for url in scheduler.rank(20, now=now).urls) < 5
     scheduler.observe(OutcomeBatch(DOCS[:5], np.full(5, now), changed=np.ones(5, np.bool_)))
     assert sum("docs" in url for url in scheduler.rank(20, now=now + 60.0).urls) >= 18  # few as likely
-    assert scheduler.formula == Formula.parse("1 - (1 - due) * (1 - surge)")
+    assert scheduler.formula == Formula.parse("worth * (1 - (1 - due) * (1 - surge))")

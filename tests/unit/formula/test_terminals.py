@@ -65,6 +65,8 @@ def test_values_of_a_page() -> None:
             "GAD": (1 + 4 + 8) / 15,
             "importance": 1.0,
             "cost": 1.0,
+            "confidence": shape,
+            "worth": 1.0,
         }
     )
 
@@ -78,7 +80,14 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
     assert result.pop("tau") == pytest.approx(3.0)
     assert result.pop("rhythm") == 1.0
     zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD", "surge"), 0.0)
-    assert result == zeros | {"t": 3.0, "importance": 1.0, "cost": 1.0, "rate": pytest.approx(0.1)}
+    assert result == zeros | {
+        "t": 3.0,
+        "importance": 1.0,
+        "cost": 1.0,
+        "rate": pytest.approx(0.1),
+        "confidence": 0.5,
+        "worth": 1.0,
+    }
 
 
 @pytest.mark.parametrize("now", [-1e308, 0.0, 4 * DAY])

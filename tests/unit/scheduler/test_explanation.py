@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from scipy import stats
 
 from streamsched import Explanation, Outcome, Scheduler
 from streamsched.formula.terminals import PROVIDED
@@ -23,6 +24,29 @@ def crawled(formula: str = "posterior") -> Scheduler:
     scheduler.observe([Outcome(url, day * DAY, changed=url == URL) for day in (0, 2) for url in urls])
     scheduler.observe(Outcome(URL, 3 * DAY, 503))
     return scheduler
+
+
+def change_rate(explanation: Explanation, cycles_a_day: float = 1.0) -> Reason:
+    """The reason that gives the page's rate and the middle nine tenths of its posterior, by scipy's distribution."""
+    shape, rate = explanation.terminals["confidence"], explanation.terminals["rate"] * cycles_a_day
+    low, high = stats.gamma.interval(0.9, shape, scale=rate / shape)
+    rates = {
+        "changes_per_day": pytest.approx(rate),
+        "low_per_day": pytest.approx(low),
+        "high_per_day": pytest.approx(high),
+    }
+    return Reason(ReasonCode.CHANGE_RATE, {**rates, "probability": 0.9})
+
+
+def test_a_rate_is_given_per_day_whatever_the_cycle() -> None:
+    for cycle, cycles_a_day in (("1d", 1.0), ("1h", 24.0), ("7d", 1 / 7)):
+        scheduler = Scheduler(cycle=cycle)
+        scheduler.observe([Outcome(URL, day * DAY, changed=day % 2 == 1) for day in range(9)])
+        explanation = scheduler.explain(URL, now=10 * DAY)
+        (reason,) = (reason for reason in explanation.reasons if reason.code is ReasonCode.CHANGE_RATE)
+        assert reason == change_rate(explanation, cycles_a_day)
+        assert reason.fields["low_per_day"] < reason.fields["changes_per_day"] < reason.fields["high_per_day"]
+        assert describe_reason(reason).startswith("about 0.")
 
 
 def test_numbers_are_those_of_the_page() -> None:
@@ -53,6 +77,7 @@ def test_reasons_have_the_same_numbers() -> None:
         Reason(ReasonCode.LAST_VISITED, {"last_visit_s": 2 * DAY, "elapsed_s": 2 * DAY, "in_future": False}),
         Reason(ReasonCode.CHANGES_SEEN, {"changes": 1, "visits": 1, "probability": explanation.score}),
         Reason(ReasonCode.PRIOR, {**rates, "pattern": "a.example/docs/", "pages": 20}),
+        change_rate(explanation),
         Reason(ReasonCode.FAILED_VISITS, {"failures": 1, "at_least": False}),
     )
 
@@ -62,8 +87,8 @@ def test_text_has_every_number_and_reason() -> None:
     lines = str(explanation).splitlines()
     assert lines[:2] == [URL, f"  score      {explanation.score:.6g} = posterior"]
     assert lines[2:4] == ["  formula    the first champion", "  place      1 of 20 eligible pages"]
-    assert lines[4:9] == [f"  because    {describe_reason(reason)}" for reason in explanation.reasons]
-    assert lines[9:] == [f"  {name:<10} {value:.6g}" for name, value in explanation.terminals.items()]
+    assert lines[4:10] == [f"  because    {describe_reason(reason)}" for reason in explanation.reasons]
+    assert lines[10:] == [f"  {name:<10} {value:.6g}" for name, value in explanation.terminals.items()]
 
 
 def test_surges_are_reasons_of_the_pages_they_may_have_hit() -> None:
@@ -97,7 +122,7 @@ def test_page_visited_once() -> None:
     )
     assert (explanation.reasons[3].fields["pattern"], explanation.reasons[3].fields["pages"]) == ("a.example", 1)
     assert explanation.failures == 0
-    assert len(explanation.reasons) == 4
+    assert len(explanation.reasons) == 5
 
 
 def test_page_never_visited() -> None:

@@ -133,6 +133,13 @@ SENTENCES = [
         "rate 0.5 per cycle; without its own visits 0.1, the prior of a.example (1 page)",
     ),
     (
+        Reason(
+            ReasonCode.CHANGE_RATE,
+            {"changes_per_day": 0.5, "low_per_day": 0.0123, "high_per_day": 12.3, "probability": 0.9},
+        ),
+        "about 0.5 changes a day, between 0.012 and 12 (90% probable)",
+    ),
+    (
         Reason(ReasonCode.SEASONALITY, {"elapsed_cycles": 2.0, "weighted_cycles": 0.5, "probability": 0.1}),
         "weighted by hours and days, 2 cycles count as 0.5; P(changed since) with this weighting is 0.1",
     ),

@@ -517,8 +517,11 @@ def test_served_pages_and_hits_are_counted() -> None:
     ("settings", "found"),
     [
         ({"objective": "freshness", "formula": "t"}, "an objective or a formula, not both"),
-        ({"objective": "Changes"}, "changes, freshness or a formula"),
-        ({"objective": "fresh"}, "changes, freshness or a formula"),
+        ({"objective": "Changes"}, "changes, freshness, balanced"),
+        ({"objective": "fresh"}, "changes, freshness, balanced"),
+        ({"objective": "balanced(1.5)"}, "from 0, changes, to 1, freshness"),
+        ({"objective": "balanced(nan)"}, "from 0, changes, to 1, freshness"),
+        ({"objective": "balanced()"}, "from 0, changes, to 1, freshness"),
     ],
 )
 def test_objective_that_cannot_work(settings: dict[str, str], found: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 from rich.console import Console
@@ -13,7 +13,7 @@ from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import check_writable, name_rejections, note_output, show_results, write_file
 from streamsched.errors import SettingsError
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
+from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric, Parents
 from streamsched.evolution.gp.symbols import TERMINAL_SETS
 from streamsched.replay.gp4c.protocol_experiment import run_protocol
 from streamsched.replay.gp4c.protocol_json import to_json
@@ -73,6 +73,12 @@ cycles from or to that day; with both it cuts the time between them into three e
 )
 @click.option("--population", type=options.whole(1), default=_DEFAULTS.population, help="Formulas per generation.")
 @click.option("--generations", type=options.whole(1), default=_DEFAULTS.generations, help="Generations per evolution.")
+@click.option(
+    "--parents",
+    type=click.Choice([*get_args(Parents)]),
+    default=_DEFAULTS.parents,
+    help="Breed from the fittest of all generations so far, or from the last generation.",
+)
 @click.option(
     "--seeds", type=options.whole(1), default=_DEFAULTS.seeds, help="Evolutions per fold, metric and set of variables."
 )

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.evolution.simulation.simulated_surges import (
-    MIN_GROUP_PAGES,
-    cumulative_surge_hazard,
-    number_large_groups,
-)
+from streamsched.evolution.data.shared_changes import MIN_GROUP_PAGES, number_large_groups
+from streamsched.evolution.simulation.simulated_surges import cumulative_surge_hazard
 from tests.reference.simulated_crawl import hit_share
 
 

@@ -107,7 +107,9 @@ def test_a_terminal_that_no_page_tells_yet_is_not_suggested(monkeypatch: pytest.
     with pytest.raises(FormulaError, match="did you mean 'tau'"):
         Formula.parse("tua")
     monkeypatch.setattr(parser, "PLANNED", ("tau",))
-    with pytest.raises(FormulaError, match=r"unknown name 'tua', expected one of n, .*cost, rhythm, due, surge, log"):
+    with pytest.raises(
+        FormulaError, match=r"unknown name 'tua', expected .* cost, rhythm, due, surge, confidence, worth, log"
+    ):
         Formula.parse("tua")
 
 

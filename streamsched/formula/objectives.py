@@ -1,0 +1,63 @@
+"""Objectives of a crawl, and the formulas that choose pages by them (SPEC 3, "Freshness index").
+
+Each is a value per cost: times `worth`, the page's importance over the cost of a visit. `changes`: the probability that
+a visit finds a change. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of t if
+a surge has hit the page. `balanced(d)`: the geometric mean of both, with the weights 1 - d and d. Another unit of time
+multiplies the second factor, and so all scores, by a constant; another unit of importance or cost does likewise. So the
+order of pages depends on no unit. The order of two pages changes at most once while d moves from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Final
+
+from streamsched.errors import SettingsError
+
+__all__ = ["CHANGED", "EXPECTED", "OBJECTIVES", "find_objective"]
+
+CHANGED: Final = "1 - (1 - due) * (1 - surge)"
+"""The probability that a page has changed since its last visit; batches are handed out in its order."""
+
+_CURRENCY: Final = "(1 - surge) * (1 - exp(-rate * t) * (1 + rate * t)) / rate + surge * t"
+_DIAL: Final = 0.5  # of `balanced` without a number
+_DIGITS: Final = 12  # to which 1 - d is rounded: 1 - 0.9 is 0.09999999999999998
+_BALANCED: Final = re.compile(r"balanced *\(([^()]*)\)")
+EXPECTED: Final = "changes, freshness, balanced, balanced(0.3) or another dial from 0 to 1, or a formula"
+
+
+def _balance(dial: float) -> str:
+    """Return the formula of `balanced` with that dial: `changes` at 0, `freshness` at 1."""
+    if dial == 0.0:
+        return f"worth * ({CHANGED})"
+    if dial == 1.0:
+        return f"worth * ({_CURRENCY})"
+    weights = round(1.0 - dial, _DIGITS), round(dial, _DIGITS)
+    return f"worth * pow({CHANGED}, {weights[0]!r}) * pow({_CURRENCY}, {weights[1]!r})"
+
+
+OBJECTIVES: Final = MappingProxyType(
+    {"changes": _balance(0.0), "freshness": _balance(1.0), "balanced": _balance(_DIAL)}
+)
+"""Formulas by objective. Any other dial has a name too: see `find_objective`."""
+
+
+def find_objective(name: str) -> str | None:
+    """Return the formula of the objective `name`; None if it is not the name of an objective. O(length).
+
+    Raises SettingsError if the dial of ``balanced(d)`` is not a number from 0 to 1.
+
+    >>> find_objective("balanced(0)") == OBJECTIVES["changes"], find_objective("rate * t")
+    (True, None)
+    """
+    found = _BALANCED.fullmatch(name.strip())
+    if found is None:
+        return OBJECTIVES.get(name.strip())
+    try:
+        dial = float(found[1])
+    except ValueError:
+        dial = -1.0
+    if not 0.0 <= dial <= 1.0:
+        raise SettingsError("objective", name, "balanced(d) with a dial d from 0, changes, to 1, freshness")
+    return _balance(dial)
