@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.forgetting import learn_half_life
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
@@ -209,6 +210,7 @@ def _update_priors(corpus: Record, groups: GroupArrays, seasonality: Seasonality
             group.mean = above * (group.own_mean / above) ** weight
         group.rate_sum = 0.0
         group.rate_count = 0.0
+    learn_half_life(corpus)
     corpus.rate_sum = 0.0
     corpus.rate_count = 0.0
     corpus.gap_sum = 0.0

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CORPUS",
+    "HALF_LIVES",
     "OLD_GROUP",
     "OLD_LINK",
     "OLD_ROW",
     "OLD_SCHEDULE",
+    "SHADOW",
+    "SHADOW_PAGES",
     "VISIT",
     "DirtyArrays",
     "PageLookup",
@@ -40,6 +43,11 @@ VISIT: Final = np.dtype(
         ("flags", "u1"),  # bits named in `visit_journal`
         ("spare", "u1", 3),
     ]
+)
+HALF_LIVES: Final = 9  # half-lives of evidence that are compared: see `estimation.forgetting`
+SHADOW_PAGES: Final = 1 << 11  # pages that they are compared on, at most; it halves whenever it would be more
+SHADOW: Final = np.dtype(  # what a page's visits would have added to its prior under each half-life
+    [("shape", "<f8", HALF_LIVES), ("exposure", "<f8", HALF_LIVES)]
 )
 OLD_ROW: Final = np.dtype([("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8")])
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
@@ -68,6 +76,9 @@ CORPUS: Final = np.dtype(
         ("mean", "<f8"),  # prior mean rate of a page without other evidence
         ("shape", "<f8"),  # prior shape, of pages within their group
         ("first_mean", "<f8"),  # initial mean
+        ("half_life", "<f8"),  # days in which the evidence of a page's visits fades to half
+        ("half_life_fits", "<f8", HALF_LIVES),  # log-likelihoods of the half-lives compared, fading
+        ("shadow_stride", "<i8"),  # rows from one page with a shadow to the next: a power of two
     ]
 )
 
@@ -89,6 +100,7 @@ class ShardArrays(NamedTuple):
     pages: PageArrays
     groups: GroupArrays
     journal: Records  # VISIT[a power of two], a ring buffer
+    shadows: Records  # SHADOW[m]: of every page whose row is a multiple of `shadow_stride`, in their order
     corpus: Records  # CORPUS[1]
     dirty: DirtyArrays
     seasonality: SeasonalityArrays

@@ -16,6 +16,7 @@ from streamsched.estimation.change_detection import (
     is_success,
     shows_content,
 )
+from streamsched.estimation.forgetting import fade_page, update_shadow
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
@@ -246,7 +247,7 @@ def _apply_one(
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
-        _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
+        _update_estimators(shard, row, observed, due, rules.surges, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -321,10 +322,8 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
 
 @inlined_kernel
 def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
-    page: Record,
-    trace: Record,
-    corpus: Record,
-    groups: Records,
+    shard: ShardArrays,
+    row: int,
     observed: ObservedInterval,
     due: float,
     surges: bool,
@@ -334,6 +333,9 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
 
     `due`: the probability of the change by the page's models of seasonality; NaN if unknown.
     """
+    corpus: Record = shard.corpus[0]
+    page: Record = shard.pages.records[row]
+    groups = shard.groups.records
     group: Record = groups[page.group]
     group.visits += 1
     group.changes += observed.changed
@@ -341,7 +343,10 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     if surges:
         own = update_surges(groups, invalidated, page, observed, due)
     update_pattern_evidence(corpus, groups, page, observed, own)
-    update_page(page, trace, observed.cycles, observed.changed, own)
+    if row % corpus.shadow_stride == 0:
+        update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own)
+    fade_page(page, corpus, observed)
+    update_page(page, shard.pages.traces[row], observed.cycles, observed.changed, own)
 
 
 @inlined_kernel
