@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CORPUS",
     "HALF_LIVES",
+    "INTERVAL_OCTAVES",
     "OLD_GROUP",
     "OLD_LINK",
     "OLD_ROW",
@@ -44,6 +45,7 @@ VISIT: Final = np.dtype(
         ("spare", "u1", 3),
     ]
 )
+INTERVAL_OCTAVES: Final = 40  # of interval lengths that first intervals are counted in
 HALF_LIVES: Final = 9  # half-lives of evidence that are compared: see `estimation.forgetting`
 SHADOW_PAGES: Final = 1 << 11  # pages that they are compared on, at most; it halves whenever it would be more
 SHADOW: Final = np.dtype(  # what a page's visits would have added to its prior under each half-life
@@ -69,13 +71,19 @@ CORPUS: Final = np.dtype(
         ("sweep_row", "<i8"),  # next row of the current sweep
         ("sweep_end", "<i8"),  # ... and its end: the pages at its beginning
         ("sweep_due", "<i8"),  # observed intervals since the sweep last advanced
-        ("rate_sum", "<f8"),  # current sweep: sum and count of the pages' posterior means
-        ("rate_count", "<f8"),
+        ("sweep_hurried", "<i8"),  # sweeps before this one are fast: pages still have priors of a mean far off
+        ("evidence", "<f8"),  # exposure_sum of the last completed sweep
+        ("change_sum", "<f8"),  # current sweep: see `hierarchical_prior`
+        ("exposure_sum", "<f8"),
         ("gap_sum", "<f8"),  # current sweep: what the prior's shape is learned from
         ("gap_count", "<f8"),
         ("mean", "<f8"),  # prior mean rate of a page without other evidence
         ("shape", "<f8"),  # prior shape, of pages within their group
-        ("first_mean", "<f8"),  # initial mean
+        ("first_mean", "<f8"),  # mean by the pages' first intervals alone
+        ("first_count", "<i8"),  # first intervals so far
+        ("first_unchanged", "<f8", INTERVAL_OCTAVES),  # ... without and with a change, by the octave of their lengths
+        ("first_changed", "<f8", INTERVAL_OCTAVES),
+        ("first_cycles", "<f8", INTERVAL_OCTAVES),  # ... and the sum of their lengths
         ("half_life", "<f8"),  # days in which the evidence of a page's visits fades to half
         ("half_life_fits", "<f8", HALF_LIVES),  # log-likelihoods of the half-lives compared, fading
         ("shadow_stride", "<i8"),  # rows from one page with a shadow to the next: a power of two

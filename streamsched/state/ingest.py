@@ -17,7 +17,12 @@ from streamsched.estimation.change_detection import (
     shows_content,
 )
 from streamsched.estimation.forgetting import fade_page, update_shadow
-from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
+from streamsched.estimation.hierarchical_prior import (
+    advance_sweep,
+    count_first_interval,
+    refresh_prior,
+    update_pattern_evidence,
+)
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
@@ -343,6 +348,8 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     if surges:
         own = update_surges(groups, invalidated, page, observed, due)
     update_pattern_evidence(corpus, groups, page, observed, own)
+    if page.visits == 0:
+        count_first_interval(shard, observed, own)
     if row % corpus.shadow_stride == 0:
         update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own)
     fade_page(page, corpus, observed)
