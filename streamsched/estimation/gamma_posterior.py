@@ -148,22 +148,24 @@ def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = 
 
 
 @kernel
-def mean_of_intervals(unchanged: Floats, changed: Floats, cycles: Floats, shape: float, guess: float) -> float:
+def mean_of_intervals(  # noqa: PLR0913, PLR0917  a kernel
+    unchanged: Floats, changed: Floats, cycles: Floats, shape: float, guess: float, strength: float
+) -> float:
     """Return the mean rate that makes intervals most likely, one of each page: float64[n] numbers of intervals. O(n).
 
-    Of ``unchanged[i]`` + ``changed[i]`` intervals, `cycles` is their total length; rates are Gamma of `shape`. One more
-    interval, half changed and half not and so long that `guess` expects that, keeps the result finite. By bisection of
-    the derivative of the log-likelihood by the logarithm of the mean, to float64's accuracy.
+    Of ``unchanged[i]`` + ``changed[i]`` intervals, ``cycles[i]`` is the total length; rates are Gamma of `shape`. There
+    are `strength` > 0 more intervals, half of them changed, so long that the mean `guess` expects just that. By
+    bisection of the derivative of the log-likelihood by the logarithm of the mean, to 1e-15 of it.
 
-    >>> round(mean_of_intervals(np.array([90.0]), np.array([10.0]), np.array([100.0]), 2.0, 0.1), 3)
-    0.109
+    >>> round(mean_of_intervals(np.array([90.0]), np.array([10.0]), np.array([100.0]), 2.0, 0.1, 1.0), 3)
+    0.108
     """
     lowest, highest = math.log(guess) - _WIDEST, math.log(guess) + _WIDEST
     even = shape / guess * (2.0 ** (1.0 / shape) - 1.0)
     for _ in range(60):
         middle = 0.5 * (lowest + highest)
         rate = math.exp(middle) / shape
-        rising = _pull(0.5, 0.5, rate * even, shape)
+        rising = _pull(0.5 * strength, 0.5 * strength, rate * even, shape)
         for i in range(cycles.size):
             count = unchanged[i] + changed[i]
             if count > 0.0:

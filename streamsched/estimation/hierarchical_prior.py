@@ -64,6 +64,7 @@ FIRST_MEAN_PER_DAY: Final = 0.1  # until `FIRST_INTERVALS`; change logs have 0.0
 GROUP_STRENGTH: Final = 8.0  # pages that the parent's mean counts for when a group's mean is learned
 CORPUS_STRENGTH: Final = 8.0  # pages that the mean of first intervals counts for
 FIRST_INTERVALS: Final = 16  # first intervals from which a mean is learned, and each time that they have doubled
+FIRST_STRENGTH: Final = 4.0  # intervals that FIRST_MEAN_PER_DAY counts for: all first ones may be of one quiet day
 INTERVAL_SHAPE: Final = 2.0  # for that mean: between FIRST_SHAPE and pages of one rate; only fast changes need one
 SHAPE_STRENGTH: Final = 20.0  # pages that FIRST_SHAPE counts for: few pages easily overestimate the shape
 SWEEP_EVERY: Final = 16  # observed intervals between two steps of the sweep
@@ -117,7 +118,7 @@ def _learn_first_mean(corpus: Record, groups: GroupArrays, dirty: DirtyArrays, c
     """Learn the mean of first intervals; all means move by as much if no sweep has seen half of them. O(groups)."""
     guess = FIRST_MEAN_PER_DAY * cycle_s / _DAY_S
     corpus.first_mean = mean_of_intervals(
-        corpus.first_unchanged, corpus.first_changed, corpus.first_cycles, INTERVAL_SHAPE, guess
+        corpus.first_unchanged, corpus.first_changed, corpus.first_cycles, INTERVAL_SHAPE, guess, FIRST_STRENGTH
     )
     if corpus.first_count < 2.0 * corpus.evidence:
         return

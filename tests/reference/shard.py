@@ -449,13 +449,14 @@ def ratio_of_sums(values: list[tuple[float, float]], towards: float, strength: f
 def mean_of_intervals(intervals: list[tuple[float, float]], shape: float, guess: float) -> float:
     """The likeliest mean rate of pages seen for one interval each: intervals within an octave have its mean length.
 
-    One interval more is as long as a page of mean `guess` needs to change by the chance of a half, and half changed.
+    `FIRST_STRENGTH` intervals more are as long as a page of mean `guess` needs to change by the chance of a half.
     """
     octaves: dict[int, list[tuple[float, float]]] = {}
     for length, changed in intervals:
         octaves.setdefault(math.floor(math.log2(length)), []).append((length, changed))
     even = brentq(lambda x: (1.0 + guess * x / shape) ** -shape - 0.5, 0.0, 1e3 / guess, xtol=1e-300, rtol=1e-14)
-    cells = [(even, 0.5, 0.5)]
+    half = hierarchical_prior.FIRST_STRENGTH / 2
+    cells = [(even, half, half)]
     for found in octaves.values():
         changes = sum(changed for _, changed in found)
         cells.append((sum(length for length, _ in found) / len(found), len(found) - changes, changes))
