@@ -148,7 +148,7 @@ def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = 
 
 
 @kernel
-def mean_of_intervals(  # noqa: PLR0913, PLR0917  a kernel
+def mean_of_intervals(
     unchanged: Floats, changed: Floats, cycles: Floats, shape: float, guess: float, strength: float
 ) -> float:
     """Return the mean rate that makes intervals most likely, one of each page: float64[n] numbers of intervals. O(n).

@@ -120,7 +120,7 @@ def _learn_first_mean(corpus: Record, groups: GroupArrays, dirty: DirtyArrays, c
     corpus.first_mean = mean_of_intervals(
         corpus.first_unchanged, corpus.first_changed, corpus.first_cycles, INTERVAL_SHAPE, guess, FIRST_STRENGTH
     )
-    if corpus.first_count < 2.0 * corpus.evidence:
+    if corpus.first_count < 2 * corpus.swept_pages:
         return
     ratio = corpus.first_mean / corpus.mean
     _hurry(corpus, ratio)
@@ -235,6 +235,7 @@ def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
     exposure = page.prior_exposure + page.own_exposure
     rate = shape / exposure
     mark_dirty_group(dirty, groups.records, np.int64(page.group))
+    corpus.sweep_pages += 1
     group.change_sum += page.own_shape / exposure
     group.exposure_sum += page.own_exposure / exposure
     if counts_gap:
@@ -275,7 +276,7 @@ def _update_priors(corpus: Record, groups: GroupArrays, seasonality: Seasonality
         group.change_sum = 0.0
         group.exposure_sum = 0.0
     learn_half_life(corpus)
-    corpus.evidence = corpus.exposure_sum
+    corpus.swept_pages, corpus.sweep_pages = corpus.sweep_pages, 0
     corpus.change_sum = 0.0
     corpus.exposure_sum = 0.0
     corpus.gap_sum = 0.0

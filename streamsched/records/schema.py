@@ -72,7 +72,8 @@ CORPUS: Final = np.dtype(
         ("sweep_end", "<i8"),  # ... and its end: the pages at its beginning
         ("sweep_due", "<i8"),  # observed intervals since the sweep last advanced
         ("sweep_hurried", "<i8"),  # sweeps before this one are fast: pages still have priors of a mean far off
-        ("evidence", "<f8"),  # exposure_sum of the last completed sweep
+        ("swept_pages", "<i8"),  # pages with observed intervals that the last completed sweep passed ...
+        ("sweep_pages", "<i8"),  # ... and the current one
         ("change_sum", "<f8"),  # current sweep: see `hierarchical_prior`
         ("exposure_sum", "<f8"),
         ("gap_sum", "<f8"),  # current sweep: what the prior's shape is learned from

@@ -54,7 +54,7 @@ from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetc
 from streamsched.state.new_pages import NewUrl
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
+    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
     from streamsched.records.page_bounds import BoundLimits
     from streamsched.records.schema import ShardArrays
     from streamsched.state.seldom_kernels import SeldomKernels
@@ -326,7 +326,7 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @inlined_kernel
-def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
+def _update_estimators(
     shard: ShardArrays,
     row: int,
     observed: ObservedInterval,
@@ -350,7 +350,7 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     update_pattern_evidence(corpus, groups, page, observed, own)
     if page.visits == 0:
         count_first_interval(shard, observed, own)
-    if row % corpus.shadow_stride == 0:
+    if row & (corpus.shadow_stride - 1) == 0:
         update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own)
     fade_page(page, corpus, observed)
     update_page(page, shard.pages.traces[row], observed.cycles, observed.changed, own)

@@ -86,7 +86,8 @@ def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: 
     window = make_window(changed, cycle_s, np.asarray(importance, np.float64))
     scheduler = Scheduler(cycle=cycle_s, surges=False, formula=formula)
     shard = scheduler.core.pages.arrays
-    shard.corpus["evidence"] = np.inf  # as if a sweep had learned the mean: first intervals do not move it
+    shard.corpus["swept_pages"] = pages  # as if a sweep had learned the mean: first intervals do not move it
+    shard.corpus["half_life"] = np.inf  # simulated crawls do not forget
     timing = copy_cycle_times(shard.seasonality, np.zeros(pages, np.int64), 0, 0.0, cycle_s, cycles)
     prior = float(shard.corpus["shape"][0]), float(shard.corpus["first_mean"][0])
     schedule = Schedule(16 / pages, 1, "since_visit")

@@ -90,7 +90,7 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     assert sweep == (shard.sweeps, shard.sweep_row, shard.sweep_end)
     assert (corpus["mean"], corpus["shape"]) == near((shard.mean, shard.shape))
     assert corpus["first_mean"] == near(shard.first_mean)
-    assert (corpus["first_count"], corpus["sweep_hurried"]) == (len(shard.first_intervals), shard.hurried)
+    assert (corpus["sweep_hurried"], corpus["swept_pages"]) == (shard.hurried, shard.swept_pages)
     assert corpus["half_life"] == pytest.approx(shard.forgetting.half_life, rel=1e-6)
     assert corpus["half_life_fits"].tolist() == pytest.approx(shard.forgetting.fits, rel=1e-6, abs=1e-9)
     members = Counter(page.group for page in shard.pages.values())

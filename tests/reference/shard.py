@@ -112,9 +112,11 @@ class Shard:
         self.sweeps = 0
         self.sweep_row = self.sweep_end = 0
         self.first_mean = self.mean
-        self.first_intervals: list[tuple[float, float]] = []  # of each page: its length, and how far a change was its own
+        self.first_intervals: list[
+            tuple[float, float]
+        ] = []  # of each page: its length, and how far a change was its own
         self.hurried = 0  # sweeps before this one are fast
-        self.evidence = 0.0  # pages that the last sweep counted, by how much was known of each
+        self.swept_pages = 0  # pages with observed intervals that the last sweep passed
         self.rates: list[tuple[tuple[str, ...], float, float]] = []  # of this sweep: a page's group, changes, exposure
         self.gaps: list[float] = []
         self.served = self.hits = self.moved = 0
@@ -255,7 +257,7 @@ class Shard:
             return
         guess = hierarchical_prior.FIRST_MEAN_PER_DAY * self.cycle_s / 86_400.0
         self.first_mean = mean_of_intervals(self.first_intervals, hierarchical_prior.INTERVAL_SHAPE, guess)
-        if count >= 2 * self.evidence:
+        if count >= 2 * self.swept_pages:
             ratio = self.first_mean / self.mean
             self.hurry(ratio)
             self.mean = self.first_mean
@@ -327,7 +329,7 @@ class Shard:
         mean = ratio_of_sums([rate[1:] for rate in self.rates], self.first_mean, hierarchical_prior.CORPUS_STRENGTH)
         self.hurry(mean / self.mean)
         self.mean = mean
-        self.evidence = sum(exposure for *_, exposure in self.rates)
+        self.swept_pages = len(self.rates)
         self.forgetting.renew()
         first_gap = math.log(hierarchical_prior.FIRST_SHAPE) - float(digamma(hierarchical_prior.FIRST_SHAPE))
         self.shape = shape_of_log_gap(shrunk(self.gaps, first_gap, hierarchical_prior.SHAPE_STRENGTH))
