@@ -1,14 +1,14 @@
 """Forgetting: page rates drift, so what a page's own visits added to its Gamma prior fades (SPEC 3).
 
 At each observed interval, before it is counted, the page's own shape and exposure are multiplied by 2^(-τ/H): τ is the
-length of the interval, H the half-life, in days whatever the cycle. The prior does not fade, so a page whose evidence is
-old is close to its group again. Between visits nothing fades, so a score moves as it did before.
+length of the interval, H the half-life, in days whatever the cycle. The prior does not fade, so a page whose evidence
+is old is close to its group again. Between visits nothing fades: a score moves with the clock alone.
 
 The half-life is learned for the whole corpus. Every page of a sample has a shadow: what its visits would have added
 under each of `HALF_LIVES` half-lives. Each predicts the page's next outcome; the logarithms of these probabilities are
 summed (prequential likelihood, Dawid 1984), and at the end of a prior sweep the half-life becomes the geometric mean of
-those compared, weighted by their posterior probabilities. The sample are the pages whose rows are multiples of a stride,
-which doubles when they would be more than `SHADOW_PAGES`. So the half-life depends on the stream alone.
+those compared, weighted by their posterior probabilities. The sample is the pages whose rows are multiples of a stride.
+The stride doubles when they would be more than `SHADOW_PAGES`. So the half-life depends on the stream alone.
 
 A visit costs an exponential, one to a page of the sample two or three for each half-life.
 """

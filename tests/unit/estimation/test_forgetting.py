@@ -50,15 +50,15 @@ def test_a_change_fades_and_is_not_taken_back() -> None:
 
 
 def test_what_fades_is_the_same_however_the_time_is_cut_into_visits() -> None:
-    """A change long ago counts as little after many visits as after one."""
+    """A change long ago counts as little after many visits as after one: few enough to learn no half-life from."""
     left = []
-    for days in ((2, 400), (2, *range(3, 401))):
+    for days in ((2, 400), (2, *range(40, 401, 40))):
         table = PageTable(DAY, 6)
         visit(table, urls(1), 0)
         visit(table, urls(1), 1, True)
         for day in days:
             visit(table, urls(1), day)
-        left.append(float(table.arrays.pages.records["own_shape"][0]) / 2.0 ** (-399 / half_life(table)))
+        left.append(float(table.arrays.pages.records["own_shape"][0]))
     assert left[0] == pytest.approx(left[1])
 
 
