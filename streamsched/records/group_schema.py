@@ -90,18 +90,8 @@ _SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 16), "s
 
 # Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host.
 _LAYOUT: Final = (
-    *(
-        "mean",
-        "own_mean",
-        "change_sum",
-        "exposure_sum",
-        "visits",
-        "changes",
-        "pages",
-        "parent",
-        "host",
-        "recheck_before",
-    ),
+    *("mean", "own_mean", "change_sum", "exposure_sum", "visits", "changes"),
+    *("pages", "parent", "host", "recheck_before"),
     *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "surge_sum", "window_count"),
     *("open_weights", "depth", "spare_2"),
     *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "missed_sum"),

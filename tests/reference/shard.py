@@ -114,7 +114,7 @@ class Shard:
         self.first_mean = self.mean
         self.first_intervals: list[
             tuple[float, float]
-        ] = []  # of each page: its length, and how far a change was its own
+        ] = []  # lengths, and how far a change was its own
         self.hurried = 0  # sweeps before this one are fast
         self.swept_pages = 0  # pages with observed intervals that the last sweep passed
         self.rates: list[tuple[tuple[str, ...], float, float]] = []  # of this sweep: a page's group, changes, exposure

@@ -137,8 +137,10 @@ SENTENCES = [
                 "half_life_s": 180 * 86_400.0,
             },
         ),
-        "rate 0.5 per cycle; without its own visits 0.1, the prior of a.example (1 page); what its visits have shown "
-        "counts half after 180 days",
+        (
+            "rate 0.5 per cycle; without its own visits 0.1, the prior of a.example (1 page); what its visits have "
+            "shown counts half after 180 days"
+        ),
     ),
     (
         Reason(ReasonCode.SEASONALITY, {"elapsed_cycles": 2.0, "weighted_cycles": 0.5, "probability": 0.1}),
