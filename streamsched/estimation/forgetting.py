@@ -1,8 +1,10 @@
 """Forgetting: page rates drift, so what a page's own visits added to its Gamma prior fades (SPEC 3).
 
 At each observed interval, before it is counted, the page's own shape and exposure are multiplied by 2^(-τ/H): τ is the
-length of the interval, H the half-life, in days whatever the cycle. The prior does not fade, so a page whose evidence
-is old is close to its group again. Between visits nothing fades: a score moves with the clock alone.
+length of the interval, H the half-life, in days whatever the cycle. The interval fades too while it lasts: it counts as
+the integral of 2^(-t/H) over its length, H/ln 2 (1 - 2^(-τ/H)). So a long time without a change is the same evidence
+however it is cut into visits. The prior does not fade, so a page whose evidence is old is close to its group again.
+Between visits nothing fades: a score moves with the clock alone.
 
 The half-life is learned for the whole corpus. Every page of a sample has a shadow: what its visits would have added
 under each of `HALF_LIVES` half-lives. Each predicts the page's next outcome; the logarithms of these probabilities are
@@ -22,7 +24,7 @@ import numpy as np
 
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.vector_math import exp, expm1, log, log1p
+from streamsched.numerics.vector_math import expm1, log, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.schema import HALF_LIVES, SHADOW_PAGES
 
@@ -46,7 +48,6 @@ FIT_MEMORY: Final = 50_000.0  # observed intervals of the sample: time constant 
 _DAY_S: Final = 86_400.0
 _LN_2: Final = math.log(2.0)
 _MIDDLE: Final = HALF_LIVES // 2  # place of the first half-life; each is twice the one before
-_FADED: Final = -700.0  # e to the power of it is as good as 0, and still a normal number
 _UNLIKELY: Final = 1e-300  # least likelihood of a change, as in `hierarchical_prior`
 
 
@@ -66,11 +67,15 @@ def init_half_life(corpus: Records) -> None:
 
 
 @inlined_kernel
-def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> None:
-    """Fade what a page's visits added to its prior by the time of an observed interval, before it is counted. O(1)."""
-    kept = exp(_fading(observed, corpus.half_life))
-    page.own_shape *= kept
-    page.own_exposure *= kept
+def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> float:
+    """Fade what a page's visits added to its prior by an observed interval, before that is counted. O(1).
+
+    Returns the cycles that the interval counts as.
+    """
+    gone = _share_gone(observed, corpus.half_life)
+    page.own_shape *= 1.0 - gone
+    page.own_exposure *= 1.0 - gone
+    return gone * _lasting_cycles(observed, corpus.half_life)
 
 
 @bare_kernel
@@ -81,8 +86,10 @@ def update_shadow(shadow: Record, corpus: Record, page: Record, observed: Observ
     page's own. A prediction is made from evidence as the last visit left it, as scores are.
     """
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
-    kept = exp(_fading(observed, FIRST_HALF_LIFE_DAYS * 2.0 ** (HALF_LIVES - 1 - _MIDDLE)))
-    for i in range(HALF_LIVES - 1, -1, -1):  # the longest first: half of a half-life fades by the square
+    longest = FIRST_HALF_LIFE_DAYS * 2.0 ** (HALF_LIVES - 1 - _MIDDLE)
+    gone, lasting = _share_gone(observed, longest), _lasting_cycles(observed, longest)
+    for i in range(HALF_LIVES - 1, -1, -1):  # the longest first: with half of a half-life, the square is kept
+        kept, counted = 1.0 - gone, min(max(gone * lasting, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         shape, exposure = page.prior_shape + shadow.shape[i], page.prior_exposure + shadow.exposure[i]
         fit = 0.0 - shape * log1p(interval / exposure)
         if observed.changed:
@@ -91,12 +98,13 @@ def update_shadow(shadow: Record, corpus: Record, page: Record, observed: Observ
         shape, exposure = page.prior_shape + kept * shadow.shape[i], page.prior_exposure + kept * shadow.exposure[i]
         shadow.shape[i] *= kept
         if observed.changed:
-            shape_after, exposure_after = after_change(shape, exposure, interval)
+            shape_after, exposure_after = after_change(shape, exposure, counted)
             shadow.shape[i] += own * (shape_after - shape)
-            shadow.exposure[i] = kept * shadow.exposure[i] + own * (exposure_after - exposure) + (1.0 - own) * interval
+            shadow.exposure[i] = kept * shadow.exposure[i] + own * (exposure_after - exposure) + (1.0 - own) * counted
         else:
-            shadow.exposure[i] = kept * shadow.exposure[i] + interval
-        kept *= kept
+            shadow.exposure[i] = kept * shadow.exposure[i] + counted
+        gone *= 2.0 - gone
+        lasting *= 0.5
 
 
 @inlined_kernel
@@ -143,7 +151,13 @@ def learn_half_life(corpus: Record) -> None:
 
 
 @inlined_kernel
-def _fading(observed: ObservedInterval, half_life_days: float) -> float:
-    """Return the logarithm of the share of evidence that an interval leaves; times of clock errors are clipped."""
-    cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
-    return max(cycles * (observed.cycle_s / _DAY_S) * (-_LN_2 / half_life_days), _FADED)
+def _share_gone(observed: ObservedInterval, half_life_days: float) -> float:
+    """Return the share of earlier evidence that fades in an interval, 0 to 1."""
+    cycles = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    return 0.0 - expm1(-cycles / _lasting_cycles(observed, half_life_days))
+
+
+@inlined_kernel
+def _lasting_cycles(observed: ObservedInterval, half_life_days: float) -> float:
+    """Return what an endless interval counts as, in cycles."""
+    return half_life_days * (_DAY_S / _LN_2 / observed.cycle_s)

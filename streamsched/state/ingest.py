@@ -352,8 +352,8 @@ def _update_estimators(
         count_first_interval(shard, observed, own)
     if row & (corpus.shadow_stride - 1) == 0:
         update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own)
-    fade_page(page, corpus, observed)
-    update_page(page, shard.pages.traces[row], observed.cycles, observed.changed, own)
+    counted = fade_page(page, corpus, observed)
+    update_page(page, shard.pages.traces[row], counted, observed.changed, own)
 
 
 @inlined_kernel

@@ -51,7 +51,7 @@ class PageTable:
 
     Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
     groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the URL's own text, and at
-    most 29 for seasonality (`SeasonalityTables`). Not thread-safe.
+    most 29 for seasonality (`SeasonalityTables`); 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
 
     ``threads``: how many `observe` may use, itself included; the result is the same.
     """

@@ -23,6 +23,12 @@ def fade(evidence: Evidence, days: float, half_life: float) -> Evidence:
     return evidence[0] * kept, evidence[1] * kept
 
 
+def count(interval: float, days: float, half_life: float) -> float:
+    """The integral of 2^(-t/H) over an interval, in its unit."""
+    faded = days * math.log(2.0) / half_life
+    return interval * -math.expm1(-faded) / faded if math.isfinite(half_life) else interval
+
+
 def learn(prior: Evidence, evidence: Evidence, interval: float, changed: bool, own: float) -> Evidence:
     """The evidence after an observed interval; `own`: the probability that a change was the page's own."""
     if not changed:
@@ -51,8 +57,9 @@ class Forgetting:
             quiet = -shape * math.log1p(interval / exposure)
             fit = own * math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet
             self.fits[i] += fit - self.fits[i] / FIT_MEMORY
-            faded = fade(evidence, interval * self.cycle_days, half_life)
-            after.append(learn(prior, faded, interval, changed, own))
+            days = interval * self.cycle_days
+            faded, counted = fade(evidence, days, half_life), count(interval, days, half_life)
+            after.append(learn(prior, faded, counted, changed, own))
         return after
 
     def renew(self) -> None:

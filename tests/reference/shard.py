@@ -112,9 +112,7 @@ class Shard:
         self.sweeps = 0
         self.sweep_row = self.sweep_end = 0
         self.first_mean = self.mean
-        self.first_intervals: list[
-            tuple[float, float]
-        ] = []  # lengths, and how far a change was its own
+        self.first_intervals: list[tuple[float, float]] = []  # lengths, and how far a change was its own
         self.hurried = 0  # sweeps before this one are fast
         self.swept_pages = 0  # pages with observed intervals that the last sweep passed
         self.rates: list[tuple[tuple[str, ...], float, float]] = []  # of this sweep: a page's group, changes, exposure
@@ -238,9 +236,10 @@ class Shard:
             self.count_first_interval(interval, own if changed else 0.0)
         if page.row % self.shadow_stride() == 0:
             page.shadow = self.forgetting.compare(page.shadow, page.prior, interval, changed, own)
-        days = max((fetched_at - page.last_visit_s) / 86_400.0, 0.0)
-        evidence = forgetting.fade((page.own_shape, page.own_exposure), days, self.forgetting.half_life)
-        page.own_shape, page.own_exposure = forgetting.learn(page.prior, evidence, interval, changed, own)
+        days, half_life = interval * self.cycle_s / 86_400.0, self.forgetting.half_life
+        evidence = forgetting.fade((page.own_shape, page.own_exposure), days, half_life)
+        counted = forgetting.count(interval, days, half_life)
+        page.own_shape, page.own_exposure = forgetting.learn(page.prior, evidence, counted, changed, own)
 
     def shadow_stride(self) -> int:
         """From one page of the sample that half-lives are compared on to the next."""

@@ -34,7 +34,8 @@ def test_evidence_halves_in_a_half_life_of_days_whatever_the_cycle(cycle_s: floa
     for day in (0, 10, 190):
         visit(table, urls(1), day)
     page = table.arrays.pages.records[0]
-    assert page["own_exposure"] == pytest.approx((10 / 2 + 180) * DAY / cycle_s)
+    endless = FIRST_HALF_LIFE_DAYS / np.log(2.0) * DAY / cycle_s  # cycles that all of the past would count as
+    assert page["own_exposure"] == pytest.approx(endless * ((1.0 - 2.0 ** (-10 / 180)) / 2.0 + 0.5))
     assert (page["visits"], page["own_shape"]) == (2, 0.0)
 
 
@@ -50,7 +51,10 @@ def test_a_change_fades_and_is_not_taken_back() -> None:
 
 
 def test_what_fades_is_the_same_however_the_time_is_cut_into_visits() -> None:
-    """A change long ago counts as little after many visits as after one: few enough to learn no half-life from."""
+    """A change long ago counts as little after many visits as after one, and so does time without a change.
+
+    The visits are too few to learn a half-life from.
+    """
     left = []
     for days in ((2, 400), (2, *range(40, 401, 40))):
         table = PageTable(DAY, 6)
@@ -58,8 +62,16 @@ def test_what_fades_is_the_same_however_the_time_is_cut_into_visits() -> None:
         visit(table, urls(1), 1, True)
         for day in days:
             visit(table, urls(1), day)
-        left.append(float(table.arrays.pages.records["own_shape"][0]))
+        page = table.arrays.pages.records[0]
+        left.append((float(page["own_shape"]), float(page["own_exposure"])))
     assert left[0] == pytest.approx(left[1])
+
+
+def test_a_short_interval_counts_in_full() -> None:
+    table = PageTable(DAY, 6)
+    visit(table, urls(1), 0)
+    visit(table, urls(1), 1e-6)
+    assert table.arrays.pages.records["own_exposure"][0] == pytest.approx(1e-6)
 
 
 def test_evidence_older_than_any_half_life_is_gone_and_sound() -> None:
