@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.estimation.forgetting import FIRST_HALF_LIFE_DAYS, half_lives_days
+from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.records.schema import HALF_LIVES, SHADOW_PAGES
 from streamsched.state.page_table import PageTable
@@ -88,7 +91,7 @@ def test_half_lives_are_octaves_around_the_first() -> None:
     assert np.diff(np.log2(compared)) == pytest.approx(np.ones(HALF_LIVES - 1))
 
 
-def crawl(rates: np.ndarray, days: int, every: int, seed: int, cycle_s: float = DAY) -> PageTable:
+def crawl(rates: Floats, days: int, every: int, seed: int, cycle_s: float = DAY) -> PageTable:
     """Visit pages in turn, each every so many days; ``rates``: changes a day by span of equal length and page."""
     table, rng = PageTable(cycle_s, 6), np.random.default_rng(seed)
     pages = urls(rates.shape[1])
@@ -141,7 +144,7 @@ def test_sample_halves_and_keeps_the_shadows_of_its_pages() -> None:
     assert np.all(table.arrays.corpus["half_life_fits"][0] != fits)
 
 
-def test_batches_repeats_and_saving_make_no_difference(tmp_path) -> None:
+def test_batches_repeats_and_saving_make_no_difference(tmp_path: Path) -> None:
     """A sample that halves on the way, cut into batches in two ways; one is saved, loaded and fed twice."""
     count = SHADOW_PAGES + 100
     rng = np.random.default_rng(5)

@@ -63,7 +63,8 @@ def test_new_page_weighs_and_costs_one() -> None:
 def test_failed_visits_move_neither_counts_nor_the_interval() -> None:
     table = make(*visits([0.0]), Outcome(URL, DAY, 503), Outcome(URL, 2 * DAY, 0), *visits([4 * DAY]))
     record = table.arrays.pages.records[0]
-    assert (record["visits"], record["failures"], record["own_exposure"]) == (1, 0, 4.0)
+    assert (record["visits"], record["failures"]) == (1, 0)
+    assert record["own_exposure"] == pytest.approx(4.0, rel=0.01)  # as it fades while it lasts
 
 
 def test_failures_before_the_first_visit_leave_the_page_known_since_the_first() -> None:
