@@ -6,11 +6,11 @@ import hashlib
 import math
 import re
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import digamma
 
 from streamsched.estimation import hierarchical_prior
@@ -455,7 +455,7 @@ def mean_of_intervals(intervals: list[tuple[float, float]], shape: float, guess:
     octaves: dict[int, list[tuple[float, float]]] = {}
     for length, changed in intervals:
         octaves.setdefault(math.floor(math.log2(length)), []).append((length, changed))
-    even = brentq(lambda x: (1.0 + guess * x / shape) ** -shape - 0.5, 0.0, 1e3 / guess, xtol=1e-300, rtol=1e-14)
+    even = zero_of(lambda x: (1.0 + guess * x / shape) ** -shape - 0.5, 0.0, 1e3 / guess)
     half = hierarchical_prior.FIRST_STRENGTH / 2
     cells = [(even, half, half)]
     for found in octaves.values():
@@ -471,7 +471,15 @@ def mean_of_intervals(intervals: list[tuple[float, float]], shape: float, guess:
             total += changed * quiet * slope / (1.0 - quiet) - unchanged * slope
         return total
 
-    return math.exp(brentq(rising, math.log(guess) - 20.0, math.log(guess) + 20.0, xtol=1e-13))
+    return math.exp(zero_of(rising, math.log(guess) - 20.0, math.log(guess) + 20.0))
+
+
+def zero_of(falling: Callable[[float], float], low: float, high: float) -> float:
+    """Where a falling function is 0, by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+    return low
 
 
 def shape_of_log_gap(gap: float) -> float:
