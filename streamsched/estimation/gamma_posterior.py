@@ -23,6 +23,7 @@ __all__ = [
     "after_change",
     "after_no_change",
     "digamma",
+    "mean_of_intervals",
     "probabilities_changed",
     "probability_changed",
     "shape_of_log_gap",
@@ -34,6 +35,8 @@ LOWEST_SHAPE: Final = 0.05
 HIGHEST_SHAPE: Final = 50.0
 
 _LARGEST_RATIO: Final = 1e300  # interval over exposure, so that no step below overflows
+_WIDEST: Final = 40.0  # of the logarithm of a mean rate over the one guessed
+_LARGEST_POWER: Final = 700.0  # e to the power of it is finite
 _SERIES_BELOW: Final = 0.25  # below this the Bernoulli series converges to float64 in six terms
 
 
@@ -142,6 +145,46 @@ def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = 
         if abs(step) <= 1e-14 * shape:
             break
     return min(max(shape, lowest), highest)
+
+
+@kernel
+def mean_of_intervals(
+    unchanged: Floats, changed: Floats, cycles: Floats, shape: float, guess: float, strength: float
+) -> float:
+    """Return the mean rate that makes intervals most likely, one of each page: float64[n] numbers of intervals. O(n).
+
+    Of ``unchanged[i]`` + ``changed[i]`` intervals, ``cycles[i]`` is the total length; rates are Gamma of `shape`. There
+    are `strength` > 0 more intervals, half of them changed, so long that the mean `guess` expects just that. By
+    bisection of the derivative of the log-likelihood by the logarithm of the mean, to 1e-15 of it.
+
+    >>> round(mean_of_intervals(np.array([90.0]), np.array([10.0]), np.array([100.0]), 2.0, 0.1, 1.0), 3)
+    0.108
+    """
+    lowest, highest = math.log(guess) - _WIDEST, math.log(guess) + _WIDEST
+    even = shape / guess * (2.0 ** (1.0 / shape) - 1.0)
+    for _ in range(60):
+        middle = 0.5 * (lowest + highest)
+        rate = math.exp(middle) / shape
+        rising = _pull(0.5 * strength, 0.5 * strength, rate * even, shape)
+        for i in range(cycles.size):
+            count = unchanged[i] + changed[i]
+            if count > 0.0:
+                rising += _pull(unchanged[i], changed[i], rate * (cycles[i] / count), shape)
+        if rising > 0.0:
+            lowest = middle
+        else:
+            highest = middle
+    return math.exp(lowest)
+
+
+@kernel
+def _pull(unchanged: float, changed: float, expected: float, shape: float) -> float:
+    """Return the derivative of the log-likelihood of intervals in which a rate of the mean makes shape · `expected`
+    changes, by the logarithm of the mean, over `shape`.
+    """
+    share = expected / (1.0 + expected)
+    quiet = shape * math.log1p(expected)
+    return share * (changed / math.expm1(quiet) - unchanged) if quiet < _LARGEST_POWER else -share * unchanged
 
 
 @kernel

@@ -1,12 +1,20 @@
 """The hierarchical prior of a page's change rate, page ← URL pattern ← host ← corpus, learned online.
 
 A page's rate is a draw from Gamma(s, s / m): m is the mean of its group, s one shape for the whole corpus, which says
-how alike the pages of a group are. Both are learned by expectation-maximisation. A sweep goes through the rows, a few
-for each observed interval, and sums the current posterior of each page (the E step); at its end group means and the
-shape are updated (the M step), each shrunk towards its parent's. What a page's own visits added is kept apart from its
-prior. A page takes its group's current prior when it is created, with each outcome, and when the sweep passes it. So an
+how alike the pages of a group are. A sweep goes through the rows, a few for each observed interval; at its end group
+means and the shape are updated, each shrunk towards its parent's. What a page's own visits added, changes A and
+exposure B, is kept apart from its prior. The mean is that at which the pages' posterior means (s + A) / (s/m + B) have
+the mean m: the sum of A over that of B, each page weighted by 1 / (s/m + B). Expectation-maximisation, which averages
+posterior means, has the same limit, but needs dozens of sweeps where pages have been seen for less than s/m. The shape
+is learned by expectation-maximisation.
+
+Before a sweep has seen many pages, the mean comes from first intervals alone: each is one of the first that a page was
+observed for, so which pages they are hardly depends on their rates. They are counted by length, with and without a
+change, and the mean under which they are most likely is found whenever their number has doubled.
+
+A page takes its group's current prior when it is created, with each outcome, and when the sweep passes it. So an
 updated prior reaches every page within one sweep, and between these moments nothing that happens to other pages moves a
-page's score.
+page's score. After the mean has moved far, the next sweep is a fast one.
 
 The weight of URL patterns' means is learned for each host: by how much better than their parents' means they have
 predicted visits (Bayesian model averaging over their prequential likelihoods).
@@ -16,11 +24,13 @@ The progress of the sweep depends on the stream alone, not on how the stream was
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
+from streamsched.estimation.forgetting import learn_half_life
+from streamsched.estimation.gamma_posterior import digamma, mean_of_intervals, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
 from streamsched.numerics.compilation.machine_operations import call, prefetch
@@ -28,6 +38,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
+from streamsched.records.schema import INTERVAL_OCTAVES
 from streamsched.records.url_patterns import assign_deeper_group
 
 if TYPE_CHECKING:
@@ -41,6 +52,7 @@ __all__ = [
     "FIRST_SHAPE",
     "SWEEP_EVERY",
     "advance_sweep",
+    "count_first_interval",
     "init_corpus",
     "refresh_prior",
     "step_sweep",
@@ -48,11 +60,16 @@ __all__ = [
 ]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
-FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
+FIRST_MEAN_PER_DAY: Final = 0.1  # until `FIRST_INTERVALS`; change logs have 0.001 to 0.1
 GROUP_STRENGTH: Final = 8.0  # pages that the parent's mean counts for when a group's mean is learned
-CORPUS_STRENGTH: Final = 8.0  # pages that FIRST_MEAN_PER_DAY counts for
+CORPUS_STRENGTH: Final = 8.0  # pages that the mean of first intervals counts for
+FIRST_INTERVALS: Final = 16  # first intervals from which a mean is learned, and each time that they have doubled
+FIRST_STRENGTH: Final = 4.0  # intervals that FIRST_MEAN_PER_DAY counts for: all first ones may be of one quiet day
+INTERVAL_SHAPE: Final = 2.0  # for that mean: between FIRST_SHAPE and pages of one rate; only fast changes need one
 SHAPE_STRENGTH: Final = 20.0  # pages that FIRST_SHAPE counts for: few pages easily overestimate the shape
 SWEEP_EVERY: Final = 16  # observed intervals between two steps of the sweep
+FAST: Final = 16  # times SWEEP_ROWS a step of a fast sweep has
+FAR: Final = 1.25  # factor by which the mean moves before the next sweep is a fast one
 SWEEP_ROWS: Final = 64  # rows a step: 4 for each interval, so a crawl of 5 % a cycle renews priors every 5 cycles
 EVIDENCE_STRIDE: Final = 4  # every fourth outcome updates the evidence on URL patterns
 EVIDENCE_MEMORY: Final = 2_000.0  # time constant of that evidence, in such outcomes of one host
@@ -61,13 +78,14 @@ GAP_ROWS: Final = 1 << 16  # ... or enough for this number a sweep, which gives 
 _PAGES_AHEAD: Final = 32  # rows between prefetching a page and the sweep's passing it
 _GROUPS_AHEAD: Final = 8  # ... its group, which the page names
 
+_DAY_S: Final = 86_400.0
 _UNLIKELY: Final = 1e-300  # least likelihood of a change, so that one within no time does not count infinitely
 _FIRST_GAP: Final = 1.2703628454614782  # ln s - digamma(s) at FIRST_SHAPE
 
 
 def init_corpus(corpus: Records, cycle_s: float) -> None:
     """Set the CORPUS record to the priors before the first outcome."""
-    corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
+    corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / _DAY_S
     corpus["shape"] = FIRST_SHAPE
 
 
@@ -75,6 +93,50 @@ def init_corpus(corpus: Records, cycle_s: float) -> None:
 def refresh_prior(page: Record, corpus: Record, groups: Records) -> None:
     """Set a page's prior to the current one of its group. O(1)."""
     assign_prior(page, corpus.shape, groups[page.group].mean)
+
+
+@inlined_kernel
+def count_first_interval(shard: ShardArrays, observed: ObservedInterval, own: float) -> None:
+    """Count the first observed interval of a page; learn the mean when their number has doubled. O(1) amortised.
+
+    `own`: the probability that a change was the page's own.
+    """
+    corpus: Record = shard.corpus[0]
+    cycles = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    octave = min(max(math.frexp(cycles)[1] + INTERVAL_OCTAVES // 2, 0), INTERVAL_OCTAVES - 1)
+    changed = own if observed.changed else 0.0
+    corpus.first_changed[octave] += changed
+    corpus.first_unchanged[octave] += 1.0 - changed
+    corpus.first_cycles[octave] += cycles
+    corpus.first_count += 1
+    if corpus.first_count >= FIRST_INTERVALS and corpus.first_count & (corpus.first_count - 1) == 0:
+        _learn_first_mean(corpus, shard.groups, shard.dirty, observed.cycle_s)
+
+
+@bare_kernel
+def _learn_first_mean(corpus: Record, groups: GroupArrays, dirty: DirtyArrays, cycle_s: float) -> None:
+    """Learn the mean of first intervals; all means move by as much if no sweep has seen half of them. O(groups)."""
+    guess = FIRST_MEAN_PER_DAY * cycle_s / _DAY_S
+    corpus.first_mean = mean_of_intervals(
+        corpus.first_unchanged, corpus.first_changed, corpus.first_cycles, INTERVAL_SHAPE, guess, FIRST_STRENGTH
+    )
+    if corpus.first_count < 2 * corpus.swept_pages:
+        return
+    ratio = corpus.first_mean / corpus.mean
+    _hurry(corpus, ratio)
+    corpus.mean = corpus.first_mean
+    for index in range(corpus.groups):
+        mark_dirty_group(dirty, groups.records, index)
+        group: Record = groups.records[index]
+        group.mean *= ratio
+        group.own_mean *= ratio
+
+
+@inlined_kernel
+def _hurry(corpus: Record, ratio: float) -> None:
+    """Make the rest of this sweep fast, and the next one, if the mean moves by a factor `ratio` far from 1."""
+    if not 1.0 / FAR <= ratio <= FAR:
+        corpus.sweep_hurried = corpus.sweep + 2
 
 
 @inlined_kernel
@@ -118,12 +180,13 @@ def update_pattern_evidence(
 
 @bare_kernel
 def step_sweep(shard: ShardArrays) -> None:
-    """Sum the next rows of the sweep; at its end, update the priors. O(SWEEP_ROWS), O(groups) at the end."""
+    """Sum the next rows of the sweep; at its end, update the priors. O(rows of a step), O(groups) at the end."""
     corpus: Record = shard.corpus[0]
     pages, groups, seasonality, dirty = shard.pages, shard.groups, shard.seasonality, shard.dirty
     if corpus.sweep_row == 0:
         corpus.sweep_end = corpus.pages  # later pages wait for the next sweep, or this one might never end
-    stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sweep_end)
+    rows = FAST * SWEEP_ROWS if corpus.sweep < corpus.sweep_hurried else SWEEP_ROWS
+    stop = min(corpus.sweep_row + rows, corpus.sweep_end)
     stride = max(GAP_STRIDE, corpus.sweep_end // GAP_ROWS)
     first = corpus.sweep_row
     next_gap = first + (stride - (first + corpus.sweep) % stride) % stride
@@ -172,8 +235,9 @@ def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
     exposure = page.prior_exposure + page.own_exposure
     rate = shape / exposure
     mark_dirty_group(dirty, groups.records, np.int64(page.group))
-    group.rate_sum += rate
-    group.rate_count += 1.0
+    corpus.sweep_pages += 1
+    group.change_sum += page.own_shape / exposure
+    group.exposure_sum += page.own_exposure / exposure
     if counts_gap:
         corpus.gap_sum += rate / group.mean - 1.0 - (digamma(shape) - np.log(exposure) - np.log(group.mean))
         corpus.gap_count += 1.0
@@ -189,28 +253,32 @@ def _update_priors(corpus: Record, groups: GroupArrays, seasonality: Seasonality
         mark_dirty_group(dirty, records, np.int64(group.parent))
         if group.depth > 0:
             parent: Record = records[group.parent]
-            parent.rate_sum += group.rate_sum
-            parent.rate_count += group.rate_count
+            parent.change_sum += group.change_sum
+            parent.exposure_sum += group.exposure_sum
         else:
-            corpus.rate_sum += group.rate_sum
-            corpus.rate_count += group.rate_count
-    corpus.mean = (CORPUS_STRENGTH * corpus.first_mean + corpus.rate_sum) / (CORPUS_STRENGTH + corpus.rate_count)
+            corpus.change_sum += group.change_sum
+            corpus.exposure_sum += group.exposure_sum
+    mean = (CORPUS_STRENGTH * corpus.first_mean + corpus.change_sum) / (CORPUS_STRENGTH + corpus.exposure_sum)
+    _hurry(corpus, mean / corpus.mean)
+    corpus.mean = mean
     gap = (SHAPE_STRENGTH * _FIRST_GAP + corpus.gap_sum) / (SHAPE_STRENGTH + corpus.gap_count)
     corpus.shape = shape_of_log_gap(gap)
     for index in range(corpus.groups):
         group = records[index]
         parent = records[group.parent]
         above = corpus.mean if group.depth == 0 else parent.mean
-        group.own_mean = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
+        group.own_mean = (GROUP_STRENGTH * above + group.change_sum) / (GROUP_STRENGTH + group.exposure_sum)
         group.mean = group.own_mean
         if group.depth > 0:
             host: Record = records[group.host]
             weight = 1.0 / (1.0 + np.exp(-host.log_odds))
             group.mean = above * (group.own_mean / above) ** weight
-        group.rate_sum = 0.0
-        group.rate_count = 0.0
-    corpus.rate_sum = 0.0
-    corpus.rate_count = 0.0
+        group.change_sum = 0.0
+        group.exposure_sum = 0.0
+    learn_half_life(corpus)
+    corpus.swept_pages, corpus.sweep_pages = corpus.sweep_pages, 0
+    corpus.change_sum = 0.0
+    corpus.exposure_sum = 0.0
     corpus.gap_sum = 0.0
     corpus.gap_count = 0.0
     if not seasonality.state[0].off:

@@ -27,7 +27,7 @@ _SMALLEST_RESERVE = 1 << 16  # rows; with fewer, an array is an ordinary one tha
 _LARGE_PAGE: Final = 1 << 21  # bytes, of x86 and of most ARM systems
 _SMALL_PAGED: Final = 1 << 20  # bytes at the start of an array in small pages: a few rows must not take a large one
 _AMPLE: Final = 1 << 44  # bytes of address space that leave room for several schedulers
-_RESERVED_SHARE: Final = 1 / 64  # of the rest of a limited address space, for one array; a scheduler has 27
+_RESERVED_SHARE: Final = 1 / 64  # of the rest of a limited address space, for one array; a scheduler has 28
 
 
 class PageMemory:

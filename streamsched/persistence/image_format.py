@@ -25,7 +25,7 @@ from streamsched.persistence.direct_io import NewFile
 from streamsched.persistence.files import draft_of, open_regular, put_in_place
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
-from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, VISIT
+from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, SHADOW, VISIT
 from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 9  # of the parts' records and of the settings; no other is read
+FORMAT_VERSION: Final = 10  # of the parts' records and of the settings; no other is read
 _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
     {
         "corpus": CORPUS,
@@ -45,6 +45,7 @@ _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
         "groups": GROUP,
         "names": np.dtype("u1"),
         "journal": VISIT,  # places are numbers of visits; the ring keeps the newest
+        "shadows": SHADOW,
         "candidates": np.dtype("u1"),
         "changed_rows": OLD_ROW,  # places of "changed_…" have no meaning: each record names its own
         "changed_groups": OLD_GROUP,

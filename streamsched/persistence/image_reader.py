@@ -202,6 +202,7 @@ def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
         "names": shard.groups.names,
         "candidates": shard.groups.candidates,
         "journal": shard.journal,
+        "shadows": shard.shadows,
         "corpus": shard.corpus,
         "links": shard.seasonality.links,
         "profiles": shard.seasonality.profiles,

@@ -69,6 +69,7 @@ class SnapshotView:
         self.state = shard.to_json()
         self.corpus = arrays.corpus.copy()
         self._journal = list(_copy_visits(arrays, 0 if since is None else int(since["journaled"][0])))
+        self._shadows = arrays.shadows[: -(-self.rows // int(self.corpus["shadow_stride"][0]))].copy()
         grown = since is None or since["pages"][0] != self.corpus["pages"][0]
         self._candidates = arrays.groups.candidates[: candidate_space(self.rows)].copy() if grown else None
         self._text, self._names = arrays.pages.text, arrays.groups.names  # append-only
@@ -102,6 +103,7 @@ class SnapshotView:
         yield "corpus", 0, self.corpus
         yield "seasonality", 0, self._seasonality
         yield "profiles", 0, self._profiles
+        yield "shadows", 0, self._shadows
         yield from self._journal
         if self._candidates is not None:
             yield "candidates", 0, self._candidates

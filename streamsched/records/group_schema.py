@@ -52,8 +52,8 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "mean": "<f8",  # prior mean of a page's rate, changes per cycle
     "own_mean": "<f8",  # the mean by the group's own pages; `mean` lies between the parent's and this one
     "log_odds": "<f8",  # of a host: log odds that the means of its URL patterns predict better than their parents'
-    "rate_sum": "<f8",  # current sweep: sum of the posterior means of the group's pages
-    "rate_count": "<f8",  # current sweep: pages in the sum
+    "change_sum": "<f8",  # current sweep: weighted sum of the changes that the group's pages saw
+    "exposure_sum": "<f8",  # current sweep: ... and of their exposures
 }
 POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.suspended_streams; used of hosts only
     "ready_s": "<f8",  # no visits before
@@ -90,7 +90,8 @@ _SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 16), "s
 
 # Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host.
 _LAYOUT: Final = (
-    *("mean", "own_mean", "rate_sum", "rate_count", "visits", "changes", "pages", "parent", "host", "recheck_before"),
+    *("mean", "own_mean", "change_sum", "exposure_sum", "visits", "changes"),
+    *("pages", "parent", "host", "recheck_before"),
     *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "surge_sum", "window_count"),
     *("open_weights", "depth", "spare_2"),
     *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "missed_sum"),

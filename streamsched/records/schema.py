@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CORPUS",
+    "HALF_LIVES",
+    "INTERVAL_OCTAVES",
     "OLD_GROUP",
     "OLD_LINK",
     "OLD_ROW",
     "OLD_SCHEDULE",
+    "SHADOW",
+    "SHADOW_PAGES",
     "VISIT",
     "DirtyArrays",
     "PageLookup",
@@ -40,6 +44,12 @@ VISIT: Final = np.dtype(
         ("flags", "u1"),  # bits named in `visit_journal`
         ("spare", "u1", 3),
     ]
+)
+INTERVAL_OCTAVES: Final = 40  # of interval lengths that first intervals are counted in
+HALF_LIVES: Final = 9  # half-lives of evidence that are compared: see `estimation.forgetting`
+SHADOW_PAGES: Final = 1 << 11  # pages that they are compared on, at most; it halves whenever it would be more
+SHADOW: Final = np.dtype(  # what a page's visits would have added to its prior under each half-life
+    [("shape", "<f8", HALF_LIVES), ("exposure", "<f8", HALF_LIVES)]
 )
 OLD_ROW: Final = np.dtype([("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8")])
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
@@ -61,13 +71,23 @@ CORPUS: Final = np.dtype(
         ("sweep_row", "<i8"),  # next row of the current sweep
         ("sweep_end", "<i8"),  # ... and its end: the pages at its beginning
         ("sweep_due", "<i8"),  # observed intervals since the sweep last advanced
-        ("rate_sum", "<f8"),  # current sweep: sum and count of the pages' posterior means
-        ("rate_count", "<f8"),
+        ("sweep_hurried", "<i8"),  # sweeps before this one are fast: pages still have priors of a mean far off
+        ("swept_pages", "<i8"),  # pages with observed intervals that the last completed sweep passed ...
+        ("sweep_pages", "<i8"),  # ... and the current one
+        ("change_sum", "<f8"),  # current sweep: see `hierarchical_prior`
+        ("exposure_sum", "<f8"),
         ("gap_sum", "<f8"),  # current sweep: what the prior's shape is learned from
         ("gap_count", "<f8"),
         ("mean", "<f8"),  # prior mean rate of a page without other evidence
         ("shape", "<f8"),  # prior shape, of pages within their group
-        ("first_mean", "<f8"),  # initial mean
+        ("first_mean", "<f8"),  # mean by the pages' first intervals alone
+        ("first_count", "<i8"),  # first intervals so far
+        ("first_unchanged", "<f8", INTERVAL_OCTAVES),  # ... without and with a change, by the octave of their lengths
+        ("first_changed", "<f8", INTERVAL_OCTAVES),
+        ("first_cycles", "<f8", INTERVAL_OCTAVES),  # ... and the sum of their lengths
+        ("half_life", "<f8"),  # days in which the evidence of a page's visits fades to half
+        ("half_life_fits", "<f8", HALF_LIVES),  # log-likelihoods of the half-lives compared, fading
+        ("shadow_stride", "<i8"),  # rows from one page with a shadow to the next: a power of two
     ]
 )
 
@@ -89,6 +109,7 @@ class ShardArrays(NamedTuple):
     pages: PageArrays
     groups: GroupArrays
     journal: Records  # VISIT[a power of two], a ring buffer
+    shadows: Records  # SHADOW[m]: of every page whose row is a multiple of `shadow_stride`, in their order
     corpus: Records  # CORPUS[1]
     dirty: DirtyArrays
     seasonality: SeasonalityArrays

@@ -181,7 +181,9 @@ def _change_reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[
     pattern = group_name(shard.groups, int(page["group"]))
     reasons = _visit_reasons(page, query, terminals)
     rates = {"rate_per_cycle": terminals["rate"], "prior_rate_per_cycle": _prior_rate(page)}
-    reasons.append(Reason(ReasonCode.PRIOR, {**rates, "pattern": pattern, "pages": int(group["pages"])}))
+    half_life_s = float(shard.corpus["half_life"][0]) * 86_400.0
+    counted = {"pattern": pattern, "pages": int(group["pages"]), "half_life_s": half_life_s}
+    reasons.append(Reason(ReasonCode.PRIOR, rates | counted))
     reasons.append(_change_rate_reason(terminals, query.cycle_s))
     reasons += _seasonality_reasons(terminals)
     reasons += _surge_reasons(group, page, pattern)

@@ -109,7 +109,8 @@ def _prior(fields: _Fields) -> str:
     pages = _count(fields["pages"], "page")
     return (
         f"rate {fields['rate_per_cycle']:.3g} per cycle; without its own visits "
-        f"{fields['prior_rate_per_cycle']:.3g}, the prior of {fields['pattern']} ({pages})"
+        f"{fields['prior_rate_per_cycle']:.3g}, the prior of {fields['pattern']} ({pages}); what its visits have shown "
+        f"counts half after {fields['half_life_s'] / 86_400.0:.0f} days"
     )
 
 

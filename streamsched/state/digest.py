@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 7  # of what is hashed, not of the format on disk
+_VERSION: Final = 8  # of what is hashed, not of the format on disk
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
@@ -51,6 +51,7 @@ def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
         "groups": shard.groups.records[:groups],
         "names": shard.groups.names[: int(corpus["names_end"])],
         "journal": shard.journal[: int(corpus["journaled"])],
+        "shadows": shard.shadows[: -(-count // int(corpus["shadow_stride"]))],
         "candidates": shard.groups.candidates[: candidate_space(count)],
         "links": shard.seasonality.links[:count],
         "schedules": shard.seasonality.schedules[: 1 + int(seasonality["schedules"])],

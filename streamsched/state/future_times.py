@@ -104,6 +104,8 @@ def _mend_pages(shard: ShardArrays, rows: Ints, bounds: TimeBounds) -> int:
     pages["last_visit_s"][visited] = bounds.present_s
     pages["own_shape"][visited] = 0.0  # an interval of centuries holds no information about the rate
     pages["own_exposure"][visited] = 0.0
+    stride = int(shard.corpus["shadow_stride"][0])
+    shard.shadows[visited[visited % stride == 0] // stride] = 0
     for name in ("last_outcome_s", "last_attempt_s"):
         traces[name][rows] = np.minimum(traces[name][rows], bounds.present_s)
     seen = visited[(pages["flags"][visited] & VISITED) != 0]

@@ -16,7 +16,13 @@ from streamsched.estimation.change_detection import (
     is_success,
     shows_content,
 )
-from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
+from streamsched.estimation.forgetting import fade_page, update_shadow
+from streamsched.estimation.hierarchical_prior import (
+    advance_sweep,
+    count_first_interval,
+    refresh_prior,
+    update_pattern_evidence,
+)
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
@@ -48,7 +54,7 @@ from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetc
 from streamsched.state.new_pages import NewUrl
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
+    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
     from streamsched.records.page_bounds import BoundLimits
     from streamsched.records.schema import ShardArrays
     from streamsched.state.seldom_kernels import SeldomKernels
@@ -246,7 +252,7 @@ def _apply_one(
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
-        _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
+        _update_estimators(shard, row, observed, due, rules.surges, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -320,11 +326,9 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @inlined_kernel
-def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
-    page: Record,
-    trace: Record,
-    corpus: Record,
-    groups: Records,
+def _update_estimators(
+    shard: ShardArrays,
+    row: int,
     observed: ObservedInterval,
     due: float,
     surges: bool,
@@ -334,6 +338,9 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
 
     `due`: the probability of the change by the page's models of seasonality; NaN if unknown.
     """
+    corpus: Record = shard.corpus[0]
+    page: Record = shard.pages.records[row]
+    groups = shard.groups.records
     group: Record = groups[page.group]
     group.visits += 1
     group.changes += observed.changed
@@ -341,7 +348,12 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     if surges:
         own = update_surges(groups, invalidated, page, observed, due)
     update_pattern_evidence(corpus, groups, page, observed, own)
-    update_page(page, trace, observed.cycles, observed.changed, own)
+    if page.visits == 0:
+        count_first_interval(shard, observed, own)
+    if row & (corpus.shadow_stride - 1) == 0:
+        update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own)
+    counted = fade_page(page, corpus, observed)
+    update_page(page, shard.pages.traces[row], counted, observed.changed, own)
 
 
 @inlined_kernel

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.estimation.forgetting import half_lives_days
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
 from streamsched.records.page_schema import LEASED, OUT, VISITED
+from streamsched.records.schema import SHADOW_PAGES
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
 from streamsched.records.url_index import hash_urls
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
@@ -54,6 +56,10 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
         "pages' priors are finite and above 0": all(_are_positive_numbers(prior) for prior in priors),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
+        "shadows are a sample of the pages, and their evidence is not negative": _are_sampled(shard, count),
+        "the half-life is between those compared": bool(
+            half_lives_days()[0] <= float(corpus["half_life"]) <= half_lives_days()[-1]
+        ),
         "the journal's newest visit to a page is its last": _are_newest(shard.journal, pages, shard.corpus),
     }
 
@@ -93,6 +99,16 @@ def _check_seasonality(shard: ShardArrays) -> dict[str, bool]:
 
 def _are_positive_numbers(values: npt.NDArray[Any]) -> bool:
     return bool(np.all(np.isfinite(values) & (values > 0)))
+
+
+def _are_sampled(shard: ShardArrays, count: int) -> bool:
+    """Return whether the sample with shadows is as large as it may be, and no evidence is negative or NaN."""
+    stride = int(shard.corpus["shadow_stride"][0])
+    if stride < 1 or stride & (stride - 1) or not count <= SHADOW_PAGES * stride:
+        return False
+    shadows = shard.shadows[: -(-count // stride)]
+    sound = np.all(shadows["shape"] >= 0) and np.all(shadows["exposure"] >= 0)
+    return bool(sound) and (stride == 1 or count > SHADOW_PAGES * stride // 2)
 
 
 def _have_one_owner(seasonality: SeasonalityArrays, count: int) -> bool:

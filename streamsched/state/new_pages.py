@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamsched.estimation.forgetting import narrow_shadows
 from streamsched.estimation.hierarchical_prior import refresh_prior
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.profile_assignment import inherit_profile
@@ -53,6 +54,7 @@ def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s:
     page.last_visit_s = known_since_s
     renew_candidates(groups.candidates, row + 1)
     narrow_sample(corpus, row + 1)
+    narrow_shadows(shard.shadows, corpus, row + 1)
     known_groups = int(corpus.groups)
     assign_group(groups, shard.pages, corpus, shard.dirty, row, place, bounds.host_patterns)
     for group in range(known_groups, corpus.groups):

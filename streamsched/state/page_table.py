@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from streamsched.estimation.forgetting import init_half_life
 from streamsched.estimation.hierarchical_prior import init_corpus
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
@@ -22,7 +23,7 @@ from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
-from streamsched.records.schema import CORPUS, VISIT, ShardArrays
+from streamsched.records.schema import CORPUS, SHADOW, SHADOW_PAGES, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex, url_texts
 from streamsched.records.url_patterns import candidate_space, place_groups
@@ -50,7 +51,7 @@ class PageTable:
 
     Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
     groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the URL's own text, and at
-    most 29 for seasonality (`SeasonalityTables`). Not thread-safe.
+    most 29 for seasonality (`SeasonalityTables`); 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
 
     ``threads``: how many `observe` may use, itself included; the result is the same.
     """
@@ -85,6 +86,7 @@ class PageTable:
         self._candidates.ensure(candidate_space(0))  # memory may be reserved for less
         self._journal = GrowableArray(VISIT, JOURNAL_VISITS)
         self._journal.ensure(JOURNAL_VISITS)
+        self._shadows = GrowableArray(SHADOW, SHADOW_PAGES)
         self._group_slots = np.zeros(_FEWEST_GROUP_SLOTS, np.uint64)
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
@@ -93,6 +95,7 @@ class PageTable:
         self.marks = DirtyTracker()
         self.touched: InvalidatedRows | None = None
         init_corpus(self._corpus, cycle_s)
+        init_half_life(self._corpus)
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Self:
@@ -122,6 +125,7 @@ class PageTable:
                 self._first_members.array,
             ),
             self._journal.array,
+            self._shadows.array,
             self._corpus,
             self.marks.arrays,
             self.seasonality.arrays,
@@ -241,6 +245,7 @@ class PageTable:
             + self._group_slots.nbytes,
             "pattern_sketch": self._candidates.resident_bytes(candidate_space(pages)),
             "journal": self._journal.resident_bytes(journaled),
+            "shadows": self._shadows.resident_bytes(min(pages, SHADOW_PAGES)),
             "url_text": self._text.resident_bytes(int(corpus["text_end"])),
         }
 
@@ -251,6 +256,7 @@ class PageTable:
         for array in (self._pages, self._traces, self._leases, self._member_links):
             array.ensure(pages)
         self._candidates.ensure(candidate_space(pages))
+        self._shadows.ensure(min(pages, SHADOW_PAGES))
         self._text.ensure(text)
         self._groups.ensure(groups)
         self._first_members.ensure(groups)

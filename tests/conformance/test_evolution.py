@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -71,6 +72,13 @@ def test_trials_are_replays(changed: Bools, name: str, reading: Literal["since_v
     assert 0.05 < trace.change_rate.mean() < 1.0
 
 
+def endless_days(cycle_s: float) -> float:
+    """A half-life so long that nothing fades, and that rounds nothing: all of the past counts as 2^900 cycles."""
+    days = 2.0**900 * cycle_s * math.log(2.0) / DAY_S
+    assert days * (DAY_S / math.log(2.0) / cycle_s) == 2.0**900
+    return days
+
+
 @pytest.mark.parametrize("cycle_s", [DAY_S, DAY_S / 4, 3_600.0])
 @pytest.mark.parametrize("text", ["due", "1 - exp(-rate * tau)", "rhythm * posterior"])
 def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: float) -> None:
@@ -86,6 +94,8 @@ def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: 
     window = make_window(changed, cycle_s, np.asarray(importance, np.float64))
     scheduler = Scheduler(cycle=cycle_s, surges=False, formula=formula)
     shard = scheduler.core.pages.arrays
+    shard.corpus["swept_pages"] = pages  # as if a sweep had learned the mean: first intervals do not move it
+    shard.corpus["half_life"] = endless_days(cycle_s)  # simulated crawls do not forget
     timing = copy_cycle_times(shard.seasonality, np.zeros(pages, np.int64), 0, 0.0, cycle_s, cycles)
     prior = float(shard.corpus["shape"][0]), float(shard.corpus["first_mean"][0])
     schedule = Schedule(16 / pages, 1, "since_visit")

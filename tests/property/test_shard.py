@@ -90,6 +90,10 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     sweep = (corpus["sweep"], corpus["sweep_row"], corpus["sweep_end"])
     assert sweep == (shard.sweeps, shard.sweep_row, shard.sweep_end)
     assert (corpus["mean"], corpus["shape"]) == near((shard.mean, shard.shape))
+    assert corpus["first_mean"] == near(shard.first_mean)
+    assert (corpus["sweep_hurried"], corpus["swept_pages"]) == (shard.hurried, shard.swept_pages)
+    assert corpus["half_life"] == pytest.approx(shard.forgetting.half_life, rel=1e-6)
+    assert corpus["half_life_fits"].tolist() == pytest.approx(shard.forgetting.fits, rel=1e-6, abs=1e-9)
     members = Counter(page.group for page in shard.pages.values())
     assert corpus["groups"] == len(shard.groups)
     for index, (name, group) in enumerate(shard.groups.items()):
@@ -145,6 +149,8 @@ def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page)
     assert bool(record["flags"] & DENIED) == page.denied
     assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
     assert (record["importance"], record["cost"]) == (page.importance, page.cost)
+    shadow = shard.shadows[row // int(shard.corpus["shadow_stride"][0])]
+    assert list(zip(shadow["shape"], shadow["exposure"], strict=True)) == [near(both) for both in page.shadow]
     assert (record["failures"], record["gone"]) == (page.failures, page.gone)
     assert prior[0] + record["own_shape"] == near(page.prior[0] + page.own_shape)
     assert prior[1] + record["own_exposure"] == near(page.prior[1] + page.own_exposure)

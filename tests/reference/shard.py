@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,10 @@ from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from streamsched.records.schema import SHADOW_PAGES
 from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
 from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
-from tests.reference import estimators, seasonality
+from tests.reference import estimators, forgetting, seasonality
 from tests.reference.seasonality_profiles import Seasonality
 from tests.reference.surges import Surges
 from tests.reference.url_hash import hash_of
@@ -49,6 +51,7 @@ class Page:
     flags: list[bool] = field(default_factory=list)
     own_shape: float = 0.0
     own_exposure: float = 0.0
+    shadow: list[forgetting.Evidence] = field(default_factory=forgetting.no_evidence)
     failures: int = 0
     gone: int = 0
     importance: float = 1.0
@@ -108,10 +111,15 @@ class Shard:
         self.applied = self.intervals = 0
         self.sweeps = 0
         self.sweep_row = self.sweep_end = 0
-        self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
+        self.first_mean = self.mean
+        self.first_intervals: list[tuple[float, float]] = []  # lengths, and how far a change was its own
+        self.hurried = 0  # sweeps before this one are fast
+        self.swept_pages = 0  # pages with observed intervals that the last sweep passed
+        self.rates: list[tuple[tuple[str, ...], float, float]] = []  # of this sweep: a page's group, changes, exposure
         self.gaps: list[float] = []
         self.served = self.hits = self.moved = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
+        self.forgetting = forgetting.Forgetting(cycle_s)
         self.surges = Surges(cycle_s)
         self.seasonality = Seasonality(cycle_s)
 
@@ -224,13 +232,42 @@ class Shard:
         own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
         if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
             self.weigh_pattern(page, interval, changed, own)
-        if not changed:
-            page.own_exposure += interval
+        if len(page.flags) == 1:
+            self.count_first_interval(interval, own if changed else 0.0)
+        if page.row % self.shadow_stride() == 0:
+            page.shadow = self.forgetting.compare(page.shadow, page.prior, interval, changed, own)
+        days, half_life = interval * self.cycle_s / 86_400.0, self.forgetting.half_life
+        evidence = forgetting.fade((page.own_shape, page.own_exposure), days, half_life)
+        counted = forgetting.count(interval, days, half_life)
+        page.own_shape, page.own_exposure = forgetting.learn(page.prior, evidence, counted, changed, own)
+
+    def shadow_stride(self) -> int:
+        """From one page of the sample that half-lives are compared on to the next."""
+        stride = 1
+        while len(self.pages) > SHADOW_PAGES * stride:
+            stride *= 2
+        return stride
+
+    def count_first_interval(self, interval: float, changed: float) -> None:
+        """Learn the mean when first intervals have doubled, and move all means if no sweep has seen half of them."""
+        self.first_intervals.append((interval, changed))
+        count = len(self.first_intervals)
+        if count < hierarchical_prior.FIRST_INTERVALS or count & (count - 1):
             return
-        shape, exposure = self.posterior(page)
-        after = estimators.after_change(shape, exposure, interval)
-        page.own_shape += own * (after[0] - shape)
-        page.own_exposure += own * (after[1] - exposure) + (1.0 - own) * interval
+        guess = hierarchical_prior.FIRST_MEAN_PER_DAY * self.cycle_s / 86_400.0
+        self.first_mean = mean_of_intervals(self.first_intervals, hierarchical_prior.INTERVAL_SHAPE, guess)
+        if count >= 2 * self.swept_pages:
+            ratio = self.first_mean / self.mean
+            self.hurry(ratio)
+            self.mean = self.first_mean
+            for group in self.groups.values():
+                group.mean *= ratio
+                group.own_mean *= ratio
+
+    def hurry(self, ratio: float) -> None:
+        """The next sweep is a fast one, and this one is from now on, if the mean moves far."""
+        if max(ratio, 1.0 / ratio) > hierarchical_prior.FAR:
+            self.hurried = self.sweeps + 2
 
     def weigh_pattern(self, page: Page, interval: float, changed: bool, own: float) -> None:
         """Add the log-likelihood ratio of the pattern's mean and its parent's to the host's decaying sum.
@@ -263,7 +300,8 @@ class Shard:
             pages = list(self.pages.values())
             if self.sweep_row == 0:
                 self.sweep_end = len(pages)
-            rows = range(self.sweep_row, min(self.sweep_row + hierarchical_prior.SWEEP_ROWS, self.sweep_end))
+            step = hierarchical_prior.SWEEP_ROWS * (hierarchical_prior.FAST if self.sweeps < self.hurried else 1)
+            rows = range(self.sweep_row, min(self.sweep_row + step, self.sweep_end))
             for row in rows:
                 self.sum_page(row, pages[row])
             self.sweep_row = rows.stop
@@ -279,7 +317,7 @@ class Shard:
         if page.flags:
             shape, exposure = self.posterior(page)
             mean = self.groups[page.group].mean
-            self.rates.append((page.group, shape / exposure))
+            self.rates.append((page.group, page.own_shape / exposure, page.own_exposure / exposure))
             stride = max(hierarchical_prior.GAP_STRIDE, self.sweep_end // hierarchical_prior.GAP_ROWS)
             if (row + self.sweeps) % stride == 0:
                 log_rate = float(digamma(shape)) - math.log(exposure)
@@ -287,14 +325,17 @@ class Shard:
 
     def renew(self) -> None:
         """Update the corpus, then each group after its parent, shrunk towards the parent; begin a new sweep."""
-        first_mean = hierarchical_prior.FIRST_MEAN_PER_DAY * self.cycle_s / 86_400.0
-        self.mean = shrunk([rate for _, rate in self.rates], first_mean, hierarchical_prior.CORPUS_STRENGTH)
+        mean = ratio_of_sums([rate[1:] for rate in self.rates], self.first_mean, hierarchical_prior.CORPUS_STRENGTH)
+        self.hurry(mean / self.mean)
+        self.mean = mean
+        self.swept_pages = len(self.rates)
+        self.forgetting.renew()
         first_gap = math.log(hierarchical_prior.FIRST_SHAPE) - float(digamma(hierarchical_prior.FIRST_SHAPE))
         self.shape = shape_of_log_gap(shrunk(self.gaps, first_gap, hierarchical_prior.SHAPE_STRENGTH))
         for name, group in self.groups.items():
             above = self.mean if len(name) == 1 else self.groups[name[:-1]].mean
-            below = [rate for other, rate in self.rates if other[: len(name)] == name]
-            group.mean = group.own_mean = shrunk(below, above, hierarchical_prior.GROUP_STRENGTH)
+            below = [rate[1:] for rate in self.rates if rate[0][: len(name)] == name]
+            group.mean = group.own_mean = ratio_of_sums(below, above, hierarchical_prior.GROUP_STRENGTH)
             if len(name) > 1:
                 odds = math.exp(min(-self.groups[name[:1]].log_odds, 700.0))
                 group.mean = above * (group.own_mean / above) ** (1.0 / (1.0 + odds))
@@ -400,6 +441,47 @@ def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, changed: b
 def shrunk(values: list[float], towards: float, strength: float) -> float:
     """The mean of the values and of `strength` copies of one more."""
     return (strength * towards + sum(values)) / (strength + len(values))
+
+
+def ratio_of_sums(values: list[tuple[float, float]], towards: float, strength: float) -> float:
+    """The sum of changes over that of exposures, with exposures of `strength` more at the rate `towards`."""
+    changes, exposures = (sum(value[i] for value in values) for i in (0, 1))
+    return float((strength * towards + changes) / (strength + exposures))
+
+
+def mean_of_intervals(intervals: list[tuple[float, float]], shape: float, guess: float) -> float:
+    """The likeliest mean rate of pages seen for one interval each: intervals within an octave have its mean length.
+
+    `FIRST_STRENGTH` intervals more are as long as a page of mean `guess` needs to change by the chance of a half.
+    """
+    octaves: dict[int, list[tuple[float, float]]] = {}
+    for length, changed in intervals:
+        octaves.setdefault(math.floor(math.log2(length)), []).append((length, changed))
+    even = zero_of(lambda x: (1.0 + guess * x / shape) ** -shape - 0.5, 0.0, 1e3 / guess)
+    half = hierarchical_prior.FIRST_STRENGTH / 2
+    cells = [(even, half, half)]
+    for found in octaves.values():
+        changes = sum(changed for _, changed in found)
+        cells.append((sum(length for length, _ in found) / len(found), len(found) - changes, changes))
+
+    def rising(log_mean: float) -> float:
+        """The derivative of the log-likelihood by ln m."""
+        mean, total = math.exp(log_mean), 0.0
+        for length, unchanged, changed in cells:
+            quiet = (1.0 + mean * length / shape) ** -shape
+            slope = mean * length / (1.0 + mean * length / shape)
+            total += changed * quiet * slope / (1.0 - quiet) - unchanged * slope
+        return total
+
+    return math.exp(zero_of(rising, math.log(guess) - 20.0, math.log(guess) + 20.0))
+
+
+def zero_of(falling: Callable[[float], float], low: float, high: float) -> float:
+    """Where a falling function is 0, by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+    return low
 
 
 def shape_of_log_gap(gap: float) -> float:

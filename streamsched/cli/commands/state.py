@@ -184,6 +184,7 @@ def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
         "formula": scheduler.formula.text,
         "prior_rate": float(corpus["mean"]),
         "prior_shape": float(corpus["shape"]),
+        "half_life": f"{corpus['half_life']:.0f} d",
         "bytes_a_page": round(sum(sizes.values()) / max(len(scheduler), 1), 1),
         "positions": scheduler.positions,
     }

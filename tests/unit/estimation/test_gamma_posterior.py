@@ -14,6 +14,7 @@ from streamsched.estimation.gamma_posterior import (
     after_change,
     after_no_change,
     digamma,
+    mean_of_intervals,
     probabilities_changed,
     probability_changed,
     shape_of_log_gap,
@@ -153,3 +154,32 @@ def test_shape_of_log_gap_inverts_the_gap() -> None:
 )
 def test_shape_of_log_gap_keeps_within_its_bounds(gap: float, expected: float) -> None:
     assert shape_of_log_gap(gap) == expected
+
+
+@pytest.mark.parametrize("shape", [0.3, 2.0, 50.0])
+@pytest.mark.parametrize("mean", [1e-3, 0.1, 2.0])
+def test_mean_of_intervals_is_the_likeliest(mean: float, shape: float) -> None:
+    """The log-likelihood falls on both sides of it."""
+    draw = np.random.default_rng(3)
+    cycles = np.array([0.25, 1.0, 7.0])
+    intervals = np.array([50.0, 200.0, 30.0])
+    changed = draw.binomial(intervals.astype(np.int64), 1.0 - (1.0 + mean * cycles / shape) ** -shape) * 1.0
+    found = mean_of_intervals(intervals - changed, changed, cycles * intervals, shape, 0.1, 1e-9)
+
+    def fit(rate: float) -> float:
+        quiet = -shape * np.log1p(rate * cycles / shape)
+        return float(np.sum((intervals - changed) * quiet + changed * np.log(-np.expm1(quiet))))
+
+    if changed.any():
+        assert fit(found) > max(fit(found * 1.001), fit(found / 1.001))
+
+
+@pytest.mark.parametrize(("changed", "most"), [(0.0, 1e-2), (1e6, 1e30)])
+def test_mean_of_intervals_is_finite_and_above_0(changed: float, most: float) -> None:
+    found = mean_of_intervals(np.array([1e6 - changed]), np.array([changed]), np.array([1e6]), 2.0, 0.1, 4.0)
+    assert 0.0 < found < most
+
+
+def test_mean_of_intervals_is_the_guess_while_nothing_is_known() -> None:
+    none = np.zeros(3)
+    assert mean_of_intervals(none, none, none, 2.0, 0.03, 4.0) == pytest.approx(0.03)

@@ -22,6 +22,11 @@ def visit(table: PageTable, urls: list[str], day: float, changed: object = False
     table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags), surges=False)
 
 
+def slow(table: PageTable) -> None:
+    """Let the sweep go at its usual speed and first intervals move no mean, as if it had been learned."""
+    table.arrays.corpus["swept_pages"], table.arrays.corpus["sweep_hurried"] = 1 << 40, 0
+
+
 def corpus(table: PageTable, field: str) -> float:
     return float(table.arrays.corpus[field][0])
 
@@ -50,6 +55,7 @@ def test_sweep_moves_every_sixteen_intervals() -> None:
     table = PageTable(DAY, 6)
     urls = host("a", 100)
     visit(table, urls, 0)
+    slow(table)
     table.observe(OutcomeBatch(urls, np.full(100, DAY), status=np.full(100, 503, np.int32)), surges=False)
     assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (0, 0)
     visit(table, urls[:15], 2)
@@ -90,6 +96,7 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
     urls = host("a", 130)
     visit(table, urls, 0)
     first = float(table.arrays.groups.records["mean"][0])
+    slow(table)
     visit(table, urls[:48], 1, True)  # three steps: a whole sweep, and means are renewed
     shard = table.arrays
     renewed = float(shard.groups.records["mean"][0])
@@ -99,6 +106,7 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
     table.discover(PackedUrls.pack(["https://a.example/late"]), 0.0)
     turned = np.arange(131) >= 129
     assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
+    slow(table)
     visit(table, urls[:16], 2)
     turned[:64] = True
     assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
@@ -140,7 +148,7 @@ def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
     table.discover(PackedUrls.pack(host("b", 1_000)), 0.0)
     for day in range(300):
         visit(table, ["https://a.example/"], day, day > 0)
-    assert corpus(table, "sweep") == 1
+    assert corpus(table, "sweep") >= 1
     assert corpus(table, "mean") > 0.1
 
 
@@ -154,6 +162,64 @@ def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
     assert len(table) == 8_020
     assert corpus(table, "sweep") >= 4
     assert corpus(table, "sweep_row") < corpus(table, "sweep_end") < len(table)
+
+
+@pytest.mark.parametrize(
+    ("mean", "shape", "within"),
+    [
+        (0.0012, 0.5, (3.0, 3.0, 1.5)),
+        (0.05, 0.5, (1.5, 1.5, 1.25)),
+        (5.0, 0.5, (2.0, 2.0, 2.0)),
+        (5.0, 1.0, (3.0, 3.0, 3.0)),
+    ],
+)
+def test_mean_is_learned_from_the_first_day_on(mean: float, shape: float, within: tuple[float, ...]) -> None:
+    """2,000 pages, all visited for two days, then a twentieth a day; the error is a factor, on days 1, 7 and 60."""
+    table, rng = PageTable(DAY, 6), np.random.default_rng(11)
+    urls, rates = host("a", 2_000), rng.gamma(shape, mean / shape, 2_000)
+    last, learned = np.zeros(2_000), []
+    visit(table, urls, 0)
+    for day in range(1, 61):
+        rows = np.arange(2_000) if day == 1 else (np.arange(100) + 100 * day) % 2_000
+        expected = rates[rows] * (day - last[rows])
+        visit(table, [urls[row] for row in rows], day, rng.random(rows.size) < -np.expm1(-expected))
+        last[rows] = day
+        if day in (1, 7, 60):
+            learned.append(corpus(table, "mean") / mean)
+    assert [max(ratio, 1.0 / ratio) < most for ratio, most in zip(learned, within, strict=True)] == [True] * 3, learned
+
+
+def test_first_intervals_move_all_means_alike_until_a_sweep_has_seen_half_of_them() -> None:
+    table = PageTable(DAY, 6)
+    urls = host("a", 3_000)
+    table.discover(PackedUrls.pack([*urls, "https://b.example/"]), 0.0)
+    visit(table, urls[:15], 0)
+    visit(table, urls[:15], 1, True)
+    assert corpus(table, "mean") == 0.1
+    visit(table, urls[15:16], 0)
+    visit(table, urls[15:16], 1, True)
+    learned = corpus(table, "first_mean")
+    assert corpus(table, "mean") == learned > 1.0
+    assert table.arrays.groups.records["mean"][:2] == pytest.approx([learned, learned])
+    slow(table)
+    visit(table, urls[16:32], 0)
+    visit(table, urls[16:32], 1)
+    assert corpus(table, "first_mean") < learned / 2
+    assert corpus(table, "mean") == learned
+
+
+def test_new_mean_reaches_all_pages_by_a_fast_sweep() -> None:
+    """Pages never visited have it before a sweep of the usual speed would have passed a tenth of them."""
+    table = PageTable(DAY, 6)
+    count = 8 * hierarchical_prior.FAST * hierarchical_prior.SWEEP_ROWS
+    urls = host("a", count)
+    table.discover(PackedUrls.pack(urls), 0.0)
+    visit(table, urls[:16], 0)
+    visit(table, urls[:16], 1, True)
+    learned = corpus(table, "mean")
+    for day in range(2, 9):
+        visit(table, urls[:16], day, True)
+    assert prior_means(table, count)[16:] == pytest.approx(np.full(count - 16, learned), rel=1e-6)
 
 
 def directories(count: int) -> list[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streamsched.estimation.forgetting import FIRST_HALF_LIFE_DAYS
 from streamsched.estimation.gamma_posterior import probabilities_changed
 from streamsched.estimation.published_estimators import aad, cg, gad, nad, sad
 from streamsched.formula import TERMINALS
@@ -14,7 +15,7 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.records.page_schema import LONGEST_INTERVAL, PAGE, TRACE
 from streamsched.state.page_table import PageTable
-from tests.reference import estimators
+from tests.reference import estimators, forgetting
 
 DAY = 86_400.0
 URL = "https://a.example/1"
@@ -46,7 +47,12 @@ def test_every_terminal_has_a_meaning() -> None:
 
 def test_values_of_a_page() -> None:
     flags = [True, False, True, True]
-    shape, exposure = estimators.gamma_posterior(0.5, 5.0, flags, [1.0] * 4)  # after 0.1 changes a day, as one begins
+    prior, evidence = (0.5, 5.0), (0.0, 0.0)  # 0.1 changes a day, as one begins
+    for flag in flags:
+        evidence = forgetting.fade(evidence, 1.0, FIRST_HALF_LIFE_DAYS)
+        counted = forgetting.count(1.0, 1.0, FIRST_HALF_LIFE_DAYS)
+        evidence = forgetting.learn(prior, evidence, counted, flag, 1.0)
+    shape, exposure = prior[0] + evidence[0], prior[1] + evidence[1]
     result = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
     for name in SEASONAL:
         result.pop(name)

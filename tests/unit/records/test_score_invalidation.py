@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsched.estimation.hierarchical_prior import SWEEP_EVERY, SWEEP_ROWS
+from streamsched.estimation.hierarchical_prior import FAST, SWEEP_EVERY, SWEEP_ROWS
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
@@ -19,6 +19,8 @@ def url(page: int) -> str:
 
 
 def visit(table: PageTable, rows: list[int] | range, day: float) -> None:
+    """Visit pages, and let the sweep go at its usual speed, as if the mean had been learned."""
+    table.arrays.corpus["swept_pages"], table.arrays.corpus["sweep_hurried"] = 1 << 40, 0
     table.observe(OutcomeBatch([url(row) for row in rows], np.full(len(rows), day * DAY)))
 
 
@@ -93,6 +95,17 @@ def test_sweep_is_told_as_far_as_it_went() -> None:
     for day in range(4, 7):  # the last two steps, and the first of the next sweep
         visit(table, step, day)
     assert taken(touched) == sorted([*step] * 3 + [*range(SWEEP_ROWS), *range(3 * SWEEP_ROWS, 5 * SWEEP_ROWS)])
+
+
+def test_fast_sweep_is_told_as_far_as_it_went() -> None:
+    """Sixteen pages that changed at once move the mean far, and the sweep with it."""
+    rows = FAST * SWEEP_ROWS
+    table = visited(2 * rows)
+    table.arrays.corpus["swept_pages"] = 0
+    touched = table.watch()
+    urls = [url(row) for row in range(SWEEP_EVERY)]
+    table.observe(OutcomeBatch(urls, np.full(SWEEP_EVERY, DAY), changed=np.ones(SWEEP_EVERY, np.bool_)))
+    assert taken(touched) == sorted([*range(SWEEP_EVERY), *range(rows)])
 
 
 def test_sweep_all_round_is_all_pages() -> None:

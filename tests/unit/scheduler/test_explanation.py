@@ -76,7 +76,7 @@ def test_reasons_have_the_same_numbers() -> None:
         Reason(ReasonCode.IN_BATCH_BY_SCORE, {"k": 1000, "place": 1}),
         Reason(ReasonCode.LAST_VISITED, {"last_visit_s": 2 * DAY, "elapsed_s": 2 * DAY, "in_future": False}),
         Reason(ReasonCode.CHANGES_SEEN, {"changes": 1, "visits": 1, "probability": explanation.score}),
-        Reason(ReasonCode.PRIOR, {**rates, "pattern": "a.example/docs/", "pages": 20}),
+        Reason(ReasonCode.PRIOR, {**rates, "pattern": "a.example/docs/", "pages": 20, "half_life_s": 180 * DAY}),
         change_rate(explanation),
         Reason(ReasonCode.FAILED_VISITS, {"failures": 1, "at_least": False}),
     )

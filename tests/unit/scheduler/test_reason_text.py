@@ -128,9 +128,19 @@ SENTENCES = [
     ),
     (
         Reason(
-            ReasonCode.PRIOR, {"rate_per_cycle": 0.5, "prior_rate_per_cycle": 0.1, "pattern": "a.example", "pages": 1}
+            ReasonCode.PRIOR,
+            {
+                "rate_per_cycle": 0.5,
+                "prior_rate_per_cycle": 0.1,
+                "pattern": "a.example",
+                "pages": 1,
+                "half_life_s": 180 * 86_400.0,
+            },
         ),
-        "rate 0.5 per cycle; without its own visits 0.1, the prior of a.example (1 page)",
+        (
+            "rate 0.5 per cycle; without its own visits 0.1, the prior of a.example (1 page); what its visits have "
+            "shown counts half after 180 days"
+        ),
     ),
     (
         Reason(

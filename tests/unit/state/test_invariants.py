@@ -32,6 +32,7 @@ def array_of(table: PageTable, name: str) -> Records:
         "groups": shard.groups.records,
         "chains": shard.groups.member_links,
         "journal": shard.journal,
+        "shadows": shard.shadows,
         "corpus": shard.corpus,
     }[name]
 
@@ -53,6 +54,9 @@ def array_of(table: PageTable, name: str) -> Records:
         ("pages", "changes", 0, 3, "pages changed at most as often as visited"),
         ("pages", "flags", 0, 0xFF ^ VISITED, "only visited pages have visits"),
         ("pages", "own_shape", 0, -1e-9, "evidence of visits is not negative"),
+        ("shadows", "shape", 0, -1e-9, "shadows are a sample of the pages, and their evidence is not negative"),
+        ("corpus", "shadow_stride", 0, 3, "shadows are a sample of the pages, and their evidence is not negative"),
+        ("corpus", "half_life", 0, 0.0, "the half-life is between those compared"),
         ("pages", "own_exposure", 0, np.nan, "evidence of visits is not negative"),
         ("pages", "last_visit_s", 0, 1e9, "no visit is newer than its page's last outcome"),
         ("corpus", "halvings", 0, 1, "the sample is halved as pages double"),

@@ -115,5 +115,6 @@ def test_bytes_of_state_name_every_part() -> None:
         "groups": 2 * page + 8 * 1024,
         "pattern_sketch": 1 << 16,
         "journal": page,
+        "shadows": page,
         "url_text": page,
     }
