@@ -41,7 +41,7 @@ class ScheduledPolicy:
         if not self._by_probability:
             return rows
         with self.scheduler.core.lock:
-            likely = self.scheduler.core.change_probabilities(query.now, rows)
+            likely = self.scheduler.core.batch_builder.change_probabilities(query.now, rows)
         return rows[np.argsort(-likely, kind="stable")]
 
     def foretell(self, rows: Rows, now: float) -> Forecast:
@@ -51,7 +51,7 @@ class ScheduledPolicy:
         """
         core = self.scheduler.core
         with core.lock:
-            score = core.change_probabilities if self._by_probability else core.score
+            score = core.batch_builder.change_probabilities if self._by_probability else core.score
             scores = np.nan_to_num(score(now, rows))
             return Forecast(np.clip(scores, 0.0, 1.0), _find_shown_surges(core.pages.arrays, rows))
 

@@ -286,10 +286,6 @@ class SchedulerCore:
         """Return the scores of `rows`, or of all pages: float64[n]. Under the lock."""
         return self.formula_switch.current.scan.score(self.pages.arrays, now, self.pages.cycle_s, rows)
 
-    def change_probabilities(self, now: float, rows: Ints) -> Floats:
-        """Return the probabilities that the pages of ``rows``: int64[m] have changed: float64[m]. Under the lock."""
-        return self.batch_builder.handout_order.probabilities(self.pages.arrays, now, self.pages.cycle_s, rows)
-
     def tie_keys(self, *, now: float = 0.0) -> Hashes:
         """Return the salted page hashes by row, uint64[pages]; the smaller wins among equal scores. O(pages)."""
         with self.lock:

@@ -11,6 +11,6 @@ def by_probability(scheduler: Scheduler, urls: list[str], now: float) -> list[st
     """Return `urls`, the likeliest to have changed first; equally likely ones stay in their order."""
     core = scheduler.core
     with core.lock:
-        likely = core.change_probabilities(now, core.find(urls)).tolist() if urls else []
+        likely = core.batch_builder.change_probabilities(now, core.find(urls)).tolist() if urls else []
     chances = dict(zip(urls, likely, strict=True))
     return sorted(urls, key=lambda url: -chances[url])

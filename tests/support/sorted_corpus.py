@@ -62,7 +62,9 @@ class SortedCorpus:
         scans, ranking.examined = ranking.scans, 0
         query = self.scheduler.next_batch if lease else self.scheduler.rank
         if lease:  # handed out by the probability of a change
-            order = np.argsort(-self.scheduler.core.change_probabilities(self.now, expected), kind="stable")
+            order = np.argsort(
+                -self.scheduler.core.batch_builder.change_probabilities(self.now, expected), kind="stable"
+            )
             expected, scores = expected[order], scores[order]
         batch = query(k, now=self.now)
         assert batch.rows.tolist() == expected.tolist()

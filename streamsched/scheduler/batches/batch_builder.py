@@ -123,6 +123,10 @@ class BatchBuilder:
         digits = f"{self.seed} {math.floor(now / self.pages.cycle_s)}".encode()
         return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
+    def change_probabilities(self, now: float, rows: Ints) -> Floats:
+        """Return the probabilities that the pages of ``rows``: int64[m] have changed: float64[m].."""
+        return self.handout_order.probabilities(self.pages.arrays, now, self.pages.cycle_s, rows)
+
     def name_pages(self, composed: ComposedBatch, until: float | None = None) -> Batch:
         """Return `composed` as a batch with URLs, hosts and reasons, leased until `until` unless that is None."""
         shard, ranked = self.pages.arrays, composed.batch

@@ -47,7 +47,7 @@ def test_a_policy_ranks_as_a_scheduler_with_its_formula(name: str) -> None:
     now = 9 * DAY
     expected = select_top(scheduler.scores(now=now), scheduler.core.tie_keys(now=now), 8)
     if is_objective(name):
-        likely = scheduler.core.change_probabilities(now, expected)
+        likely = scheduler.core.batch_builder.change_probabilities(now, expected)
         expected = expected[np.argsort(-likely, kind="stable")]
     assert policy.rank(ask(8)).tolist() == expected.tolist()
 
