@@ -28,7 +28,7 @@ from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons
 
 if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
-    from streamsched.numerics.arrays import Ints
+    from streamsched.numerics.arrays import Floats, Ints
     from streamsched.politeness.policy import PolitenessPolicy
     from streamsched.ranking.formula_switch import FormulaSwitch
     from streamsched.scheduler.batches.panel import Panel
@@ -124,7 +124,7 @@ class BatchBuilder:
         return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
     def change_probabilities(self, now: float, rows: Ints) -> Floats:
-        """Return the probabilities that the pages of ``rows``: int64[m] have changed: float64[m].."""
+        """Return the probabilities that the pages of ``rows``: int64[m] have changed: float64[m]."""
         return self.handout_order.probabilities(self.pages.arrays, now, self.pages.cycle_s, rows)
 
     def name_pages(self, composed: ComposedBatch, until: float | None = None) -> Batch:
