@@ -68,6 +68,12 @@ CORPUS: Final = np.dtype(
         ("mean", "<f8"),  # prior mean rate of a page without other evidence
         ("shape", "<f8"),  # prior shape, of pages within their group
         ("first_mean", "<f8"),  # initial mean
+        ("surge_sum", "<f8"),  # sums of GROUP's fields of the same names; `group_days` of `surge_days`
+        ("group_days", "<f8"),
+        ("hits", "<f8"),
+        ("page_days", "<f8"),
+        ("claimed", "<f8"),  # hits that published shares promised of visited pages, fading
+        ("followed", "<f8"),  # ... those of them that the visits found
     ]
 )
 

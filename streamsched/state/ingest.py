@@ -339,7 +339,7 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     group.changes += observed.changed
     own = 1.0
     if surges:
-        own = update_surges(groups, invalidated, page, observed, due)
+        own = update_surges(corpus, groups, invalidated, page, observed, due)
     update_pattern_evidence(corpus, groups, page, observed, own)
     update_page(page, trace, observed.cycles, observed.changed, own)
 

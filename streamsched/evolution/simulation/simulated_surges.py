@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.surges import FIRST_SURGES, FIRST_WINDOWS, LEAST_SHOWN, SHARES
+from streamsched.estimation.surges import FIRST_SURGES, FIRST_DAYS, LEAST_SHOWN, SHARES
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.numerics.vector_math import expm1
 
@@ -44,7 +44,7 @@ def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
     sizes = np.bincount(numbers)
     sums = np.stack([np.bincount(numbers, weights=column, minlength=sizes.size) for column in changed.T])
     rates = np.clip(sums.mean(axis=0) / np.maximum(sizes, 1), _LEAST_RATE, 1.0 - _LEAST_RATE)
-    chance = FIRST_SURGES / FIRST_WINDOWS
+    chance = FIRST_SURGES / FIRST_DAYS
     likely = {0.0: np.zeros_like(sums)}
     for share in SHARES:  # log likelihood ratio to no surge
         change = np.log1p(share * (1.0 - rates) / rates)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.surges import MEAN_SHARE, surge_probability, unseen_surge_value
+from streamsched.estimation.surges import MEAN_SHARE, surge_frequency, unseen_surge_value
 from streamsched.formula.champion import OBJECTIVES
 from streamsched.formula.formula import Formula
 from streamsched.numerics.jit import bare_kernel, mix
@@ -41,6 +41,7 @@ _LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; wit
 _MOST: Final = 0.5  # share of a batch that may be surge probes
 _MOST_ROWS: Final = 16  # newest pages of a group among which its probes are chosen; over all groups, ...
 _ROWS_A_PAGE: Final = 2  # ... this many more for each page of the batch: half a batch of probes needs no more
+_DAY_S: Final = 86_400.0
 _GROUPS: Final = 1 << 14  # groups examined for a batch, ...
 _GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
 
@@ -94,7 +95,7 @@ def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
     count = min(groups, _GROUPS + _GROUPS_A_PAGE * query.k)
     start = int(mix(np.uint64(int(query.now) & (2**63 - 1)))) % groups if count < groups else 0
     out, worth = np.empty(count, np.int64), np.empty(count)
-    found = _list_due(shard, (start, count), query.now, query.cycle_s, bar, out, worth)
+    found = _list_due(shard, (start, count), query.now, bar, out, worth)
     order = np.lexsort((out[:found], -worth[:found]))[:most]
     rows = np.cumsum(np.minimum(shard.groups.records["pages"][out[order]].astype(np.int64), _MOST_ROWS))
     order = order[rows <= _MOST_ROWS + _ROWS_A_PAGE * query.k]
@@ -147,7 +148,7 @@ def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
 
 @bare_kernel
 def _list_due(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, out: Ints, worth: Floats
+    shard: ShardArrays, span: tuple[int, int], now: float, bar: float, out: Ints, worth: Floats
 ) -> int:
     """Write to `out` those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth `bar` or more.
 
@@ -161,8 +162,8 @@ def _list_due(  # noqa: PLR0913, PLR0917  a kernel
         group: Record = shard.groups.records[number]
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
-        elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
-        hazard, unseen = surge_probability(group) * elapsed, unseen_surge_value(group) * group.open_unvisited
+        days = min(max((now - group.open_s) / _DAY_S, 0.0), LONGEST_INTERVAL)
+        hazard, unseen = surge_frequency(shard.corpus[0], group) * days, unseen_surge_value(group) * group.open_unvisited
         if MEAN_SHARE * (unseen + hazard * (group.pages - 1.0)) < bar * PROBES_PER_GROUP * (1.0 - 1e-9):
             continue  # since 1 - exp(-hazard) is below the hazard
         expected = MEAN_SHARE * (unseen + (0.0 - expm1(-hazard)) * (group.pages - 1.0))
