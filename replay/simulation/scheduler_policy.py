@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamsched.estimation.surges import share_not_hit
+from streamsched.formula.champion import CHANGED
+from streamsched.formula.formula import Formula
+from streamsched.ranking.full_scan import FullScan
 from streamsched.replay.simulation.calibration import Forecast
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ class ScheduledPolicy:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
+        self._changed = FullScan(Formula.parse(CHANGED).compile(), 1)
 
     def discover(self, urls: PackedUrls, now: float) -> None:
         """Add pages that the scheduler has not seen."""
@@ -36,10 +40,16 @@ class ScheduledPolicy:
         return self.scheduler.rank(k=query.k, now=query.now, surge_probes=True).rows
 
     def foretell(self, rows: Rows, now: float) -> Forecast:
-        """Return the scores of ``rows``: intp[k], read as probabilities, and whether surges are shown there. O(k)."""
+        """Return the probabilities of a change of ``rows``: intp[k], and whether surges are shown there. O(k).
+
+        They are the scores, unless the formula reads the expected gain, which is none.
+        """
         core = self.scheduler.core
         with core.lock:
-            scores = np.nan_to_num(core.score(now, rows))
+            if "gain" in self.scheduler.formula.terminals:
+                scores = self._changed.score(core.pages.arrays, now, self.scheduler.cycle_s, rows)
+            else:
+                scores = np.nan_to_num(core.score(now, rows))
             return Forecast(np.clip(scores, 0.0, 1.0), _find_shown_surges(core.pages.arrays, rows))
 
     def observe(self, outcomes: OutcomeBatch) -> None:

@@ -16,6 +16,7 @@ from streamsched.numerics.durations import format_date
 __all__ = [
     "BY_EVOLUTION",
     "BY_HAND",
+    "CHANGED",
     "FIRST",
     "METRIC_NAMES",
     "OBJECTIVES",
@@ -32,10 +33,11 @@ _ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
 # weighted by importance.
 OBJECTIVES: Final = MappingProxyType(
     {
-        "changes": "1 - (1 - due) * (1 - surge)",
+        "changes": "gain",
         "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
     }
 )
+CHANGED: Final = "1 - (1 - due) * (1 - surge)"  # the probability that a page has changed since its last visit
 METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 
 

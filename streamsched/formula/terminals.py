@@ -21,6 +21,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     seasonality_view,
 )
 from streamsched.estimation.surges import share_not_hit
+from streamsched.formula.expected_gain import convert_to_gain
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
@@ -59,6 +60,7 @@ _POSTERIOR: Final = 9
 _IMPORTANCE: Final = 10
 _COST: Final = 11
 _SURGE: Final = 15
+_GAIN: Final = 16
 
 # Codes of terminals in kernels: their positions in TERMINALS.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
@@ -66,17 +68,18 @@ TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
 )
 PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
 MOVING: Final = frozenset(
-    {"t", "posterior", "tau", "rhythm", "due", "surge"}
+    {"t", "posterior", "tau", "rhythm", "due", "surge", "gain"}
 )  # with the clock; all but rhythm only rise
-SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's seasonal link and what it refers to
+SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})  # those that read the page's seasonal link and what it refers to
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
-    | dict.fromkeys(("posterior", "due", "surge"), (0.0, 1.0))  # exactly, so that 1 - due is never negative
+    | dict.fromkeys(("posterior", "due", "surge", "gain"), (0.0, 1.0))  # exactly, so that 1 - due is never negative
     | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
 _SLACK: Final = 2e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
 _DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
+_GAIN_SLACK: Final = 1e-10  # absolute, of `gain`, whose slope in `due` is below 40
 
 
 class Context(NamedTuple):
@@ -156,6 +159,10 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
             out[i] = pages[i].cost
     elif code in (TAU, RHYTHM, DUE):
         fill_seasonal_terminal(code, context.seasonality, pages, now, cycle_s, out)
+    elif code == _GAIN:
+        fill_seasonal_terminal(DUE, context.seasonality, pages, now, cycle_s, out)
+        times = np.full(out.size, now)
+        _convert_to_gain(pages, context.groups, times, cycle_s, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -182,6 +189,9 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == DUE:
         for i in range(out.size):
             out[i] = max(out[i] - _DUE_SLACK, 0.0)
+    elif code == _GAIN:
+        for i in range(out.size):
+            out[i] = max(out[i] - _GAIN_SLACK, 0.0)
 
 
 @bare_kernel
@@ -197,6 +207,11 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
             out[i] = min(out[i] + _DUE_SLACK, 1.0)
     elif code == TAU:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
+    elif code == _GAIN:
+        fill_seasonal_terminal_at(DUE, context.seasonality, pages, ends, cycle_s, out)
+        _convert_to_gain(pages, context.groups, ends, cycle_s, out)
+        for i in range(out.size):
+            out[i] = min(out[i] + _GAIN_SLACK, 1.0)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
@@ -228,6 +243,17 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
     for i in range(out.size):
         spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
         out[i] = min((1.0 - spared) + spared * out[i], 1.0)
+
+
+@bare_kernel
+def _convert_to_gain(pages: Records, groups: Records, times: Floats, cycle_s: float, out: Floats) -> None:
+    """Replace each page's `due` at its time by its expected gain; ``times``: float64[m]."""
+    unseen, spared = np.empty(out.size), np.empty(out.size)
+    for i in range(out.size):
+        group: Record = groups[pages[i].group]
+        unseen[i] = _elapsed(pages[i], times[i], cycle_s) * group.hazard
+        spared[i] = share_not_hit(group, pages[i].last_visit_s)
+    convert_to_gain(pages, unseen, spared, out)
 
 
 @bare_kernel

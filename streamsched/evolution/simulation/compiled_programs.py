@@ -52,6 +52,7 @@ _READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the la
     "rhythm": _SEASONAL_READS,
     "due": _SEASONAL_READS,
     "surge": READS_GROUP,
+    "gain": _SEASONAL_READS | READS_GROUP,
 }
 
 

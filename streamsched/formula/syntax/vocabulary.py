@@ -26,6 +26,7 @@ TERMINALS: Final[dict[str, str]] = {
     "rhythm": "how busy this hour of the week is for the page; 1 is the mean hour",
     "due": "probability of an update since the last visit, by the page's schedule if it has one",
     "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
+    "gain": "probability of a change since the last visit, less what waiting as long again would add: P - t * P'",
 }
 
 PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page provides yet

@@ -153,7 +153,7 @@ class BatchBuilder:
     def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""
         shard, rows = self.pages.arrays, batch.rows
-        if self.surge_probes is None or "surge" not in self.formula_switch.formula.terminals:
+        if self.surge_probes is None or {"surge", "gain"}.isdisjoint(self.formula_switch.formula.terminals):
             return batch, rows[:0]
         stays = np.isin(rows, query.first)
         if batch is not best:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streamsched.estimation.surges import MEAN_SHARE, surge_frequency, unseen_surge_value
-from streamsched.formula.champion import OBJECTIVES
+from streamsched.formula.champion import CHANGED
 from streamsched.formula.formula import Formula
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.topk_order import sort_keys, tie_keys
@@ -57,7 +57,7 @@ class SurgeProbes:
     """Adds surge probes to batches. O(1) memory; for one call at a time."""
 
     def __init__(self) -> None:
-        self._likely = FullScan(Formula.parse(OBJECTIVES["changes"]).compile(), 1)
+        self._likely = FullScan(Formula.parse(CHANGED).compile(), 1)
 
     def adjust(
         self, shard: ShardArrays, query: Query, batch: Ranked, stays: Ints, score: Callable[[Ints], Floats]
