@@ -88,7 +88,7 @@ class _Evidence(NamedTuple):
 
 
 @inlined_kernel
-def update_surges(  # noqa: PLR0913, PLR0917  a kernel
+def update_surges(
     corpus: Record,
     groups: Records,
     invalidated: InvalidationBuffer,
@@ -213,7 +213,7 @@ def _end_window(corpus: Record, invalidated: InvalidationBuffer, number: int, gr
 
 
 @bare_kernel
-def _attribute_change(  # noqa: PLR0913, PLR0917  a kernel
+def _attribute_change(
     corpus: Record, group: Record, page: Record, observed: ObservedInterval, due: float, evidence: _Evidence
 ) -> float:
     """Update the windows and the hazard by a change; return the probability that the page changed by itself."""

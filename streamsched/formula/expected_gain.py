@@ -8,42 +8,25 @@ one whose rate is less certain has the larger index: P' is smaller, because if i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import numpy as np
+from streamsched.numerics.jit import inlined_kernel
+from streamsched.numerics.vector_math import exp, expm1, log1p
 
-from streamsched.estimation.probability_columns import convert_to_probability, take_log1p
-from streamsched.numerics.jit import bare_kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Records
-
-__all__ = ["convert_to_gain"]
+__all__ = ["expected_gain"]
 
 _ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
 
 
-@bare_kernel
-def convert_to_gain(pages: Records, unseen: Floats, spared: Floats, out: Floats) -> None:
-    """Replace each page's `due` in `out`: float64[m] by its expected gain, from 0 to 1. O(m).
+@inlined_kernel
+def expected_gain(due: float, shape: float, unseen: float, spared: float) -> float:
+    """Return the expected gain of a visit, from 0 to 1. O(1).
 
-    `unseen`: the hazard of surges times the cycles since its visit; `spared`: the share of its group that shown surges
-    have not hit. Both float64[m].
-
-    With a the shape of the page's posterior, t·P'/(1 - P) is a·(1 - (1 - due)^(1/a)) for its own changes: the time is
-    that in which its posterior reaches `due`. The hazard of surges adds hazard·t, and shares that surges have hit
-    nothing.
+    `due`: the terminal; `shape`: of the page's posterior; `unseen`: the hazard of surges times the cycles since the
+    last visit; `spared`: the share of the page's group that shown surges have not hit since. With a the shape,
+    t·P'/(1 - P) is a·(1 - (1 - due)^(1/a)) for the page's own changes, the time being that in which its posterior
+    reaches `due`. The hazard of surges adds hazard·t; what surges have already hit adds nothing.
     """
-    pace = np.empty(out.size)
-    for i in range(out.size):
-        out[i] = -min(out[i], _ALMOST_CERTAIN)
-    take_log1p(out)
-    for i in range(out.size):
-        pace[i] = -out[i] / (pages[i].prior_shape + pages[i].own_shape)
-    convert_to_probability(pace)
-    for i in range(out.size):
-        pace[i] = pace[i] * (pages[i].prior_shape + pages[i].own_shape) + unseen[i]
-        out[i] = unseen[i] - out[i]
-    convert_to_probability(out)
-    for i in range(out.size):
-        out[i] = min(max(1.0 - spared[i] * (1.0 - out[i]) * (1.0 + pace[i]), 0.0), 1.0)
+    quiet = log1p(-min(due, _ALMOST_CERTAIN))
+    pace = shape * (0.0 - expm1(quiet / shape)) + unseen
+    return min(max(1.0 - spared * exp(quiet - unseen) * (1.0 + pace), 0.0), 1.0)

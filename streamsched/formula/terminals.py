@@ -21,7 +21,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     seasonality_view,
 )
 from streamsched.estimation.surges import share_not_hit
-from streamsched.formula.expected_gain import convert_to_gain
+from streamsched.formula.expected_gain import expected_gain
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
@@ -70,7 +70,8 @@ PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
 MOVING: Final = frozenset(
     {"t", "posterior", "tau", "rhythm", "due", "surge", "gain"}
 )  # with the clock; all but rhythm only rise
-SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})  # those that read the page's seasonal link and what it refers to
+# Those that read the page's seasonal link and what it refers to.
+SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
@@ -130,7 +131,7 @@ class TerminalColumns:
 
 
 @bare_kernel
-def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
+def fill_terminal(  # noqa: C901, PLR0912, PLR0913, PLR0917  a case for each terminal
     code: int, pages: Records, traces: Records, context: Context, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write the terminal of `code` for m pages to `out`: float64[m]. O(m).
@@ -161,8 +162,8 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
         fill_seasonal_terminal(code, context.seasonality, pages, now, cycle_s, out)
     elif code == _GAIN:
         fill_seasonal_terminal(DUE, context.seasonality, pages, now, cycle_s, out)
-        times = np.full(out.size, now)
-        _convert_to_gain(pages, context.groups, times, cycle_s, out)
+        for i in range(out.size):
+            out[i] = _gain(pages[i], context.groups, _elapsed(pages[i], now, cycle_s), out[i])
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -209,9 +210,9 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
     elif code == _GAIN:
         fill_seasonal_terminal_at(DUE, context.seasonality, pages, ends, cycle_s, out)
-        _convert_to_gain(pages, context.groups, ends, cycle_s, out)
         for i in range(out.size):
-            out[i] = min(out[i] + _GAIN_SLACK, 1.0)
+            gain = _gain(pages[i], context.groups, _elapsed(pages[i], ends[i], cycle_s), out[i])
+            out[i] = min(gain + _GAIN_SLACK, 1.0)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
@@ -245,15 +246,12 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
         out[i] = min((1.0 - spared) + spared * out[i], 1.0)
 
 
-@bare_kernel
-def _convert_to_gain(pages: Records, groups: Records, times: Floats, cycle_s: float, out: Floats) -> None:
-    """Replace each page's `due` at its time by its expected gain; ``times``: float64[m]."""
-    unseen, spared = np.empty(out.size), np.empty(out.size)
-    for i in range(out.size):
-        group: Record = groups[pages[i].group]
-        unseen[i] = _elapsed(pages[i], times[i], cycle_s) * group.hazard
-        spared[i] = share_not_hit(group, pages[i].last_visit_s)
-    convert_to_gain(pages, unseen, spared, out)
+@inlined_kernel
+def _gain(page: Record, groups: Records, elapsed: float, due: float) -> float:
+    """Return the expected gain of a visit to a page, given its `due`."""
+    group: Record = groups[page.group]
+    spared = share_not_hit(group, page.last_visit_s)
+    return expected_gain(due, page.prior_shape + page.own_shape, elapsed * group.hazard, spared)
 
 
 @bare_kernel

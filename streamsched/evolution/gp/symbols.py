@@ -21,7 +21,7 @@ _PAPER: Final = (*_BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
 TERMINAL_SETS: Final[dict[TerminalSet, tuple[str, ...]]] = {
     "basic": _BASIC,
     "paper": _PAPER,
-    "full": (*_PAPER, "rate", "posterior", "importance", "cost", "tau", "rhythm", "due", "surge"),
+    "full": (*_PAPER, "rate", "posterior", "importance", "cost", "tau", "rhythm", "due", "surge", "gain"),
 }
 
 

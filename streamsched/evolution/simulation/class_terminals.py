@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
 from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedCrawl
 from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_simulated_seasonal_terminal
-from streamsched.evolution.simulation.simulated_surges import fill_surge
-from streamsched.formula.expected_gain import convert_to_gain
+from streamsched.evolution.simulation.simulated_surges import fill_surge, simulated_surge
+from streamsched.formula.expected_gain import expected_gain
 from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal
 from streamsched.numerics.jit import bare_kernel
 
@@ -34,11 +32,9 @@ def fill_class_terminal(code: int, start: int, crawl: SimulatedCrawl, cycle: int
     if code == _GAIN:
         _fill_due_and_others(DUE, start, crawl, cycle, out)
         pages = crawl.arena.pages[start : start + out.size]
-        spared = np.empty(out.size)
-        fill_surge(crawl.history.surge_hazard, pages, cycle, spared)
         for i in range(out.size):
-            spared[i] = 1.0 - spared[i]
-        convert_to_gain(pages, np.zeros(out.size), spared, out)
+            spared = 1.0 - simulated_surge(crawl.history.surge_hazard, pages[i], cycle)
+            out[i] = expected_gain(out[i], pages[i].prior_shape + pages[i].own_shape, 0.0, spared)
     else:
         _fill_due_and_others(code, start, crawl, cycle, out)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.surges import FIRST_SURGES, FIRST_DAYS, LEAST_SHOWN, SHARES
+from streamsched.estimation.surges import FIRST_DAYS, FIRST_SURGES, LEAST_SHOWN, SHARES
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.numerics.vector_math import expm1
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 
-__all__ = ["MIN_GROUP_PAGES", "cumulative_surge_hazard", "fill_surge", "number_large_groups"]
+__all__ = ["MIN_GROUP_PAGES", "cumulative_surge_hazard", "fill_surge", "number_large_groups", "simulated_surge"]
 
 MIN_GROUP_PAGES: Final = 16  # in a group, within the trial
 _LEAST_RATE: Final = 1e-6  # changes per page and cycle
@@ -62,6 +62,11 @@ def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
 def fill_surge(surge_hazard: Floats, pages: Records, cycle: int, out: Floats) -> None:
     """Fill `out`: float64[m] with `surge` of m pages in `cycle`; their groups are numbers, their times cycles. O(m)."""
     for i in range(out.size):
-        page: Record = pages[i]
-        group, last = np.int64(page.group), np.int64(page.last_visit_s)
-        out[i] = 0.0 - expm1(surge_hazard[last, group] - surge_hazard[cycle - 1, group])
+        out[i] = simulated_surge(surge_hazard, pages[i], cycle)
+
+
+@inlined_kernel
+def simulated_surge(surge_hazard: Floats, page: Record, cycle: int) -> float:
+    """Return `surge` of a page in `cycle`, as for `fill_surge`. O(1)."""
+    group, last = np.int64(page.group), np.int64(page.last_visit_s)
+    return 0.0 - expm1(surge_hazard[last, group] - surge_hazard[cycle - 1, group])

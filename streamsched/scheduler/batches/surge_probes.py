@@ -147,9 +147,7 @@ def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
 
 
 @bare_kernel
-def _list_due(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, span: tuple[int, int], now: float, bar: float, out: Ints, worth: Floats
-) -> int:
+def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, bar: float, out: Ints, worth: Floats) -> int:
     """Write to `out` those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth `bar` or more.
 
     `worth` gets the worth of one probe: the expected number of stale pages found a cycle sooner. Returns how many.
@@ -163,7 +161,10 @@ def _list_due(  # noqa: PLR0913, PLR0917  a kernel
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
         days = min(max((now - group.open_s) / _DAY_S, 0.0), LONGEST_INTERVAL)
-        hazard, unseen = surge_frequency(shard.corpus[0], group) * days, unseen_surge_value(group) * group.open_unvisited
+        hazard, unseen = (
+            surge_frequency(shard.corpus[0], group) * days,
+            unseen_surge_value(group) * group.open_unvisited,
+        )
         if MEAN_SHARE * (unseen + hazard * (group.pages - 1.0)) < bar * PROBES_PER_GROUP * (1.0 - 1e-9):
             continue  # since 1 - exp(-hazard) is below the hazard
         expected = MEAN_SHARE * (unseen + (0.0 - expm1(-hazard)) * (group.pages - 1.0))
