@@ -16,6 +16,7 @@ from streamsched.numerics.vector_math import exp, expm1, log1p
 __all__ = ["expected_gain"]
 
 _ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
+_LEAST_SHAPE: Final = 1e-300
 
 
 @inlined_kernel
@@ -28,5 +29,6 @@ def expected_gain(due: float, shape: float, unseen: float, spared: float) -> flo
     reaches `due`. The hazard of surges adds hazard·t; what surges have already hit adds nothing.
     """
     quiet = log1p(-min(due, _ALMOST_CERTAIN))
+    shape = max(shape, _LEAST_SHAPE)
     pace = shape * (0.0 - expm1(quiet / shape)) + unseen
     return min(max(1.0 - spared * exp(quiet - unseen) * (1.0 + pace), 0.0), 1.0)

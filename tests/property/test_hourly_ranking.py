@@ -61,6 +61,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     [
         "rhythm * posterior",
         "1 - (1 - due) * (1 - surge)",
+        "gain",
         "rhythm * (rate * tau - 1) + due",
     ],
 )
