@@ -23,7 +23,7 @@ PAGES = GROUPS * GROUP_PAGES
 
 
 class World(NamedTuple):
-    """Pages of Gamma rates, mean `rate` a day, some `busy`, edited together every `every_days` by `share` of a group."""
+    """Pages of Gamma rates of mean `rate` a day, some `busy`; each group is edited every `every_days`, by `share`."""
 
     rate: float = 0.02
     busy: float = 0.0
