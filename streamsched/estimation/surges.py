@@ -75,16 +75,16 @@ assert len(SHARES) == SURGE_SHARES
 
 
 class _Evidence(NamedTuple):
-    """What a visit says about surges: windows that may have hit the page, and what each was known to have hit before.
+    """What a visit says about surges: windows that may have hit the page, and what was shown before.
 
-    ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``,
-    ``kept_shown``: the same if the share was published before the visit, else 0.
+    ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``: the
+    first if it was published before the visit, else 0; ``claim``: the second when the open window began, else 0.
     """
 
     open_share: float
     kept_share: float
     open_shown: float
-    kept_shown: float
+    claim: float
 
 
 @inlined_kernel
@@ -109,11 +109,14 @@ def update_surges(
     if abs(observed.end_s - group.open_s) >= observed.cycle_s:  # or a clock was set back by that much
         _begin_window(corpus, group, invalidated, number, observed)
     in_open = page.last_visit_s < group.open_s <= observed.end_s
-    in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_share > 0.0
+    before_kept = page.last_visit_s < group.kept_s <= observed.end_s
+    in_kept = before_kept and group.kept_share > 0.0
     open_share = _expect(group.open_weights) if in_open else 0.0
     kept_share = _expect(group.kept_weights) if in_kept else 0.0
     was_shown = group.open_share > 0.0 and group.open_s < observed.end_s
-    evidence = _Evidence(open_share, kept_share, open_share if was_shown else 0.0, kept_share)
+    evidence = _Evidence(
+        open_share, kept_share, open_share if was_shown else 0.0, group.kept_claim if before_kept else 0.0
+    )
     own = 1.0
     if observed.changed:
         own = _attribute_change(corpus, group, page, observed, due, evidence)
@@ -122,7 +125,7 @@ def update_surges(
         days = _count_days(observed)
         group.page_days += days
         corpus.page_days += days
-        _learn_claim(corpus, evidence, 0.0)
+        _learn_claim(corpus, evidence.claim, 0.0)
         if in_open:
             _update_on_no_change(group.open_weights)
         if in_kept:
@@ -160,8 +163,8 @@ def unseen_surge_value(group: Record) -> float:
 
 @inlined_kernel
 def _count_days(observed: ObservedInterval) -> float:
-    """Return the length of an observed interval in days."""
-    return float(min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL) * observed.cycle_s / _DAY_S)
+    """Return the length of an observed interval in days; a clock error counts as a long one."""
+    return float(min(max(observed.cycles, SHORTEST_INTERVAL) * observed.cycle_s / _DAY_S, MEMORY_DAYS))
 
 
 @bare_kernel
@@ -182,6 +185,7 @@ def _begin_window(
     chance = 0.0 - expm1(-surge_frequency(corpus, group) * days)
     for i in range(SURGE_SHARES):
         group.open_weights[i] = chance / SURGE_SHARES
+    group.kept_claim = _expect(group.kept_weights) if group.kept_share > 0.0 else 0.0
     group.open_s = observed.end_s
     group.open_share = 0.0
     group.open_unvisited = group.pages
@@ -222,10 +226,10 @@ def _attribute_change(
     own = 0.0 - expm1(-shape * log1p(interval / exposure)) if np.isnan(due) else due
     own = min(max(own, _UNLIKELIEST), 1.0 - _UNLIKELIEST)
     correction = _correction(corpus)
-    shown = (1.0 - correction * evidence.open_shown) * (1.0 - correction * evidence.kept_shown)
+    shown = (1.0 - correction * evidence.open_shown) * (1.0 - correction * evidence.claim)
     hit = _learn_hazard(corpus, group, _count_days(observed), 1.0 - (1.0 - own) * shown)
     quiet = (1.0 - own) * (1.0 - hit)
-    _learn_claim(corpus, evidence, correction / (1.0 - quiet * shown))
+    _learn_claim(corpus, evidence.claim, correction / (1.0 - quiet * shown))
     if evidence.open_share > 0.0:
         _update_on_change(group.open_weights, quiet * (1.0 - evidence.kept_share))
     if evidence.kept_share > 0.0:
@@ -234,9 +238,11 @@ def _attribute_change(
 
 
 @inlined_kernel
-def _learn_claim(corpus: Record, evidence: _Evidence, found: float) -> None:
-    """Count the hits that published shares promised of a page; `found`: the part of them that the visit found."""
-    claimed = evidence.open_shown + evidence.kept_shown
+def _learn_claim(corpus: Record, claimed: float, found: float) -> None:
+    """Count the share that the kept window claimed of a page; `found`: the part of it that the visit found.
+
+    It is that at the beginning of the open window, as when visits were chosen: visits of one batch correct the share.
+    """
     fading = min(claimed / CLAIM_MEMORY, 1.0)
     corpus.claimed += claimed - fading * corpus.claimed
     corpus.followed += found * claimed - fading * corpus.followed
