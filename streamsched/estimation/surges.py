@@ -61,8 +61,8 @@ FIRST_CLAIMS: Final = 10.0  # prior of the correction: pages that shares promise
 CLAIM_MEMORY: Final = 1_000.0  # time constant of the correction, in pages that shares promised
 MEMORY_DAYS: Final = 1_000.0  # time constant of the frequency and the hazard
 FEWEST_PAGES: Final = 2  # of a group: a single page changes by itself
-STEP: Final = 1 / 16  # least change of a share for which it is published again
-LEAST_SHOWN: Final = 1 / 32  # least share published; the hazard counts lower ones
+STEP: Final = 1 / 16  # least change of a share, before its correction, for which it is published again
+LEAST_SHOWN: Final = 1 / 32  # least share published, before its correction; the hazard counts lower ones
 HAZARD_STEP: Final = 2.0**0.25  # least factor by which the hazard moves before it is published again
 
 MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
@@ -333,7 +333,7 @@ def _expect(weights: Floats) -> float:
 @inlined_kernel
 def _publish_open(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the open window's share if it has moved far enough."""
-    share = _choose_share(_correction(corpus) * _expect(group.open_weights), group.hazard, group.open_share)
+    share = _choose_share(_expect(group.open_weights), _correction(corpus), group.hazard, group.open_share)
     if share != group.open_share:
         group.open_share = share
         invalidate_group(invalidated, number, group.open_s)
@@ -342,16 +342,17 @@ def _publish_open(corpus: Record, invalidated: InvalidationBuffer, number: int, 
 @inlined_kernel
 def _publish_kept(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the kept window's share if it has moved far enough."""
-    share = _choose_share(_correction(corpus) * _expect(group.kept_weights), group.hazard, group.kept_share)
+    share = _choose_share(_expect(group.kept_weights), _correction(corpus), group.hazard, group.kept_share)
     if share != group.kept_share:
         group.kept_share = share
         invalidate_group(invalidated, number, group.kept_s)
 
 
 @inlined_kernel
-def _choose_share(expected: float, hazard: float, share: float) -> np.float32:
-    """Return the share to publish, given the expected one and the one published now."""
-    excess = (expected - hazard) / (1.0 - hazard)
-    if abs(excess - share) > STEP or (share > 0.0 and excess < LEAST_SHOWN):
-        return np.float32(excess if excess >= LEAST_SHOWN else 0.0)
+def _choose_share(expected: float, correction: float, hazard: float, share: float) -> np.float32:
+    """Return the share to publish, given the expected one, its correction, and the one published now."""
+    excess = (correction * expected - hazard) / (1.0 - hazard)
+    least = LEAST_SHOWN * correction
+    if abs(excess - share) > STEP * correction or (share > 0.0 and excess < least):
+        return np.float32(excess if excess >= least else 0.0)
     return np.float32(share)

@@ -52,8 +52,8 @@ class Window:
     def publish(self, hazard: float, correction: float) -> None:
         """Publish the corrected share beyond the hazard if it is far from the published one."""
         excess = (correction * self.expected - hazard) / (1.0 - hazard)
-        if abs(excess - self.share) > 1 / 16 or (self.share > 0.0 and excess < 1 / 32):
-            self.share = single(excess) if excess >= 1 / 32 else 0.0
+        if abs(excess - self.share) > correction / 16 or (self.share > 0.0 and excess < correction / 32):
+            self.share = single(excess) if excess >= correction / 32 else 0.0
 
 
 @dataclass
