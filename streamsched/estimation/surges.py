@@ -61,8 +61,8 @@ FIRST_CLAIMS: Final = 10.0  # prior of the correction: pages that shares promise
 CLAIM_MEMORY: Final = 1_000.0  # time constant of the correction, in pages that shares promised
 MEMORY_DAYS: Final = 1_000.0  # time constant of the frequency and the hazard
 FEWEST_PAGES: Final = 2  # of a group: a single page changes by itself
-STEP: Final = 1 / 16  # least change of a share, before its correction, for which it is published again
-LEAST_SHOWN: Final = 1 / 32  # least share published, before its correction; the hazard counts lower ones
+STEP: Final = 1 / 16  # least change of a share for which it is published again
+LEAST_SHOWN: Final = 1 / 32  # least share published; the hazard counts lower ones
 HAZARD_STEP: Final = 2.0**0.25  # least factor by which the hazard moves before it is published again
 
 MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
@@ -75,16 +75,16 @@ assert len(SHARES) == SURGE_SHARES
 
 
 class _Evidence(NamedTuple):
-    """What a visit says about surges: windows that may have hit the page, and what was shown before.
+    """What a visit says about surges: windows that may have hit the page, and what each was known to have hit before.
 
-    ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``: the
-    first if it was published before the visit, else 0; ``claim``: the second when the open window began, else 0.
+    ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``,
+    ``kept_shown``: the same if the share was published before the visit, else 0.
     """
 
     open_share: float
     kept_share: float
     open_shown: float
-    claim: float
+    kept_shown: float
 
 
 @inlined_kernel
@@ -109,14 +109,11 @@ def update_surges(
     if abs(observed.end_s - group.open_s) >= observed.cycle_s:  # or a clock was set back by that much
         _begin_window(corpus, group, invalidated, number, observed)
     in_open = page.last_visit_s < group.open_s <= observed.end_s
-    before_kept = page.last_visit_s < group.kept_s <= observed.end_s
-    in_kept = before_kept and group.kept_share > 0.0
+    in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_share > 0.0
     open_share = _expect(group.open_weights) if in_open else 0.0
     kept_share = _expect(group.kept_weights) if in_kept else 0.0
     was_shown = group.open_share > 0.0 and group.open_s < observed.end_s
-    evidence = _Evidence(
-        open_share, kept_share, open_share if was_shown else 0.0, group.kept_claim if before_kept else 0.0
-    )
+    evidence = _Evidence(open_share, kept_share, open_share if was_shown else 0.0, kept_share)
     own = 1.0
     if observed.changed:
         own = _attribute_change(corpus, group, page, observed, due, evidence)
@@ -125,7 +122,7 @@ def update_surges(
         days = _count_days(observed)
         group.page_days += days
         corpus.page_days += days
-        _learn_claim(corpus, evidence.claim, 0.0)
+        _learn_claim(corpus, evidence, 0.0)
         if in_open:
             _update_on_no_change(group.open_weights)
         if in_kept:
@@ -185,7 +182,6 @@ def _begin_window(
     chance = 0.0 - expm1(-surge_frequency(corpus, group) * days)
     for i in range(SURGE_SHARES):
         group.open_weights[i] = chance / SURGE_SHARES
-    group.kept_claim = _expect(group.kept_weights) if group.kept_share > 0.0 else 0.0
     group.open_s = observed.end_s
     group.open_share = 0.0
     group.open_unvisited = group.pages
@@ -226,10 +222,10 @@ def _attribute_change(
     own = 0.0 - expm1(-shape * log1p(interval / exposure)) if np.isnan(due) else due
     own = min(max(own, _UNLIKELIEST), 1.0 - _UNLIKELIEST)
     correction = _correction(corpus)
-    shown = (1.0 - correction * evidence.open_shown) * (1.0 - correction * evidence.claim)
+    shown = (1.0 - correction * evidence.open_shown) * (1.0 - correction * evidence.kept_shown)
     hit = _learn_hazard(corpus, group, _count_days(observed), 1.0 - (1.0 - own) * shown)
     quiet = (1.0 - own) * (1.0 - hit)
-    _learn_claim(corpus, evidence.claim, correction / (1.0 - quiet * shown))
+    _learn_claim(corpus, evidence, correction / (1.0 - quiet * shown))
     if evidence.open_share > 0.0:
         _update_on_change(group.open_weights, quiet * (1.0 - evidence.kept_share))
     if evidence.kept_share > 0.0:
@@ -238,11 +234,9 @@ def _attribute_change(
 
 
 @inlined_kernel
-def _learn_claim(corpus: Record, claimed: float, found: float) -> None:
-    """Count the share that the kept window claimed of a page; `found`: the part of it that the visit found.
-
-    It is that at the beginning of the open window, as when visits were chosen: visits of one batch correct the share.
-    """
+def _learn_claim(corpus: Record, evidence: _Evidence, found: float) -> None:
+    """Count the hits that published shares promised of a page; `found`: the part of them that the visit found."""
+    claimed = evidence.open_shown + evidence.kept_shown
     fading = min(claimed / CLAIM_MEMORY, 1.0)
     corpus.claimed += claimed - fading * corpus.claimed
     corpus.followed += found * claimed - fading * corpus.followed
@@ -333,7 +327,7 @@ def _expect(weights: Floats) -> float:
 @inlined_kernel
 def _publish_open(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the open window's share if it has moved far enough."""
-    share = _choose_share(_expect(group.open_weights), _correction(corpus), group.hazard, group.open_share)
+    share = _choose_share(_correction(corpus) * _expect(group.open_weights), group.hazard, group.open_share)
     if share != group.open_share:
         group.open_share = share
         invalidate_group(invalidated, number, group.open_s)
@@ -342,17 +336,16 @@ def _publish_open(corpus: Record, invalidated: InvalidationBuffer, number: int, 
 @inlined_kernel
 def _publish_kept(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the kept window's share if it has moved far enough."""
-    share = _choose_share(_expect(group.kept_weights), _correction(corpus), group.hazard, group.kept_share)
+    share = _choose_share(_correction(corpus) * _expect(group.kept_weights), group.hazard, group.kept_share)
     if share != group.kept_share:
         group.kept_share = share
         invalidate_group(invalidated, number, group.kept_s)
 
 
 @inlined_kernel
-def _choose_share(expected: float, correction: float, hazard: float, share: float) -> np.float32:
-    """Return the share to publish, given the expected one, its correction, and the one published now."""
-    excess = (correction * expected - hazard) / (1.0 - hazard)
-    least = LEAST_SHOWN * correction
-    if abs(excess - share) > STEP * correction or (share > 0.0 and excess < least):
-        return np.float32(excess if excess >= least else 0.0)
+def _choose_share(expected: float, hazard: float, share: float) -> np.float32:
+    """Return the share to publish, given the expected one and the one published now."""
+    excess = (expected - hazard) / (1.0 - hazard)
+    if abs(excess - share) > STEP or (share > 0.0 and excess < LEAST_SHOWN):
+        return np.float32(excess if excess >= LEAST_SHOWN else 0.0)
     return np.float32(share)

@@ -77,7 +77,6 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
     "open_share": "<f4",  # published share of the group's pages that a surge has hit; 0: none
     "kept_share": "<f4",
     "hazard": "<f4",  # published rate at which surges hit a page before they are shown, per cycle
-    "kept_claim": "<f4",  # expected share of the kept window when the open one began
     "open_unvisited": "<u4",  # pages not visited since the window began
     "kept_unvisited": "<u4",
     "surge_sum": "<f4",  # closed windows: sum of their probabilities of a surge, fading
@@ -88,7 +87,7 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
     "kept_weights": ("<f4", SURGE_SHARES),
 }
 
-_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 4), "spare_4": ("u1", 6)}
+_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 8), "spare_4": ("u1", 6)}
 
 # Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host.
 _LAYOUT: Final = (
@@ -96,7 +95,7 @@ _LAYOUT: Final = (
     *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "page_days"),
     *("open_weights", "depth", "spare_2"),
     *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "hits"),
-    *("recheck_rows", "surge_sum", "surge_days", "kept_claim", "spare_3"),
+    *("recheck_rows", "surge_sum", "surge_days", "spare_3"),
     *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "stream", "delay_s", "out", "max_out"),
     *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4"),
 )

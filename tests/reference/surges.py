@@ -52,8 +52,8 @@ class Window:
     def publish(self, hazard: float, correction: float) -> None:
         """Publish the corrected share beyond the hazard if it is far from the published one."""
         excess = (correction * self.expected - hazard) / (1.0 - hazard)
-        if abs(excess - self.share) > correction / 16 or (self.share > 0.0 and excess < correction / 32):
-            self.share = single(excess) if excess >= correction / 32 else 0.0
+        if abs(excess - self.share) > 1 / 16 or (self.share > 0.0 and excess < 1 / 32):
+            self.share = single(excess) if excess >= 1 / 32 else 0.0
 
 
 @dataclass
@@ -96,7 +96,6 @@ class GroupSurges:
     pooled: Pooled
     open: Window | None = None
     kept: Window | None = None
-    claim: float = 0.0  # expected share of the kept window when the open one began
     hazard: float = 0.0
     surges: float = 0.0
     days: float = 0.0
@@ -126,7 +125,6 @@ class GroupSurges:
         if not self.hazard / 2**0.25 <= hazard <= self.hazard * 2**0.25:
             self.hazard = single(hazard)
         chance = -math.expm1(-self.frequency * days)
-        self.claim = single(self.kept.expected) if self.kept is not None and self.kept.share > 0.0 else 0.0
         self.open = Window(at_s, {share: single(chance / 5) for share in surges.SHARES}, pages)
 
     def end(self, window: Window, days: float) -> None:
@@ -210,19 +208,21 @@ class Surges:
         days = min(max((at_s - last_visit_s) / self.cycle_s, SHORTEST_INTERVAL) * self.cycle_s / 86_400.0, 1000.0)
         own = min(max(own, 1e-12), 1.0 - 1e-12)
         shares = [window.expected for window in borne]
-        claim = group.claim if group.kept is not None and group.kept.applies_to(last_visit_s, at_s) else 0.0
-        shown = 1.0 - pooled.correction * claim
-        if group.open in borne and group.open.share > 0.0 and group.open.begin_s < at_s:
-            shown *= 1.0 - pooled.correction * group.open.expected
+        known = [
+            share
+            for window, share in zip(borne, shares, strict=True)
+            if window is not group.open or (window.share > 0.0 and window.begin_s < at_s)
+        ]
         hit = 0.0
         if changed:
+            shown = math.prod(1.0 - pooled.correction * share for share in known)
             correction = pooled.correction
             hit = group.learn_hazard(days, 1.0 - (1.0 - own) * shown)
-            pooled.claim(claim, correction / (1.0 - (1.0 - own) * (1.0 - hit) * shown))
+            pooled.claim(sum(known), correction / (1.0 - (1.0 - own) * (1.0 - hit) * shown))
         else:
             group.page_days += days
             pooled.page_days += days
-            pooled.claim(claim, 0.0)
+            pooled.claim(sum(known), 0.0)
         quiet = (1.0 - own) * (1.0 - hit)
         for at, window in enumerate(borne):
             others = [1.0 - share for other, share in enumerate(shares) if other != at]
