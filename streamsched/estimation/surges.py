@@ -1,8 +1,8 @@
 """Surges: bulk edits and releases, which change many pages of one group at once (SPEC 4).
 
 A group is a URL pattern that enough pages share, or a host; each page belongs to its deepest. Surges of a group arrive
-at a rate per day, and each hits a share of its pages. Time is cut into windows of a cycle, for each group from a visit
-on. A page that was last visited before a window began and is visited in it is evidence of whether the group was hit.
+at a rate per day, and each hits a share of its pages. Time is cut into windows of a day, or of a cycle if that is
+longer, for each group from a visit on. A page that was last visited before a window began and is visited in it is evidence of whether the group was hit.
 The group keeps the probability that a surge has hit each of `SHARES` of its pages. At the beginning of a window it is
 that of a surge since the beginning of the window before. A visit multiplies each by its likelihood: a change has the
 probability 1 - q·(1 - s), no change q·(1 - s), where q is the probability that neither the page itself nor another
@@ -106,7 +106,7 @@ def update_surges(
     group: Record = groups[number]
     if group.pages < FEWEST_PAGES:
         return 1.0
-    if abs(observed.end_s - group.open_s) >= observed.cycle_s:  # or a clock was set back by that much
+    if abs(observed.end_s - group.open_s) >= max(observed.cycle_s, _DAY_S):  # or a clock was set back by that much
         _begin_window(corpus, group, invalidated, number, observed)
     in_open = page.last_visit_s < group.open_s <= observed.end_s
     in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_share > 0.0

