@@ -2,11 +2,11 @@
 
 A group is a URL pattern that enough pages share, or a host; each page belongs to its deepest. Surges of a group arrive
 at a rate per day, and each hits a share of its pages. Time is cut into windows of a day, or of a cycle if that is
-longer, for each group from a visit on. A page that was last visited before a window began and is visited in it is evidence of whether the group was hit.
-The group keeps the probability that a surge has hit each of `SHARES` of its pages. At the beginning of a window it is
-that of a surge since the beginning of the window before. A visit multiplies each by its likelihood: a change has the
-probability 1 - q·(1 - s), no change q·(1 - s), where q is the probability that neither the page itself nor another
-surge has changed it.
+longer, for each group from a visit on. A page that was last visited before a window began and is visited in it is
+evidence of whether the group was hit. The group keeps the probability that a surge has hit each of `SHARES` of its
+pages. At the beginning of a window it is that of a surge since the beginning of the window before. A visit multiplies
+each by its likelihood: a change has the probability 1 - q·(1 - s), no change q·(1 - s), where q is the probability that
+neither the page itself nor another surge has changed it.
 
 The expected share is published: it applies at once to every page not visited since. A window with a surge is kept after
 its end and still receives evidence. How much of what shares promised was found corrects them.
