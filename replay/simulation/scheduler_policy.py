@@ -24,7 +24,8 @@ __all__ = ["ScheduledPolicy"]
 class ScheduledPolicy:
     """Ranks pages with a Scheduler and reports outcomes to it.
 
-    `by_probability`: pages are ordered by the probability that they have changed, as a batch is, not by their scores.
+    `by_probability`: pages are ordered, and changes foretold, by the probability that pages have changed, as in a batch;
+    else by their scores.
     """
 
     def __init__(self, scheduler: Scheduler, *, by_probability: bool = False) -> None:
@@ -45,10 +46,7 @@ class ScheduledPolicy:
         return rows[np.argsort(-likely, kind="stable")]
 
     def foretell(self, rows: Rows, now: float) -> Forecast:
-        """Return probabilities that ``rows``: intp[k] have changed, and whether surges are shown there. O(k).
-
-        They are the scores, unless pages are ordered by probabilities anyway.
-        """
+        """Return probabilities that ``rows``: intp[k] have changed, and whether surges are shown there. O(k)."""
         core = self.scheduler.core
         with core.lock:
             score = core.batch_builder.change_probabilities if self._by_probability else core.score

@@ -1,25 +1,29 @@
 """Surges: bulk edits and releases, which change many pages of one group at once (SPEC 4).
 
-A group is a URL pattern that enough pages share, or a host; each page belongs to its deepest. Time is cut into windows
-of a cycle, for each group from a visit on. A page that was last visited before a window began and is visited in it is
+A group is a URL pattern that enough pages share, or a host; each page belongs to its deepest. Surges of a group arrive
+at a rate per day, and each hits a share of its pages. Time is cut into windows of a day, or of a cycle if that is
+longer, for each group from a visit on. A page that was last visited before a window began and is visited in it is
 evidence of whether the group was hit. The group keeps the probability that a surge has hit each of `SHARES` of its
-pages. A visit multiplies each by its likelihood: a change has the probability 1 - q·(1 - s), no change q·(1 - s), where
-q is the probability that neither the page itself nor another surge has changed it.
+pages. At the beginning of a window it is that of a surge since the beginning of the window before. A visit multiplies
+each by its likelihood: a change has the probability 1 - q·(1 - s), no change q·(1 - s), where q is the probability that
+neither the page itself nor another surge has changed it.
 
-The expected share beyond the hazard, which is the share that undetected surges hit in an ordinary window, is published:
-it applies at once to every page not visited since. A window with a surge is kept after its end and still receives
-evidence. Other windows only count towards how common surges are in the group, starting from a prior of one in a
-hundred. So groups whose pages change independently come to publish nothing. The hazard makes scores rise while no surge
-is known; surge probes look for the others.
+The expected share is published: it applies at once to every page not visited since. A window with a surge is kept after
+its end and still receives evidence. How much of what shares promised was found corrects them.
 
-The published share moves in steps; each step invalidates the scores of the group's pages: O(pages of the group). A
-visit costs O(1).
+The hazard is the rate, per page and day, of surges that are not shown when they hit. It has a Gamma posterior, learned
+from every observed interval τ: no change has the likelihood e^(-hτ), a change 1 - q·e^(-hτ). So a change of a page that
+changes anyway tells nothing. The rate of surges, the hazard and the correction are learned over all groups; the first
+two also for each group, with the mean over all groups as its prior. All are per time, whatever the cycle.
+
+The published share and the hazard move in steps; each step invalidates the scores of the group's pages: O(pages of the
+group). A visit costs O(1).
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -35,21 +39,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEWEST_PAGES",
+    "FIRST_DAYS",
     "FIRST_SURGES",
-    "FIRST_WINDOWS",
     "LEAST_SHOWN",
     "MEAN_SHARE",
     "SHARES",
     "share_not_hit",
-    "surge_probability",
+    "surge_frequency",
     "unseen_surge_value",
     "update_surges",
 ]
 
 SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # midpoints of equal intervals: a uniform prior
-FIRST_SURGES: Final = 1.0  # prior of how common surges are: one surge ...
-FIRST_WINDOWS: Final = 100.0  # ... in this many windows
-WINDOW_MEMORY: Final = 1_000.0  # windows: time constant of how common surges are
+FIRST_SURGES: Final = 1.0  # prior of how common surges are before any group is known: one surge ...
+FIRST_DAYS: Final = 100.0  # ... in this many days of a group
+GROUP_DAYS: Final = 100.0  # days of a group for which the frequency over all groups counts
+FIRST_HITS: Final = 1.0  # prior of the hazard before any page is known: one page hit ...
+FIRST_PAGE_DAYS: Final = 200.0  # ... in this many days of a page
+GROUP_HITS: Final = 4.0  # pages hit for which the hazard over all groups counts in a group
+FIRST_CLAIMS: Final = 10.0  # prior of the correction: pages that shares promised, all of them hit
+CLAIM_MEMORY: Final = 1_000.0  # time constant of the correction, in pages that shares promised
+MEMORY_DAYS: Final = 1_000.0  # time constant of the frequency and the hazard
 FEWEST_PAGES: Final = 2  # of a group: a single page changes by itself
 STEP: Final = 1 / 16  # least change of a share for which it is published again
 LEAST_SHOWN: Final = 1 / 32  # least share published; the hazard counts lower ones
@@ -58,43 +68,71 @@ HAZARD_STEP: Final = 2.0**0.25  # least factor by which the hazard moves before 
 MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
 _LEAST_DOUBT: Final = 1e-6  # least probability that there was no surge, so that it can recover
 _UNLIKELIEST: Final = 1e-12  # least distance of the probability of a page's own change from 0 and 1
+_DAY_S: Final = 86_400.0
+_HIGHEST_HAZARD: Final = 0.99  # a cycle
 
 assert len(SHARES) == SURGE_SHARES
 
 
+class _Evidence(NamedTuple):
+    """What a visit says about surges: windows that may have hit the page, and what each was known to have hit before.
+
+    ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``,
+    ``kept_shown``: the same if the share was published before the visit, else 0.
+    """
+
+    open_share: float
+    kept_share: float
+    open_shown: float
+    kept_shown: float
+
+
 @inlined_kernel
 def update_surges(
-    groups: Records, invalidated: InvalidationBuffer, page: Record, observed: ObservedInterval, due: float
+    corpus: Record,
+    groups: Records,
+    invalidated: InvalidationBuffer,
+    page: Record,
+    observed: ObservedInterval,
+    due: float,
 ) -> float:
     """Update the surges of a page's group by an observed interval; the page's record is as before the visit. O(1).
 
     `due`: the probability of a change by the page's models of seasonality, NaN if unknown. Returns the probability that
     the page changed by itself, not by a surge alone: 1 if no change was seen. Frequent bulk changes are attributed to
-    the pages: the more common surges are in the group, the more of what they explain counts as the page's own.
+    the pages: the more probable a surge is on any day, the more of what surges explain counts as the page's own.
     """
     number = np.int64(page.group)
     group: Record = groups[number]
     if group.pages < FEWEST_PAGES:
         return 1.0
-    if abs(observed.end_s - group.open_s) >= observed.cycle_s:  # or a clock was set back by that much
-        _begin_window(group, invalidated, number, observed.end_s)
+    if abs(observed.end_s - group.open_s) >= max(observed.cycle_s, _DAY_S):  # or a clock was set back by that much
+        _begin_window(corpus, group, invalidated, number, observed)
     in_open = page.last_visit_s < group.open_s <= observed.end_s
     in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_share > 0.0
+    open_share = _expect(group.open_weights) if in_open else 0.0
+    kept_share = _expect(group.kept_weights) if in_kept else 0.0
+    was_shown = group.open_share > 0.0 and group.open_s < observed.end_s
+    evidence = _Evidence(open_share, kept_share, open_share if was_shown else 0.0, kept_share)
     own = 1.0
     if observed.changed:
-        own = _attribute_change(group, page, observed.cycles, due, in_open, in_kept)
-        own += (1.0 - own) * surge_probability(group)
+        own = _attribute_change(corpus, group, page, observed, due, evidence)
+        own += (1.0 - own) * (0.0 - expm1(-surge_frequency(corpus, group)))
     else:
+        days = _count_days(observed)
+        group.page_days += days
+        corpus.page_days += days
+        _learn_claim(corpus, evidence, 0.0)
         if in_open:
             _update_on_no_change(group.open_weights)
         if in_kept:
             _update_on_no_change(group.kept_weights)
     if in_open:
         group.open_unvisited -= min(group.open_unvisited, np.uint32(1))
-        _publish_open(invalidated, number, group)
+        _publish_open(corpus, invalidated, number, group)
     if in_kept:
         group.kept_unvisited -= min(group.kept_unvisited, np.uint32(1))
-        _publish_kept(invalidated, number, group)
+        _publish_kept(corpus, invalidated, number, group)
     return own
 
 
@@ -108,9 +146,10 @@ def share_not_hit(group: Record, last_visit_s: float) -> float:
 
 
 @inlined_kernel
-def surge_probability(group: Record) -> float:
-    """Return the prior probability that a window of a group has a surge. O(1)."""
-    return float((FIRST_SURGES + group.surge_sum) / (FIRST_WINDOWS + group.window_count))
+def surge_frequency(corpus: Record, group: Record) -> float:
+    """Return how many surges of a group are expected per day. O(1)."""
+    pooled = (FIRST_SURGES + corpus.surge_sum) / (FIRST_DAYS + corpus.group_days)
+    return float((GROUP_DAYS * pooled + group.surge_sum) / (GROUP_DAYS + group.surge_days))
 
 
 @inlined_kernel
@@ -119,61 +158,132 @@ def unseen_surge_value(group: Record) -> float:
     return 1.0 - _doubt(group.open_weights)
 
 
+@inlined_kernel
+def _count_days(observed: ObservedInterval) -> float:
+    """Return the length of an observed interval in days; a clock error counts as a long one."""
+    return float(min(max(observed.cycles, SHORTEST_INTERVAL) * observed.cycle_s / _DAY_S, MEMORY_DAYS))
+
+
 @bare_kernel
-def _begin_window(group: Record, invalidated: InvalidationBuffer, number: int, at_s: float) -> None:
-    """Begin a window of a group at `at_s`, after learning from the one before."""
+def _begin_window(
+    corpus: Record, group: Record, invalidated: InvalidationBuffer, number: int, observed: ObservedInterval
+) -> None:
+    """Begin a window of a group at a visit, after learning from the one before."""
+    days = observed.cycle_s / _DAY_S
     if group.open_s > -np.inf:
-        _end_window(invalidated, number, group)
-    chance = surge_probability(group)
-    hazard = (FIRST_WINDOWS * chance * MEAN_SHARE + group.missed_sum) / (FIRST_WINDOWS + group.window_count)
+        days = min(abs(observed.end_s - group.open_s) / _DAY_S, MEMORY_DAYS)
+        _end_window(corpus, invalidated, number, group, days)
+    prior_days = GROUP_HITS / _pooled_hazard(corpus)
+    hazard = (GROUP_HITS + group.hits) / (prior_days + group.page_days) * (observed.cycle_s / _DAY_S)
+    hazard = min(hazard, _HIGHEST_HAZARD)
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
         invalidate_group(invalidated, number, np.inf)
+    chance = 0.0 - expm1(-surge_frequency(corpus, group) * days)
     for i in range(SURGE_SHARES):
         group.open_weights[i] = chance / SURGE_SHARES
-    group.open_s = at_s
+    group.open_s = observed.end_s
     group.open_share = 0.0
     group.open_unvisited = group.pages
 
 
 @inlined_kernel
-def _end_window(invalidated: InvalidationBuffer, number: int, group: Record) -> None:
+def _end_window(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record, days: float) -> None:
     """Learn from the open window how common surges are, and keep it if it weighs no less than the one kept.
 
-    A window weighs its published share times the pages not visited since it began.
+    A window weighs its published share times the pages not visited since it began. `days`: since it began.
     """
-    group.surge_sum += 1.0 - _doubt(group.open_weights) - group.surge_sum / WINDOW_MEMORY
-    group.missed_sum -= group.missed_sum / WINDOW_MEMORY
-    group.window_count += 1.0 - group.window_count / WINDOW_MEMORY
+    fading = days / MEMORY_DAYS
+    surges_, seen_days = 1.0 - _doubt(group.open_weights) - fading * group.surge_sum, days - fading * group.surge_days
+    group.surge_sum += surges_
+    group.surge_days += seen_days
+    corpus.surge_sum = max(corpus.surge_sum + surges_, 0.0)
+    corpus.group_days = max(corpus.group_days + seen_days, 0.0)
+    _add_hits(corpus, group, -fading * group.hits, -fading * group.page_days)
     if group.open_share == 0.0:
-        group.missed_sum += _expect(group.open_weights)
-    elif group.kept_share * float(group.kept_unvisited) > group.open_share * float(group.open_unvisited):
+        return
+    if group.kept_share * float(group.kept_unvisited) > group.open_share * float(group.open_unvisited):
         invalidate_group(invalidated, number, group.open_s)
-    else:
-        if group.kept_share > 0.0:
-            invalidate_group(invalidated, number, group.kept_s)
-        group.kept_s, group.kept_share, group.kept_unvisited = group.open_s, group.open_share, group.open_unvisited
-        for i in range(SURGE_SHARES):
-            group.kept_weights[i] = group.open_weights[i]
+        return
+    if group.kept_share > 0.0:
+        invalidate_group(invalidated, number, group.kept_s)
+    group.kept_s, group.kept_share, group.kept_unvisited = group.open_s, group.open_share, group.open_unvisited
+    for i in range(SURGE_SHARES):
+        group.kept_weights[i] = group.open_weights[i]
 
 
 @bare_kernel
-def _attribute_change(group: Record, page: Record, interval: float, due: float, in_open: bool, in_kept: bool) -> float:
-    """Update the windows by a change to a page; return the probability that the page changed by itself.
-
-    `in_open`, `in_kept`: whether the visit is evidence about that window.
-    """
+def _attribute_change(
+    corpus: Record, group: Record, page: Record, observed: ObservedInterval, due: float, evidence: _Evidence
+) -> float:
+    """Update the windows and the hazard by a change; return the probability that the page changed by itself."""
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
-    interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     own = 0.0 - expm1(-shape * log1p(interval / exposure)) if np.isnan(due) else due
     own = min(max(own, _UNLIKELIEST), 1.0 - _UNLIKELIEST)
-    untouched_open = 1.0 - _expect(group.open_weights) if in_open else 1.0
-    untouched_kept = 1.0 - _expect(group.kept_weights) if in_kept else 1.0
-    if in_open:
-        _update_on_change(group.open_weights, (1.0 - own) * untouched_kept)
-    if in_kept:
-        _update_on_change(group.kept_weights, (1.0 - own) * untouched_open)
-    return float(own / (1.0 - (1.0 - own) * untouched_open * untouched_kept))
+    correction = _correction(corpus)
+    shown = (1.0 - correction * evidence.open_shown) * (1.0 - correction * evidence.kept_shown)
+    hit = _learn_hazard(corpus, group, _count_days(observed), 1.0 - (1.0 - own) * shown)
+    quiet = (1.0 - own) * (1.0 - hit)
+    _learn_claim(corpus, evidence, correction / (1.0 - quiet * shown))
+    if evidence.open_share > 0.0:
+        _update_on_change(group.open_weights, quiet * (1.0 - evidence.kept_share))
+    if evidence.kept_share > 0.0:
+        _update_on_change(group.kept_weights, quiet * (1.0 - evidence.open_share))
+    return float(own / (1.0 - quiet * (1.0 - evidence.open_share) * (1.0 - evidence.kept_share)))
+
+
+@inlined_kernel
+def _learn_claim(corpus: Record, evidence: _Evidence, found: float) -> None:
+    """Count the hits that published shares promised of a page; `found`: the part of them that the visit found."""
+    claimed = evidence.open_shown + evidence.kept_shown
+    fading = min(claimed / CLAIM_MEMORY, 1.0)
+    corpus.claimed += claimed - fading * corpus.claimed
+    corpus.followed += found * claimed - fading * corpus.followed
+
+
+@inlined_kernel
+def _correction(corpus: Record) -> float:
+    """Return the part of what published shares promise that visits find."""
+    return float(min((FIRST_CLAIMS + corpus.followed) / (FIRST_CLAIMS + corpus.claimed), 1.0))
+
+
+@inlined_kernel
+def _pooled_hazard(corpus: Record) -> float:
+    """Return the hazard over all groups, per page and day."""
+    return float((FIRST_HITS + corpus.hits) / (FIRST_PAGE_DAYS + corpus.page_days))
+
+
+@inlined_kernel
+def _learn_hazard(corpus: Record, group: Record, days: float, other: float) -> float:
+    """Update the hazard by a change within `days`; return the probability that a surge hit the page in that time.
+
+    `other`: the probability that something else changed the page. The posterior is proportional to
+    Gamma(h; a, b)·(1 - (1 - other)·e^(-h·days)); match its mean and variance.
+    """
+    shape = GROUP_HITS + group.hits
+    exposure = GROUP_HITS / _pooled_hazard(corpus) + group.page_days
+    ratio = days / exposure
+    hit = 0.0 - expm1(-shape * log1p(ratio))
+    alone = (1.0 - other) * (1.0 - hit)  # P(no change): 1 - alone is free of cancellation below
+    explained = other + (1.0 - other) * hit
+    once = (explained + alone * (ratio / (1.0 + ratio))) / explained
+    twice = (explained + alone * (ratio * (2.0 + ratio) / ((1.0 + ratio) * (1.0 + ratio)))) / explained
+    mean = shape / exposure * once
+    variance = shape / (exposure * exposure) * ((shape + 1.0) * twice - shape * once * once)
+    if variance > 0.0:
+        _add_hits(corpus, group, mean * mean / variance - shape, mean / variance - exposure)
+    return float(hit)
+
+
+@inlined_kernel
+def _add_hits(corpus: Record, group: Record, hits: float, days: float) -> None:
+    """Add to what a group, and all groups together, know of the hazard; no sum falls below 0."""
+    hits, days = max(hits, -float(group.hits)), max(days, -group.page_days)
+    group.hits += hits
+    group.page_days += days
+    corpus.hits = max(corpus.hits + hits, 0.0)
+    corpus.page_days = max(corpus.page_days + days, 0.0)
 
 
 @inlined_kernel
@@ -215,18 +325,18 @@ def _expect(weights: Floats) -> float:
 
 
 @inlined_kernel
-def _publish_open(invalidated: InvalidationBuffer, number: int, group: Record) -> None:
+def _publish_open(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the open window's share if it has moved far enough."""
-    share = _choose_share(_expect(group.open_weights), group.hazard, group.open_share)
+    share = _choose_share(_correction(corpus) * _expect(group.open_weights), group.hazard, group.open_share)
     if share != group.open_share:
         group.open_share = share
         invalidate_group(invalidated, number, group.open_s)
 
 
 @inlined_kernel
-def _publish_kept(invalidated: InvalidationBuffer, number: int, group: Record) -> None:
+def _publish_kept(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the kept window's share if it has moved far enough."""
-    share = _choose_share(_expect(group.kept_weights), group.hazard, group.kept_share)
+    share = _choose_share(_correction(corpus) * _expect(group.kept_weights), group.hazard, group.kept_share)
     if share != group.kept_share:
         group.kept_share = share
         invalidate_group(invalidated, number, group.kept_s)

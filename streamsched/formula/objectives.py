@@ -1,10 +1,11 @@
 """Objectives of a crawl, and the formulas that choose pages by them (SPEC 3, "Freshness index").
 
-Each is a value per cost: times `worth`, the page's importance over the cost of a visit. `changes`: the probability that
-a visit finds a change. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of t if
-a surge has hit the page. `balanced(d)`: the geometric mean of both, with the weights 1 - d and d. Another unit of time
-multiplies the second factor, and so all scores, by a constant; another unit of importance or cost does likewise. So the
-order of pages depends on no unit. The order of two pages changes at most once while d moves from 0 to 1.
+Each is a value per cost: times `worth`, the page's importance over the cost of a visit. `changes`: the expected gain of
+a visit, see `expected_gain`. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of t
+if a surge has hit the page; for a known rate, that is the expected gain over the rate. `balanced(d)`: the geometric mean
+of both, with the weights 1 - d and d. Another unit of time multiplies the second factor, and so all scores, by a constant;
+another unit of importance or cost does likewise. So the order of pages depends on no unit. The order of two pages changes
+at most once while d moves from 0 to 1.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ EXPECTED: Final = "changes, freshness, balanced, balanced(0.3) or another dial f
 def _balance(dial: float) -> str:
     """Return the formula of `balanced` with that dial: `changes` at 0, `freshness` at 1."""
     if dial == 0.0:
-        return f"worth * ({CHANGED})"
+        return "worth * gain"
     if dial == 1.0:
         return f"worth * ({_CURRENCY})"
     weights = round(1.0 - dial, _DIGITS), round(dial, _DIGITS)
-    return f"worth * pow({CHANGED}, {weights[0]!r}) * pow({_CURRENCY}, {weights[1]!r})"
+    return f"worth * pow(gain, {weights[0]!r}) * pow({_CURRENCY}, {weights[1]!r})"
 
 
 OBJECTIVES: Final = MappingProxyType(

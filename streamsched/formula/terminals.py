@@ -21,6 +21,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     seasonality_view,
 )
 from streamsched.estimation.surges import share_not_hit
+from streamsched.formula.expected_gain import expected_gain
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
@@ -61,6 +62,7 @@ _COST: Final = 11
 _SURGE: Final = 15
 _CONFIDENCE: Final = 16
 _WORTH: Final = 17
+_GAIN: Final = 18
 
 # Codes of terminals in kernels: their positions in TERMINALS.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
@@ -68,17 +70,19 @@ TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
 )
 PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
 MOVING: Final = frozenset(
-    {"t", "posterior", "tau", "rhythm", "due", "surge"}
+    {"t", "posterior", "tau", "rhythm", "due", "surge", "gain"}
 )  # with the clock; all but rhythm only rise
-SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's seasonal link and what it refers to
+# Those that read the page's seasonal link and what it refers to.
+SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
-    | dict.fromkeys(("posterior", "due", "surge"), (0.0, 1.0))  # exactly, so that 1 - due is never negative
+    | dict.fromkeys(("posterior", "due", "surge", "gain"), (0.0, 1.0))  # exactly, so that 1 - due is never negative
     | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
 _SLACK: Final = 2e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
 _DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
+_GAIN_SLACK: Final = 1e-10  # absolute, of `gain`, whose slope in `due` is below 40
 
 
 class Context(NamedTuple):
@@ -129,7 +133,7 @@ class TerminalColumns:
 
 
 @bare_kernel
-def fill_terminal(  # noqa: PLR0913, PLR0917  a case for each terminal
+def fill_terminal(  # noqa: C901, PLR0912, PLR0913, PLR0917  a case for each terminal
     code: int, pages: Records, traces: Records, context: Context, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write the terminal of `code` for m pages to `out`: float64[m]. O(m).
@@ -155,6 +159,10 @@ def fill_terminal(  # noqa: PLR0913, PLR0917  a case for each terminal
         _fill_weight(code, pages, out)
     elif code in (TAU, RHYTHM, DUE):
         fill_seasonal_terminal(code, context.seasonality, pages, now, cycle_s, out)
+    elif code == _GAIN:
+        fill_seasonal_terminal(DUE, context.seasonality, pages, now, cycle_s, out)
+        for i in range(out.size):
+            out[i] = _gain(pages[i], context.groups, _elapsed(pages[i], now, cycle_s), out[i])
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -181,6 +189,9 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == DUE:
         for i in range(out.size):
             out[i] = max(out[i] - _DUE_SLACK, 0.0)
+    elif code == _GAIN:
+        for i in range(out.size):
+            out[i] = max(out[i] - _GAIN_SLACK, 0.0)
 
 
 @bare_kernel
@@ -196,6 +207,11 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
             out[i] = min(out[i] + _DUE_SLACK, 1.0)
     elif code == TAU:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
+    elif code == _GAIN:
+        fill_seasonal_terminal_at(DUE, context.seasonality, pages, ends, cycle_s, out)
+        for i in range(out.size):
+            gain = _gain(pages[i], context.groups, _elapsed(pages[i], ends[i], cycle_s), out[i])
+            out[i] = min(gain + _GAIN_SLACK, 1.0)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
@@ -227,6 +243,14 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
     for i in range(out.size):
         spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
         out[i] = min((1.0 - spared) + spared * out[i], 1.0)
+
+
+@inlined_kernel
+def _gain(page: Record, groups: Records, elapsed: float, due: float) -> float:
+    """Return the expected gain of a visit to a page, given its `due`."""
+    group: Record = groups[page.group]
+    spared = share_not_hit(group, page.last_visit_s)
+    return expected_gain(due, page.prior_shape + page.own_shape, elapsed * group.hazard, spared)
 
 
 @bare_kernel

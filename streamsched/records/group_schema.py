@@ -76,26 +76,27 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
     "kept_s": "<f8",  # start of the kept window, -inf if there is none
     "open_share": "<f4",  # published share of the group's pages that a surge has hit; 0: none
     "kept_share": "<f4",
-    "hazard": "<f4",  # published share of pages that undetected surges hit per cycle
+    "hazard": "<f4",  # published rate at which surges hit a page before they are shown, per cycle
     "open_unvisited": "<u4",  # pages not visited since the window began
     "kept_unvisited": "<u4",
     "surge_sum": "<f4",  # closed windows: sum of their probabilities of a surge, fading
-    "window_count": "<f4",  # closed windows, fading
-    "missed_sum": "<f4",  # closed windows without a surge: sum of the expected shares hit, fading
+    "surge_days": "<f4",  # ... and of their days
+    "hits": "<f4",  # what visits added to the shape of the hazard's posterior: pages hit, fading
+    "page_days": "<f8",  # ... and to its exposure: days of pages
     "open_weights": ("<f4", SURGE_SHARES),  # probability that a surge has hit each of `surges.SHARES` of the pages
     "kept_weights": ("<f4", SURGE_SHARES),
 }
 
-_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 16), "spare_4": ("u1", 6)}
+_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 8), "spare_4": ("u1", 6)}
 
 # Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host.
 _LAYOUT: Final = (
     *("mean", "own_mean", "change_sum", "exposure_sum", "visits", "changes"),
     *("pages", "parent", "host", "recheck_before"),
-    *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "surge_sum", "window_count"),
+    *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "page_days"),
     *("open_weights", "depth", "spare_2"),
-    *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "missed_sum"),
-    *("recheck_rows", "spare_3"),
+    *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "hits"),
+    *("recheck_rows", "surge_sum", "surge_days", "spare_3"),
     *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "stream", "delay_s", "out", "max_out"),
     *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4"),
 )

@@ -88,6 +88,12 @@ CORPUS: Final = np.dtype(
         ("half_life", "<f8"),  # days in which the evidence of a page's visits fades to half
         ("half_life_fits", "<f8", HALF_LIVES),  # log-likelihoods of the half-lives compared, fading
         ("shadow_stride", "<i8"),  # rows from one page with a shadow to the next: a power of two
+        ("surge_sum", "<f8"),  # sums of GROUP's fields of the same names; `group_days` of `surge_days`
+        ("group_days", "<f8"),
+        ("hits", "<f8"),
+        ("page_days", "<f8"),
+        ("claimed", "<f8"),  # hits that published shares promised of visited pages, fading
+        ("followed", "<f8"),  # ... those of them that the visits found
     ]
 )
 

@@ -346,7 +346,7 @@ def _update_estimators(
     group.changes += observed.changed
     own = 1.0
     if surges:
-        own = update_surges(groups, invalidated, page, observed, due)
+        own = update_surges(corpus, groups, invalidated, page, observed, due)
     update_pattern_evidence(corpus, groups, page, observed, own)
     if page.visits == 0:
         count_first_interval(shard, observed, own)

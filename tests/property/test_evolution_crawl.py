@@ -25,7 +25,7 @@ from tests.reference import simulated_crawl as naive
 
 BASIC = ("n", "X", "t")
 PAPER = (*BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
-BY_RHYTHM = ("tau", "rhythm", "due")
+BY_RHYTHM = ("tau", "rhythm", "due", "gain")
 FULL = (*PAPER, "rate", "posterior", "importance", "cost", *BY_RHYTHM, "surge", "surge")
 HUGE = Binary("*", Binary("pow", Constant(1000), Constant(80)), Binary("pow", Constant(1000), Constant(30)))  # < inf
 METRICS: tuple[Metric, ...] = ("change_rate", "ndcg")

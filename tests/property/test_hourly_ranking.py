@@ -62,6 +62,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         "rhythm * posterior",
         "1 - (1 - due) * (1 - surge)",
         "importance * pow(confidence, -0.5) * rate * tau / cost",
+        "gain",
         "rhythm * (rate * tau - 1) + due",
     ],
 )

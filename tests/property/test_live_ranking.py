@@ -36,13 +36,14 @@ from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
 from tests.support.scheduler_twins import Twins, small_shards
 from tests.support.stepped_threads import stepped
 
-HOURLY = {"tau", "rhythm", "due"}
-MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due")
+HOURLY = {"tau", "rhythm", "due", "gain"}
+MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due", "gain")
 known_formulas = st.sampled_from(
     [
         "posterior",
         "1 - (1 - posterior) * (1 - surge)",
         "1 - (1 - posterior) * (1 - surge)",
+        "gain",
         "rate - surge",
         "due",
         "1 - exp(-rate * tau)",

@@ -108,12 +108,14 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
             pytest.approx(group.log_odds, rel=1e-6, abs=1e-6),
         )
         assert_same_surges(record, shard.surges.of(name))
+    pooled = [corpus[name] for name in ("surge_sum", "group_days", "hits", "page_days", "claimed", "followed")]
+    assert pooled == singly([float(value) for value in vars(shard.surges.pooled).values()])
     assert journal_of(scheduler) == list(shard.journal)
 
 
 def assert_same_surges(record: Any, surges: GroupSurges) -> None:
-    result = [record[name] for name in ("hazard", "surge_sum", "window_count", "missed_sum")]
-    assert result == singly((surges.hazard, surges.surges, surges.windows, surges.missed))
+    result = [record[name] for name in ("hazard", "surge_sum", "surge_days", "hits", "page_days")]
+    assert result == singly((surges.hazard, surges.surges, surges.days, surges.hits, surges.page_days))
     for name, window in (("open", surges.open), ("kept", surges.kept)):
         assert record[f"{name}_s"] == (-np.inf if window is None else window.begin_s)
         if window is not None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, Politeness, Scheduler
 from streamsched.formula import Formula
-from streamsched.formula.champion import OBJECTIVES
+from streamsched.formula.objectives import CHANGED, OBJECTIVES
 from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.politeness.limits import make_limits
 from streamsched.ranking.full_scan import FullScan, Query
@@ -24,7 +24,7 @@ from tests.support.outcome_streams import DAY
 
 NOW, PAGES = 6 * DAY, 600
 MET = Counter[bool]()
-FORMULAS = (OBJECTIVES["changes"], "importance + surge", "0 * surge")
+FORMULAS = (OBJECTIVES["changes"], CHANGED, "importance + surge", "0 * surge")
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -54,7 +54,7 @@ def shuffled(shard: ShardArrays, rng: np.random.Generator, groups: int | None = 
     records["open_s"] = NOW - rng.choice([np.inf, -DAY, 0.0, 0.3 * DAY, 4 * DAY], 5)[kinds]
     records["open_weights"] = rng.choice([0.0, 0.01, 0.19], (5, 5))[kinds]
     records["open_unvisited"] = rng.choice([0, 3, 20], 5)[kinds]
-    records["surge_sum"], records["window_count"] = (
+    records["surge_sum"], records["surge_days"] = (
         rng.choice([0.0, 5.0, 90.0], 5)[kinds],
         rng.choice([0.0, 80.0], 5)[kinds],
     )
@@ -62,6 +62,7 @@ def shuffled(shard: ShardArrays, rng: np.random.Generator, groups: int | None = 
     until_s = rng.choice([NOW - 1.0, NOW + 1.0], PAGES)
     corpus = shard.corpus.copy()
     corpus["groups"] = kinds.size
+    corpus["surge_sum"], corpus["group_days"] = rng.choice([0.0, 9.0]), rng.choice([0.0, 400.0])
     return shard._replace(
         pages=shard.pages._replace(records=pages, lease_until_s=until_s),
         groups=shard.groups._replace(records=records),
@@ -91,7 +92,7 @@ def compare_probes(seed: int, formula: str, k: int, per_host: int | None, stayin
     stays = rng.random(best.rows.size) < staying
     batch, probes = SurgeProbes().adjust(shard, query, best, stays, score)
     keep = stays | (best.tiers != 0)
-    bars = scan_of(FORMULAS[0]).score(shard, NOW, DAY, best.rows[~keep][::-1][: best.rows.size // 2]).tolist()
+    bars = scan_of(CHANGED).score(shard, NOW, DAY, best.rows[~keep][::-1][: best.rows.size // 2]).tolist()
     rows, added = (
         twin.probe(shard, query, best.rows.tolist(), keep.tolist(), bars, score) if bars else (best.rows.tolist(), [])
     )
@@ -115,7 +116,7 @@ def test_due_groups_are_the_best(seed: int, groups: int, most: int, bar: float) 
     shard = shuffled(crawled(), np.random.default_rng(seed), groups)
     k = 50 * most
     due = _find_due(shard, Query(k, NOW, DAY, 0), bar, most)
-    expected = twin.due_groups(shard.groups.records, NOW, DAY, bar)[:most]
+    expected = twin.due_groups(shard.corpus[0], shard.groups.records, NOW, bar)[:most]
     assert due.groups.tolist() == [number for _, number in expected]
     assert np.allclose(due.worth, [worth for worth, _ in expected], rtol=1e-12)
 

@@ -365,6 +365,7 @@ class Shard:
             "posterior": estimators.probability_changed(shape, exposure, elapsed),
             "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
         }
+        own["gain"] = self.surges.gain(page.group, page.last_visit_s, elapsed, beats["due"], shape)
         return estimates | beats | own
 
     def eligible(self, now: float) -> list[str]:

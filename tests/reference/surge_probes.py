@@ -22,7 +22,7 @@ NEWEST = 16  # pages among which they are chosen
 MEAN_SHARE = math.fsum(SHARES) / len(SHARES)
 
 
-def worth_of(group: Record, now: float, cycle_s: float) -> float:
+def worth_of(corpus: Record, group: Record, now: float) -> float:
     """The expected number of stale pages that a probe of a group finds a cycle sooner."""
     if group["pages"] < NEWEST or group["open_s"] == -math.inf:
         return 0.0
@@ -30,15 +30,16 @@ def worth_of(group: Record, now: float, cycle_s: float) -> float:
     for weight in group["open_weights"].tolist():
         doubt -= weight
     suspected = 1.0 - max(doubt, 1e-6)
-    chance = (1.0 + float(group["surge_sum"])) / (100.0 + float(group["window_count"]))
-    since = -math.expm1(-chance * max((now - group["open_s"]) / cycle_s, 0.0))
+    pooled = (1.0 + float(corpus["surge_sum"])) / (100.0 + float(corpus["group_days"]))
+    per_day = (100.0 * pooled + float(group["surge_sum"])) / (100.0 + float(group["surge_days"]))
+    since = -math.expm1(-per_day * max((now - group["open_s"]) / 86_400.0, 0.0))
     hit = suspected * int(group["open_unvisited"]) + since * (int(group["pages"]) - 1.0)
     return float(MEAN_SHARE * hit / WANTED)
 
 
-def due_groups(groups: Records, now: float, cycle_s: float, bar: float) -> list[tuple[float, int]]:
+def due_groups(corpus: Record, groups: Records, now: float, bar: float) -> list[tuple[float, int]]:
     """The worth and number of each group that is worth `bar` or more, best first."""
-    worths = ((worth_of(group, now, cycle_s), number) for number, group in enumerate(groups))
+    worths = ((worth_of(corpus, group, now), number) for number, group in enumerate(groups))
     return sorted(((worth, number) for worth, number in worths if worth >= max(bar, 5e-324)), key=_best_first)
 
 
@@ -69,7 +70,7 @@ def probe(
     groups = shard.groups.records[: int(shard.corpus["groups"][0])]
     group_of = shard.pages.records["group"]
     probes: list[tuple[int, float]] = []
-    due = due_groups(groups, query.now, query.cycle_s, bars[0])[: min(len(bars), (NEWEST + 2 * query.k) // NEWEST)]
+    due = due_groups(shard.corpus[0], groups, query.now, bars[0])[: min(len(bars), (NEWEST + 2 * query.k) // NEWEST)]
     for worth, group in due:
         newest, link = list[int](), int(shard.groups.first_members[group])
         while link and len(newest) < NEWEST:

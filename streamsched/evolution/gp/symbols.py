@@ -18,7 +18,19 @@ MAX_LEAVES: Final = 256 - len(BINARY) - len(UNARY)  # terminals and constants: a
 
 _BASIC: Final = ("n", "X", "t")
 _PAPER: Final = (*_BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
-_OURS: Final = ("rate", "posterior", "importance", "cost", "tau", "rhythm", "due", "surge", "confidence", "worth")
+_OURS: Final = (
+    "rate",
+    "posterior",
+    "importance",
+    "cost",
+    "tau",
+    "rhythm",
+    "due",
+    "surge",
+    "confidence",
+    "worth",
+    "gain",
+)
 TERMINAL_SETS: Final[dict[TerminalSet, tuple[str, ...]]] = {
     "basic": _BASIC,
     "paper": _PAPER,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
 from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedCrawl
 from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_simulated_seasonal_terminal
-from streamsched.evolution.simulation.simulated_surges import fill_surge
+from streamsched.evolution.simulation.simulated_surges import fill_surge, simulated_surge
+from streamsched.formula.expected_gain import expected_gain
 from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal
 from streamsched.numerics.jit import bare_kernel
 
@@ -19,6 +20,7 @@ __all__ = ["fill_class_terminal"]
 _ELAPSED: Final = TERMINAL_CODES["t"]
 _POSTERIOR: Final = TERMINAL_CODES["posterior"]
 _SURGE: Final = TERMINAL_CODES["surge"]
+_GAIN: Final = TERMINAL_CODES["gain"]
 
 
 @bare_kernel
@@ -27,6 +29,19 @@ def fill_class_terminal(code: int, start: int, crawl: SimulatedCrawl, cycle: int
 
     All hours count alike if the history has no timing.
     """
+    if code == _GAIN:
+        _fill_due_and_others(DUE, start, crawl, cycle, out)
+        pages = crawl.arena.pages[start : start + out.size]
+        for i in range(out.size):
+            spared = 1.0 - simulated_surge(crawl.history.surge_hazard, pages[i], cycle)
+            out[i] = expected_gain(out[i], pages[i].prior_shape + pages[i].own_shape, 0.0, spared)
+    else:
+        _fill_due_and_others(code, start, crawl, cycle, out)
+
+
+@bare_kernel
+def _fill_due_and_others(code: int, start: int, crawl: SimulatedCrawl, cycle: int, out: Floats) -> None:
+    """Fill `out` with a terminal other than the expected gain."""
     arena = crawl.arena
     pages, traces = arena.pages[start : start + out.size], arena.traces[start : start + out.size]
     if code == _SURGE:

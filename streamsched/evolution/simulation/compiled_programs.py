@@ -54,6 +54,7 @@ _READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the la
     "surge": READS_GROUP,
     "confidence": READS_RATE,
     "worth": READS_IMPORTANCE | READS_COST,
+    "gain": _SEASONAL_READS | READS_GROUP,
 }
 
 

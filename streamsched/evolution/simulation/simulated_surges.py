@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.surges import FIRST_SURGES, FIRST_WINDOWS, LEAST_SHOWN, SHARES
+from streamsched.estimation.surges import FIRST_DAYS, FIRST_SURGES, LEAST_SHOWN, SHARES
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.numerics.vector_math import expm1
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 
-__all__ = ["cumulative_surge_hazard", "fill_surge"]
+__all__ = ["cumulative_surge_hazard", "fill_surge", "simulated_surge"]
 
 _LEAST_RATE: Final = 1e-6  # changes per page and cycle
 
@@ -32,7 +32,7 @@ def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
     sizes = np.bincount(numbers)
     sums = np.stack([np.bincount(numbers, weights=column, minlength=sizes.size) for column in changed.T])
     rates = np.clip(sums.mean(axis=0) / np.maximum(sizes, 1), _LEAST_RATE, 1.0 - _LEAST_RATE)
-    chance = FIRST_SURGES / FIRST_WINDOWS
+    chance = FIRST_SURGES / FIRST_DAYS
     likely = {0.0: np.zeros_like(sums)}
     for share in SHARES:  # log likelihood ratio to no surge
         change = np.log1p(share * (1.0 - rates) / rates)
@@ -50,6 +50,11 @@ def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
 def fill_surge(surge_hazard: Floats, pages: Records, cycle: int, out: Floats) -> None:
     """Fill `out`: float64[m] with `surge` of m pages in `cycle`; their groups are numbers, their times cycles. O(m)."""
     for i in range(out.size):
-        page: Record = pages[i]
-        group, last = np.int64(page.group), np.int64(page.last_visit_s)
-        out[i] = 0.0 - expm1(surge_hazard[last, group] - surge_hazard[cycle - 1, group])
+        out[i] = simulated_surge(surge_hazard, pages[i], cycle)
+
+
+@inlined_kernel
+def simulated_surge(surge_hazard: Floats, page: Record, cycle: int) -> float:
+    """Return `surge` of a page in `cycle`, as for `fill_surge`. O(1)."""
+    group, last = np.int64(page.group), np.int64(page.last_visit_s)
+    return 0.0 - expm1(surge_hazard[last, group] - surge_hazard[cycle - 1, group])

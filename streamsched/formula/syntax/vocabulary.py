@@ -28,6 +28,7 @@ TERMINALS: Final[dict[str, str]] = {
     "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
     "confidence": "changes that the rate is worth: the shape of its posterior, whose spread is rate / sqrt(confidence)",
     "worth": "importance of the page over the cost of a visit",
+    "gain": "probability of a change since the last visit, less what waiting as long again would add: P - t * P'",
 }
 
 PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page provides yet

@@ -63,7 +63,7 @@ class BatchBuilder:
     panel: Panel
     quotas: BatchQuotas
     seed: int
-    surge_probes: SurgeProbes | None = None  # used if the formula reads `surge`
+    surge_probes: SurgeProbes | None = None  # used if the formula reads `surge` or `gain`
     streams: Sequence[str] = ()  # by number, from 1
     handout_order: HandoutOrder = field(default_factory=HandoutOrder)
 
@@ -154,13 +154,13 @@ class BatchBuilder:
         best = rank(query)
         shared = self.quotas.adjust(shard, query, best, sources)
         batch, surge_probes = self._add_surge_probes(query, best, shared)
-        batch = self.handout_order.arrange(shard, query, batch, self.formula_switch.formula)
+        batch = self.handout_order.arrange(shard, query, batch)
         return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes)
 
     def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""
         shard, rows = self.pages.arrays, batch.rows
-        if self.surge_probes is None or "surge" not in self.formula_switch.formula.terminals:
+        if self.surge_probes is None or {"surge", "gain"}.isdisjoint(self.formula_switch.formula.terminals):
             return batch, rows[:0]
         stays = np.isin(rows, query.first)
         if batch is not best:

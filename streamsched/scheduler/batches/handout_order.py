@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamsched.formula.formula import Formula
-from streamsched.formula.objectives import CHANGED, OBJECTIVES
+from streamsched.formula.objectives import CHANGED
 from streamsched.politeness.priority import BY_SCORE
 from streamsched.ranking.full_scan import FullScan, Ranked
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+    from streamsched.numerics.arrays import Bools, Floats, Rows
     from streamsched.ranking.full_scan import Query
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["HandoutOrder"]
-
-_BY_PROBABILITY: Final = frozenset({CHANGED, OBJECTIVES["changes"]})  # formulas that rank unweighted pages by it
 
 
 class HandoutOrder:
@@ -31,15 +29,13 @@ class HandoutOrder:
         """Return the probabilities that the pages of ``rows``: intp[m] have changed: float64[m]. O(m)."""
         return self._changed.score(shard, now, cycle_s, rows)
 
-    def arrange(self, shard: ShardArrays, query: Query, batch: Ranked, formula: Formula) -> Ranked:
-        """Return the batch, chosen by `formula`, with the pages that have no priority likeliest first. O(m log m).
+    def arrange(self, shard: ShardArrays, query: Query, batch: Ranked) -> Ranked:
+        """Return the batch with the pages that have no priority likeliest first. O(m log m).
 
         The query's first pages and those of higher tiers stay ahead, in their order, as do equally likely pages.
         """
         rows = batch.rows
         places = np.flatnonzero(_are_by_score(query, batch))
-        if formula.text in _BY_PROBABILITY and _are_unweighted(shard, rows[places]):
-            return batch
         order = np.arange(rows.size)
         likely = self.probabilities(shard, query.now, query.cycle_s, rows[places])
         order[places] = places[np.argsort(-likely, kind="stable")]
@@ -50,9 +46,3 @@ def _are_by_score(query: Query, batch: Ranked) -> Bools:
     """Return which pages of the batch have their place by score or a quota: bool[m]."""
     by_score: Bools = batch.tiers == BY_SCORE
     return by_score & ~np.isin(batch.rows, query.first) if query.first.size else by_score
-
-
-def _are_unweighted(shard: ShardArrays, rows: Ints) -> bool:
-    """Return whether all pages of ``rows``: int64[m] have importance and cost 1. O(m)."""
-    pages = shard.pages.records
-    return all(bool((pages[name][rows] == 1.0).all()) for name in ("importance", "cost"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.surges import MEAN_SHARE, surge_probability, unseen_surge_value
+from streamsched.estimation.surges import MEAN_SHARE, surge_frequency, unseen_surge_value
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import CHANGED
 from streamsched.numerics.compilation.machine_operations import prefetch, prefetch_field
@@ -43,6 +43,7 @@ _LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; wit
 _NEWEST: Final = 16  # pages of a group among which its probes are chosen, no more than it has
 _MOST: Final = 0.5  # share of a batch that may be surge probes
 _ROWS_A_PAGE: Final = 2  # pages among which probes are chosen, for each page of a batch: half a batch needs no more
+_DAY_S: Final = 86_400.0
 _GROUPS: Final = 1 << 14  # groups examined for a batch, ...
 _GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
 _PREFETCH_AHEAD: Final = 8  # groups
@@ -129,7 +130,7 @@ def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
     start = int(mix(np.uint64(int(query.now) & (2**63 - 1)))) % groups if count < groups else 0
     size = min(most, 1 + _ROWS_A_PAGE * query.k // _NEWEST, groups)
     best = _Due(np.full(size, groups), np.full(size, -np.inf))
-    _list_due(shard, (start, count), query.now, query.cycle_s, bar, best)
+    _list_due(shard, (start, count), query.now, bar, best)
     order = np.lexsort((best.groups, -best.worth))[: np.count_nonzero(best.worth > 0.0)]
     return _Due(best.groups[order], best.worth[order])
 
@@ -241,7 +242,7 @@ def _precedes(shard: ShardArrays, pages: _Chosen, i: int, j: int, salt: int) -> 
 
 
 @bare_kernel
-def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, best: _Due) -> None:
+def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, bar: float, best: _Due) -> None:
     """Write to `best`, a heap, those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth most.
 
     And `bar` or more. The worth of one probe is the expected number of stale pages found a cycle sooner. O(groups).
@@ -255,8 +256,9 @@ def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: fl
         group: Record = records[number]
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
-        elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
-        hazard, unseen = surge_probability(group) * elapsed, unseen_surge_value(group) * group.open_unvisited
+        days = min(max((now - group.open_s) / _DAY_S, 0.0), LONGEST_INTERVAL)
+        hazard = surge_frequency(shard.corpus[0], group) * days
+        unseen = unseen_surge_value(group) * group.open_unvisited
         least = max(bar, best.worth[0]) * PROBES_PER_GROUP * (1.0 - 1e-9)
         if MEAN_SHARE * (unseen + hazard * (group.pages - 1.0)) < least:
             continue  # since 1 - exp(-hazard) is below the hazard

@@ -21,7 +21,7 @@ def test_public_names() -> None:
 
 
 def test_terminals_of_the_specification_have_meanings() -> None:
-    names = "n X t CG NAD SAD AAD GAD rate posterior importance cost tau rhythm due surge confidence worth"
+    names = "n X t CG NAD SAD AAD GAD rate posterior importance cost tau rhythm due surge confidence worth gain"
     assert list(TERMINALS) == names.split()
     assert all(TERMINALS.values())
     assert Formula.parse("+".join(TERMINALS)).terminals == tuple(sorted(TERMINALS))

@@ -85,6 +85,7 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
     assert result.pop("due") == pytest.approx(1 - (5 / 8) ** 0.5)  # no hour is known to be busier than another
     assert result.pop("tau") == pytest.approx(3.0)
     assert result.pop("rhythm") == 1.0
+    assert result.pop("gain") == pytest.approx(1 - (5 / 8) ** 0.5 * (1 + 0.5 * 3 / 8))  # P - t * P'
     zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD", "surge"), 0.0)
     assert result == zeros | {
         "t": 3.0,

@@ -41,8 +41,8 @@ def test_a_batch_is_ordered_by_the_probability_of_a_change(formula: str) -> None
     assert len(set(chances)) > 5
 
 
-def test_without_weights_the_default_hands_out_as_it_ranks() -> None:
-    scheduler = crawled()
+def test_a_formula_that_is_the_probability_hands_out_as_it_ranks() -> None:
+    scheduler = crawled(formula=CHANGED)
     assert scheduler.rank(20, now=NOW, surge_probes=True).urls == scheduler.next_batch(20, now=NOW).urls
 
 

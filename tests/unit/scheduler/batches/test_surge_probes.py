@@ -37,8 +37,10 @@ def worth(shard: ShardArrays, group: int, now: float) -> float:
     """The worth of a surge probe of a group, as `surge_probes` defines it."""
     record = shard.groups.records[group]
     suspected = math.fsum(record["open_weights"].tolist())
-    chance = (1.0 + record["surge_sum"]) / (100.0 + record["window_count"])
-    since = 1.0 - math.exp(-chance * max(now - record["open_s"], 0.0) / DAY)
+    corpus = shard.corpus[0]
+    pooled = (1.0 + corpus["surge_sum"]) / (100.0 + corpus["group_days"])
+    frequency = (100.0 * pooled + record["surge_sum"]) / (100.0 + record["surge_days"])
+    since = 1.0 - math.exp(-frequency * max(now - record["open_s"], 0.0) / DAY)
     hit = suspected * record["open_unvisited"] + since * (record["pages"] - 1)
     return float(hit) * math.fsum(SHARES) / len(SHARES) / 5
 
