@@ -24,7 +24,7 @@ __all__ = ["ScheduledPolicy"]
 class ScheduledPolicy:
     """Ranks pages with a Scheduler and reports outcomes to it.
 
-    `by_probability`: pages are ordered, and changes foretold, by the probability that pages have changed, as in a batch;
+    `by_probability`: pages are ordered, and changes foretold, by the probability that pages have changed, as in batches;
     else by their scores.
     """
 

@@ -1,11 +1,11 @@
 """Objectives of a crawl, and the formulas that choose pages by them (SPEC 3, "Freshness index").
 
 Each is a value per cost: times `worth`, the page's importance over the cost of a visit. `changes`: the expected gain of
-a visit, see `expected_gain`. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of t
-if a surge has hit the page; for a known rate, that is the expected gain over the rate. `balanced(d)`: the geometric mean
-of both, with the weights 1 - d and d. Another unit of time multiplies the second factor, and so all scores, by a constant;
-another unit of importance or cost does likewise. So the order of pages depends on no unit. The order of two pages changes
-at most once while d moves from 0 to 1.
+a visit, see `expected_gain`. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of
+t if a surge has hit the page; for a known rate without surges, the expected gain over the rate. `balanced(d)`: the
+geometric mean of both, with the weights 1 - d and d. Another unit of time multiplies the second factor, and so all
+scores, by a constant; another unit of importance or cost does likewise. So the order of pages depends on no unit. The
+order of two pages changes at most once while d moves from 0 to 1.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class TerminalColumns:
 
 
 @bare_kernel
-def fill_terminal(  # noqa: C901, PLR0912, PLR0913, PLR0917  a case for each terminal
+def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     code: int, pages: Records, traces: Records, context: Context, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write the terminal of `code` for m pages to `out`: float64[m]. O(m).
