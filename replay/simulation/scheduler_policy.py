@@ -24,8 +24,8 @@ __all__ = ["ScheduledPolicy"]
 class ScheduledPolicy:
     """Ranks pages with a Scheduler and reports outcomes to it.
 
-    `by_probability`: pages are ordered, and changes foretold, by the probability that pages have changed, as in batches;
-    else by their scores.
+    `by_probability`: pages are ordered, and changes foretold, by the probability that pages have changed, as in a
+    batch; else by their scores.
     """
 
     def __init__(self, scheduler: Scheduler, *, by_probability: bool = False) -> None:
