@@ -28,6 +28,7 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.simulation import simulated_surges
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import TERMINALS, Formula
+from streamsched.formula.expected_gain import expected_gain
 from streamsched.formula.terminals import NO_CONTEXT, PROVIDED, SEASONAL, TerminalColumns
 from streamsched.numerics.arrays import Bools, Floats, Records
 from streamsched.numerics.jit import mix
@@ -232,6 +233,12 @@ def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Sur
     columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
     seasonality.fill(pages, records, columns, cycle)
     columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
+    columns["gain"] = np.array(  # its own reference is `Surges.gain` of tests.reference.surges
+        [
+            expected_gain(due, page.prior_shape + page.own_shape, 0.0, 1.0 - surge)
+            for page, due, surge in zip(pages, columns["due"], columns["surge"], strict=True)
+        ]
+    )
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores
 
