@@ -6,7 +6,6 @@ that is most of the time of a first call and most of the cache on disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import llvmlite.binding as llvm
@@ -35,7 +34,8 @@ class WholeKernel(KernelPart):
     def finalize(self) -> None:
         """Link everything once, optimise it and emit its machine code."""
         self._raise_if_finalized()  # type: ignore[no-untyped-call]
-        self._link(self._linking_libraries, {self})
+        for library in _in_order(self):
+            self._link(library)
         self._optimize()
         self._final_module.verify()
         self._finalize_final_module()  # type: ignore[no-untyped-call]
@@ -59,18 +59,31 @@ class WholeKernel(KernelPart):
         stubs = llvm.parse_assembly("\n".join(_STUB.format(name) for name in names))
         return self.name, "object", (self._get_compiled_object(), stubs.as_bitcode())  # type: ignore[no-untyped-call]
 
-    def _link(self, libraries: Iterable[Any], seen: set[Any]) -> None:
-        """Link `libraries` and all they call, each once; those that are finalised hold what they call."""
-        for library in libraries:
-            if library in seen:
-                continue
-            seen.add(library)
-            self._reload_init.update(library._reload_init)  # noqa: SLF001  one kind of object, here and below
-            if library._finalized:  # noqa: SLF001
-                self._final_module.link_in(library._get_module_for_linking(), preserve=True)  # noqa: SLF001
-            else:
-                self._final_module.link_in(_shared(library), preserve=True)
-                self._link(library._linking_libraries, seen)  # noqa: SLF001
+    def _link(self, library: Any) -> None:
+        """Link `library` alone; one that is finalised holds what it calls."""
+        self._reload_init.update(library._reload_init)  # noqa: SLF001  one kind of object, here and below
+        code = library._get_module_for_linking() if library._finalized else _shared(library)  # noqa: SLF001
+        self._final_module.link_in(code, preserve=True)
+
+
+def _in_order(whole: WholeKernel) -> list[Any]:
+    """Return all libraries that `whole` calls, each once and before those that it calls itself.
+
+    The linker drops a shared function that nothing linked so far calls.
+    """
+    found: list[Any] = []
+    seen = {whole}
+
+    def visit(library: Any) -> None:
+        for called in library._linking_libraries:  # noqa: SLF001
+            if called not in seen:
+                seen.add(called)
+                if not called._finalized:  # noqa: SLF001
+                    visit(called)
+                found.append(called)
+
+    visit(whole)
+    return found[::-1]
 
 
 def _shared(library: Any) -> Any:

@@ -93,7 +93,7 @@ def test_change_that_a_surge_explains_does_not_raise_the_pages_own_rate() -> Non
         visit(one, DOCS[:20], 20.0, changed=True, surges=one is table)
     first, last = table.arrays.pages.records["own_shape"][[0, 19]]
     expected = alone.arrays.pages.records["own_shape"][[0, 19]]
-    assert first == pytest.approx(expected[0], rel=0.25)  # nothing was known of a surge yet
+    assert 0.6 * expected[0] < first < expected[0]  # but for the hazard, nothing was known of a surge yet
     assert last < 0.2 * expected[1]
 
 

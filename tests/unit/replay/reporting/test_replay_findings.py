@@ -23,7 +23,6 @@ from streamsched.replay.reporting.replay_findings import (
 )
 from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.reporting.sentences import describe
-from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 from tests.support.paths import LOGS
 
 LOG = LOGS / "scoop-extras.tsv.gz"
@@ -32,13 +31,13 @@ START_S = 1_755_820_800.0
 
 @pytest.fixture(scope="module")
 def result() -> ReplayResult:
-    policies = ("age", "default", DEFAULT_FORMULA, "nad", "oracle")
+    policies = ("age", "default", "changes", "nad", "oracle")
     return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 90 * 86400))
 
 
 def test_the_best_are_marked_ties_and_all_and_neither_the_oracle_nor_delays(result: ReplayResult) -> None:
     best = best_policies(result)
-    assert best["change_rate"] == best["ndcg"] == best["freshness"] == {"default", DEFAULT_FORMULA}
+    assert best["change_rate"] == best["ndcg"] == best["freshness"] == {"default", "changes"}
     assert set(best) == {"change_rate", "ndcg", "freshness", "undetected"}
     assert "nad" not in set().union(*best.values())
 
@@ -49,13 +48,13 @@ def test_findings_name_the_winners_beside_the_baseline(result: ReplayResult) -> 
     assert (change_rate.code, freshness.code) == ("best_change_rate", "best_freshness")
     for finding, metric in ((change_rate, "change_rate"), (freshness, "freshness")):
         assert finding.values == {
-            "policies": ["default", DEFAULT_FORMULA],
+            "policies": ["default", "changes"],
             "value": figures["default"][metric].value,
             "baseline": "age",
             "baseline_value": figures["age"][metric].value,
         }
     assert freshness.values["baseline_value"] == pytest.approx(0.896, abs=5e-4)
-    assert describe(change_rate).startswith(f"default and {DEFAULT_FORMULA} found the most changes: 0.2")
+    assert describe(change_rate).startswith("default and changes found the most changes: 0.2")
 
 
 def test_a_winner_is_not_compared_with_itself(result: ReplayResult) -> None:
@@ -64,7 +63,7 @@ def test_a_winner_is_not_compared_with_itself(result: ReplayResult) -> None:
 
 
 def test_lines_that_coincide_are_named(result: ReplayResult) -> None:
-    assert find_identical(result) == [Finding("identical_policies", {"policies": ["default", DEFAULT_FORMULA]})]
+    assert find_identical(result) == [Finding("identical_policies", {"policies": ["default", "changes"]})]
 
 
 def test_the_scope_has_pages_window_budget_and_reading(result: ReplayResult) -> None:
@@ -97,7 +96,7 @@ def test_what_is_compared_and_what_has_no_calibration_is_named(result: ReplayRes
     assert explain_calibration(result) == []
     asked = replace(result, settings=replace(result.settings, calibration=True))
     (finding,) = explain_calibration(asked)
-    assert finding.values["policies"] == ["age", "default", DEFAULT_FORMULA, "nad", "oracle"]
+    assert finding.values["policies"] == ["age", "default", "changes", "nad", "oracle"]
     assert describe(finding)
 
 
@@ -119,4 +118,4 @@ def test_a_promotion_has_its_day_and_gain(result: ReplayResult) -> None:
 def test_the_json_has_the_findings(result: ReplayResult) -> None:
     findings = json.loads(to_json(result))["findings"]
     assert [finding["code"] for finding in findings] == ["best_change_rate", "best_freshness", "identical_policies"]
-    assert findings[0]["policies"] == ["default", DEFAULT_FORMULA]
+    assert findings[0]["policies"] == ["default", "changes"]
