@@ -2,8 +2,8 @@
 
 A certificate is a bound and a tick. Until the tick the page's level stays at or below the bound. NaN means that the
 page is not eligible until then. Ticks count from a start in units of a few seconds or less, so that two bytes hold
-them; tick 0 is no certificate. Pages in the pool have none: a query examines them all. BELOW_FLOOR marks pages that only
-the floor of their host keeps out of the pool (see `host_floors`). Chunks summarise CHUNK pages each.
+them; tick 0 is no certificate. Pages in the pool have none: a query examines them all. BELOW_FLOOR marks pages that
+only the floor of their host keeps out of the pool (see `host_floors`). Chunks summarise CHUNK pages each.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def list_expired(certificates: Certificates, chunks: Ints, now: float, out: Ints
 
 @bare_kernel
 def list_above(certificates: Certificates, chunks: Ints, level: float, now: float, out: Ints) -> int:
-    """Write the pages of ``chunks``: int64[m] that may reach `level` to `out`, but for those in the pool or below floors.
+    """Write the pages of ``chunks``: int64[m] that may reach `level` to `out`; none of the pool or below floors.
 
     Returns their number, or ``out.size + 1`` if there are more. O(m).
     """
