@@ -148,11 +148,14 @@ def test_a_child_forked_while_its_parent_compiles_can_compile_too(tmp_path: Path
 
 def test_an_interrupt_while_code_is_handed_over_waits_for_its_end() -> None:
     handed_over: list[bool] = []
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        _hand_over(handed_over)
-    assert handed_over
-    assert signal.getsignal(signal.SIGINT) is before
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _hand_over(handed_over)
+        assert handed_over
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_other_threads_take_no_signals() -> None:
