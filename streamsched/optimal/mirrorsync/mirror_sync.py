@@ -175,7 +175,7 @@ def _begin(costs: CostFamily, settings: SyncSettings, seed: int) -> tuple[np.ran
 def _observe_gradient(
     costs: CostFamily, rates: Floats, syncs: Ints, probe_share: float, rng: np.random.Generator
 ) -> Floats:
-    """Return the gradient as estimated from so many simulated syncs of each arm, and the probes before them."""
+    """Return the gradient as estimated from simulated syncs, a number for each arm, and the probes before them."""
     arm = np.repeat(np.arange(rates.size), rng.binomial(syncs, probe_share))
     sync_age = 1.0 / rates[arm]
     probe_cost, sync_cost = costs.sample(arm, sync_age * rng.random(arm.size), sync_age, rng)

@@ -58,7 +58,7 @@ def events_of(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 def wait_until_saved(events: Iterator[dict[str, Any]], state: Path, applied: int) -> None:
-    """Wait until a save that is on disk holds so many outcomes."""
+    """Wait until a save that is on disk holds this number of outcomes."""
     for event in events:
         if event["event"] == "saved" and applied_in(state) >= applied:
             return
