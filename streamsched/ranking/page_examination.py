@@ -255,8 +255,8 @@ def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> N
     """Certify the pages from row `first` to before `last`, and summarise their chunks, which must begin at `first`.
 
     The bounds are about the scores. One end is tried for each page; where it is of no use, or the page is overdue, the
-    page is left without certificate unless it waits. O(m), three fifths of what `examine` takes: pages are read where they are,
-    and no host has a floor.
+    page is left without certificate unless it waits. O(m), three fifths of what `examine` takes: pages are read where
+    they are, and no host has a floor.
     """
     shard, certificates, scorer = ranking.shard, ranking.certificates, ranking.scorer
     soonest, peak = np.uint16(POOLED), np.float32(np.nan)  # of the chunk so far
