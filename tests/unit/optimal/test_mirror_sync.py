@@ -240,9 +240,10 @@ def test_costs_name_what_is_wrong(make: Any, setting: str) -> None:
     ],
 )
 def test_gradients_are_not_estimated_from_wrong_arrays(name: str, values: dict[str, Any]) -> None:
-    right = {"rates": np.ones(2), "syncs": np.array([1, 1]), "arm": np.array([1]), "probe_cost": np.array([0.1])}
+    right: dict[str, Any] = {"rates": np.ones(2), "syncs": np.array([1, 1]), "arm": np.array([1])}
+    right |= {"probe_cost": np.array([0.1]), "sync_cost": np.array([0.5]), "probe_share": 0.5}
     with pytest.raises(SettingsError) as caught:
-        estimate_gradient(**{**right, "sync_cost": np.array([0.5]), "probe_share": 0.5, **values})
+        estimate_gradient(**right | values)
     assert caught.value.setting == name
 
 
