@@ -290,6 +290,7 @@ def test_a_refused_password_ends_the_command(
             "batches": ("run", "--source", topic.url(), "--state", tmp_path / "state", "--batches-to", refused),
             "publish": ("publish", write(tmp_path / "log.jsonl", crawl()), "--to", refused),
         }[of]
+        said = [""]
         for _ in range(3):  # the broker may close the connection before a busy client has read the refusal
             answer = streamsched(*words)
             said = [line for line in answer.err.splitlines() if line.startswith("streamsched:")]
