@@ -1,4 +1,4 @@
-"""LambdaCrawl: how often to visit each page so that copies miss few changes, the harmonic cost of which is least.
+"""LambdaCrawl: how often to visit each page so that the harmonic cost of the changes that copies miss is least.
 
 Kolobov et al. (2019), "Staying up to date with online content changes using reinforcement learning for scheduling",
 algorithms 1 to 3, with host limits of Kolobov et al. (2019), "Optimal freshness crawl under politeness constraints".

@@ -53,7 +53,7 @@ class SimulatedPages:
     """Pages that change as Poisson processes of known rates, and the history of visits to them.
 
     - ``change_rate``: float64[n], true changes per cycle;
-    - ``complete``: bool[n], of which pages a signal announces each change.
+    - ``complete``: bool[n], whether a signal announces each change of the page.
     """
 
     def __init__(self, change_rate: npt.ArrayLike, complete: npt.ArrayLike | None = None, *, seed: int = 0) -> None:

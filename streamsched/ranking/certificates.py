@@ -2,8 +2,8 @@
 
 A certificate is a bound and a tick. Until the tick the page's level stays at or below the bound. NaN means that the
 page is not eligible until then. Ticks count from a start in units of a few seconds or less, so that two bytes hold
-them; tick 0 is no certificate. Pages in the pool have none: a query examines them all. A page is shelved if only the
-floor of its host keeps it out of the pool (see `host_floors`). Chunks summarise CHUNK pages each.
+them; tick 0 is no certificate. Pages in the pool have none: a query examines them all. BELOW_FLOOR marks pages that
+only the floor of their host keeps out of the pool (see `host_floors`). Chunks summarise CHUNK pages each.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints
 
 __all__ = [
+    "BELOW_FLOOR",
     "CHUNK",
     "FOREVER",
     "POOLED",
-    "SHELVED",
     "CertificateTable",
     "Certificates",
     "list_above",
@@ -40,7 +40,7 @@ POOLED: Final = 0x7FFF  # as a tick: the page is in the pool
 FOREVER: Final = 0x7FFE  # as a tick: until the page changes
 _LAST: Final = 0x7FFD
 _TICKS: Final = 0x7FFF  # mask
-SHELVED: Final = 0x8000  # bit of a tick
+BELOW_FLOOR: Final = 0x8000  # bit of a tick
 _HALF: Final = 1 << 14
 _TICKS_A_STEP: Final = 2  # between two queries
 _DEFAULT_TICKS: Final = 1 << 15  # a cycle, while the time between queries is unknown
@@ -57,7 +57,7 @@ class Certificates(NamedTuple):
 
     bound: Singles  # float32[pages]; NaN in the pool
     tick: Ticks  # uint16[pages]
-    peak: Singles  # float32[chunks]: no bound of a page that is not shelved is greater; NaN if none has a bound
+    peak: Singles  # float32[chunks]: no bound is greater, but of pages below floors; NaN if none has a bound
     soonest: Ticks  # uint16[chunks]: no tick is less
     start_s: float
     tick_s: float
@@ -137,7 +137,7 @@ class CertificateTable:
         return np.flatnonzero(self.arrays.soonest <= int(passed))
 
     def chunks_above(self, level: float) -> Ints:
-        """Return the chunks in which a page that is not shelved may reach `level`: int64[m]. O(chunks)."""
+        """Return the chunks with pages that may reach `level`, but for those below floors: int64[m]. O(chunks)."""
         with np.errstate(over="ignore"):
             return np.flatnonzero(self.arrays.peak >= np.float32(level))
 
@@ -212,7 +212,7 @@ def list_expired(certificates: Certificates, chunks: Ints, now: float, out: Ints
 
 @bare_kernel
 def list_above(certificates: Certificates, chunks: Ints, level: float, now: float, out: Ints) -> int:
-    """Write the pages of ``chunks``: int64[m] with certificates, not shelved, that may reach `level` to `out`.
+    """Write the pages of ``chunks``: int64[m] that may reach `level` to `out`; none of the pool or below floors.
 
     Returns their number, or ``out.size + 1`` if there are more. O(m).
     """
@@ -221,12 +221,12 @@ def list_above(certificates: Certificates, chunks: Ints, level: float, now: floa
         peak = np.float32(np.nan)
         for row in range(chunks[i] * CHUNK, min((chunks[i] + 1) * CHUNK, certificates.tick.size)):
             bound, tick = certificates.bound[row], certificates.tick[row]
-            if bound >= level and present < tick < SHELVED:
+            if bound >= level and present < tick < BELOW_FLOOR:
                 if count == out.size:
                     return count + 1
                 out[count] = row
                 count += 1
-            if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
+            if tick < BELOW_FLOOR and not np.isnan(bound) and not bound <= peak:
                 peak = bound
         certificates.peak[chunks[i]] = peak
     return count
@@ -241,7 +241,7 @@ def summarise(certificates: Certificates, rows: Ints) -> None:
         prefetch(certificates.bound, ahead)
         chunk, tick, bound = rows[i] // CHUNK, certificates.tick[rows[i]], certificates.bound[rows[i]]
         certificates.soonest[chunk] = min(certificates.soonest[chunk], tick & np.uint16(_TICKS))
-        if tick < SHELVED and not np.isnan(bound) and not bound <= certificates.peak[chunk]:
+        if tick < BELOW_FLOOR and not np.isnan(bound) and not bound <= certificates.peak[chunk]:
             certificates.peak[chunk] = bound
 
 
@@ -250,7 +250,7 @@ def _convert(certificates: Certificates, start_s: float, tick_s: float) -> None:
     """Express all ticks from `start_s` on in units of `tick_s`, rounded down; those that have passed become 0."""
     for row in range(certificates.tick.size):
         tick = np.int64(certificates.tick[row])
-        certificates.tick[row] = _converted(tick & _TICKS, certificates, start_s, tick_s) | (tick & SHELVED)
+        certificates.tick[row] = _converted(tick & _TICKS, certificates, start_s, tick_s) | (tick & BELOW_FLOOR)
     for chunk in range(certificates.soonest.size):
         certificates.soonest[chunk] = _converted(np.int64(certificates.soonest[chunk]), certificates, start_s, tick_s)
 

@@ -1,8 +1,8 @@
 """Floors of hosts: levels above which a limited host has more pages than it can give, so that the others can wait.
 
 If a host may give one page a batch, thousands of its pages may score above the last page of a batch, and each query
-would examine them all. Below its host's floor a page gets a certificate, and is shelved, even if it is above the line.
-A query that needs a host's shelf lowers the floor.
+would examine them all. Below its host's floor a page gets a certificate and stays out of the pool. A query that needs
+these pages lowers the floor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import host_capacity
-from streamsched.ranking.certificates import SHELVED, Certificates
+from streamsched.ranking.certificates import BELOW_FLOOR, Certificates
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Floats, Ints, Record
@@ -77,21 +77,21 @@ class HostFloors:
                 self._set(int(host), float(levels[order[first + room]]))
 
     def find_short(self, shard: ShardArrays, slot_limits: SlotLimits, usage: HostUsage, bar: float) -> Ints:
-        """Return the hosts whose shelves may hold a page that is needed beside a batch that ends at `bar`: int64[m]."""
+        """Return the hosts whose pages below floors a batch that ends at `bar` may need: int64[m]."""
         if not self.hosts.size:
             return self.hosts
         out = np.empty(self.hosts.size, np.int64)
         return out[: _find_short(shard, slot_limits, usage, self.hosts, self.levels, bar, out)]
 
     def lower(self, shard: ShardArrays, certificates: Certificates, short: Ints) -> Ints:
-        """Lower the floors of hosts, and return the shelved pages that are above them then: int64[m].
+        """Lower the floors of hosts, and return the pages that are above them then: int64[m].
 
         O(groups + pages of these hosts).
         """
         wanted = np.zeros(self._groups, np.uint8)
         wanted[short] = 1
         out = np.empty(certificates.tick.size, np.int64)
-        rows = out[: _list_shelved(shard, certificates, wanted, out)]
+        rows = out[: _list_below_floors(shard, certificates, wanted, out)]
         hosts, bounds = shard.groups.records["host"][shard.pages.records["group"][rows]], certificates.bound[rows]
         above = np.zeros(rows.size, np.bool_)
         for host in short.tolist():
@@ -172,14 +172,14 @@ def _find_short(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @bare_kernel
-def _list_shelved(shard: ShardArrays, certificates: Certificates, wanted: Bytes, out: Ints) -> int:
-    """Write the shelved pages of the hosts that are `wanted`: uint8[groups] to `out`; return their number."""
+def _list_below_floors(shard: ShardArrays, certificates: Certificates, wanted: Bytes, out: Ints) -> int:
+    """Write the pages below the floors of the hosts that are `wanted`: uint8[groups] to `out`; return their number."""
     groups, tick, count = shard.groups, certificates.tick, 0
     for group in range(shard.corpus[0].groups):
         if wanted[np.int64(groups.records[group].host)]:
             row = np.int64(groups.first_members[group]) - 1
             while row >= 0:
-                if tick[row] & SHELVED:
+                if tick[row] & BELOW_FLOOR:
                     out[count] = row
                     count += 1
                 row = np.int64(groups.member_links[row].after) - 1

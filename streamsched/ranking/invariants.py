@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.politeness.eligibility import read_waits
-from streamsched.ranking.certificates import CHUNK, FOREVER, POOLED, SHELVED, Certificates
+from streamsched.ranking.certificates import BELOW_FLOOR, CHUNK, FOREVER, POOLED, Certificates
 from streamsched.ranking.line_control import Line, levels_of
 from streamsched.records.page_schema import LEASED, OUT
 
@@ -27,13 +27,13 @@ def find_false_certificates(
 ) -> list[str]:
     """Return which invariants of certificates and pool do not hold; empty if they are sound. O(pages)."""
     ticks = certificates.tick.astype(np.int64)
-    pooled, shelved = np.flatnonzero(ticks == POOLED), np.flatnonzero((ticks & SHELVED != 0) & (ticks != SHELVED))
-    hosts = shard.groups.records["host"][shard.pages.records["group"][shelved]]
-    tops = floors[hosts] if floors.size else np.full(shelved.size, -np.inf)
+    pooled, below = np.flatnonzero(ticks == POOLED), np.flatnonzero((ticks & BELOW_FLOOR != 0) & (ticks != BELOW_FLOOR))
+    hosts = shard.groups.records["host"][shard.pages.records["group"][below]]
+    tops = floors[hosts] if floors.size else np.full(below.size, -np.inf)
     holds = {
         "the pool has each of its pages once": np.array_equal(np.sort(pool), pooled),
         "pages of the pool have no bound": bool(np.isnan(certificates.bound[pooled]).all()),
-        "shelved pages are below their hosts' floors": bool((certificates.bound[shelved] <= tops).all()),
+        "pages kept out of the pool are below their hosts' floors": bool((certificates.bound[below] <= tops).all()),
         "chunks summarise their pages": _chunks_match(certificates),
     }
     faults = [name for name, fits in holds.items() if not fits]
@@ -59,7 +59,7 @@ def _chunks_match(certificates: Certificates) -> bool:
     ticks = certificates.tick.astype(np.int64)
     for chunk in range(certificates.peak.size):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        bounds = certificates.bound[part][(ticks[part] > 0) & (ticks[part] < SHELVED)]
+        bounds = certificates.bound[part][(ticks[part] > 0) & (ticks[part] < BELOW_FLOOR)]
         bounds = bounds[~np.isnan(bounds)]
         peak, soonest = certificates.peak[chunk], certificates.soonest[chunk]
         if soonest > (ticks[part] & POOLED).min() or (bounds.size and not peak >= bounds.max()):

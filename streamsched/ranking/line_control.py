@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.ranking.certificates import SHELVED
+from streamsched.ranking.certificates import BELOW_FLOOR
 from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def draw_rows(random: np.random.Generator, pages: int, count: int) -> Ints:
 def estimate_level(certificates: Certificates, rows: Ints, count: float) -> float:
     """Return the level that about `count` of the certificates of ``rows``: int64[m] allow; -inf if there are fewer."""
     bounds, ticks = certificates.bound[rows], certificates.tick[rows]
-    bounds = bounds[(ticks < SHELVED) & ~np.isnan(bounds)]
+    bounds = bounds[(ticks < BELOW_FLOOR) & ~np.isnan(bounds)]
     place = math.ceil(count)
     return float(np.partition(bounds, -1 - place)[-1 - place]) if place < bounds.size else -math.inf
 

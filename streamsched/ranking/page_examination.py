@@ -20,9 +20,9 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.politeness.eligibility import page_not_before
 from streamsched.politeness.limits import overdue_at
 from streamsched.ranking.certificates import (
+    BELOW_FLOOR,
     CHUNK,
     POOLED,
-    SHELVED,
     Certificates,
     Singles,
     round_up,
@@ -182,11 +182,11 @@ def _pool(ranking: RankingArrays, lane: int, line: Line, found: Found, count: in
 
 @inlined_kernel
 def _keep(ranking: RankingArrays, row: int, bound: float, until_s: float, line: Line) -> bool:
-    """Set a certificate and shelve the page if it may be above the ranking's line; return False if it is too short."""
+    """Set a certificate, below its host's floor if it may be above the line; return False if it is too short."""
     if not set_certificate(ranking.certificates, row, bound, until_s, line.now):
         return False
     if bound >= line.level:
-        ranking.certificates.tick[row] |= np.uint16(SHELVED)
+        ranking.certificates.tick[row] |= np.uint16(BELOW_FLOOR)
     return True
 
 
@@ -255,8 +255,8 @@ def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> N
     """Certify the pages from row `first` to before `last`, and summarise their chunks, which must begin at `first`.
 
     The bounds are about the scores. One end is tried for each page; where it is of no use, or the page is overdue, the
-    page is left without certificate unless it waits. O(m), half of what `examine` takes: pages are read where they are,
-    and no host has a floor.
+    page is left without certificate unless it waits. O(m), three fifths of what `examine` takes: pages are read where
+    they are, and no host has a floor.
     """
     shard, certificates, scorer = ranking.shard, ranking.certificates, ranking.scorer
     soonest, peak = np.uint16(POOLED), np.float32(np.nan)  # of the chunk so far

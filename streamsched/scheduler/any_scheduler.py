@@ -223,8 +223,9 @@ class AnyScheduler(ABC):
 
         No page is returned again before its outcome is observed or `now` + `lease` has passed. A host with a `delay`
         has as many pages as can be visited that far apart within the lease, at least one; the crawler spaces these
-        visits, and the host is in no other batch until their time is over. O(k) if the clock advances in steps;
-        O(pages) for the first batches, after a leap of the clock, or for a large part of all pages.
+        visits, and the host is in no other batch until their time is over. O(k) if the clock advances in steps.
+        O(pages) for the first two batches, after a leap of the clock, for a large part of all pages, and while most
+        pages have equal scores (pages discovered at one time, before their first visits) or wait for one full host.
         """
         now, k = self._check_now(now), _check_pages(k)
         return self._perform(NEXT_BATCH, k, now, parse_duration(lease, "lease"))

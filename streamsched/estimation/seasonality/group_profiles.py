@@ -2,7 +2,7 @@
 
 A change seen over an interval is spread over its hours in proportion to the published profile. It counts as the mean
 number of changes that a Poisson process of that intensity has given at least one: the E step of
-expectation-maximisation for intensities of which visits show only whether an interval was empty. Exposure is the time
+expectation-maximisation for intensities; visits show only whether an interval was empty. Exposure is the time
 observed. Intervals of more than a week do not distinguish hours and are left out.
 
 A profile is published in two versions. A page uses the version that was current at its last outcome, or when the prior

@@ -6,12 +6,17 @@ that is most of the time of a first call and most of the cache on disk.
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final, Literal
 
 import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
 
-__all__ = ["KernelPart", "WholeKernel"]
+__all__ = ["KernelPart", "WholeKernel", "signals_deferred"]
 
 _STUB: Final = 'define void @"{}"() {{ ret void }}'
 
@@ -38,7 +43,8 @@ class WholeKernel(KernelPart):
             self._link(library)
         self._optimize()
         self._final_module.verify()
-        self._finalize_final_module()  # type: ignore[no-untyped-call]
+        with signals_deferred():
+            self._finalize_final_module()  # type: ignore[no-untyped-call]
 
     def _optimize(self) -> None:
         """Inline, and optimise as Numba does, but unroll no loops: that takes a sixth of the time and gains nothing."""
@@ -84,6 +90,30 @@ def _in_order(whole: WholeKernel) -> list[Any]:
 
     visit(whole)
     return found[::-1]
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """In this block SIGINT and SIGTERM wait for its end.
+
+    LLVM hands its code over in a callback. An exception that a signal raises there is printed and lost, and so is the
+    code.
+    """
+    taken: list[tuple[int, FrameType | None]] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}  # other threads take no signals, and may not set handlers
+    for number in handlers:
+        signal.signal(number, lambda number, frame: taken.append((number, frame)))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if taken:
+            first, frame = taken[0]
+            handlers[signal.Signals(first)](first, frame)
 
 
 def _shared(library: Any) -> Any:

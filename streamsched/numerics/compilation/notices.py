@@ -12,7 +12,7 @@ from typing import Final
 __all__ = ["FIRST_WORDS", "Compilation", "announced", "on_compile"]
 
 FIRST_WORDS: Final = (
-    "compiling kernels for this machine, once: 10 to 30 s for a first program, later runs load them"
+    "compiling kernels for this machine, each once: 10 to 30 s for a first program, later runs load them"
     " (`streamsched warm` compiles them ahead)"
 )
 

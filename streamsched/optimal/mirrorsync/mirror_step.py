@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import SettingsError
+from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.arrays import Floats, frozen
 from streamsched.numerics.jit import inlined_kernel, kernel
 from streamsched.optimal.array_checks import check_amount, check_length, check_values
@@ -76,6 +77,7 @@ def _step(rates: npt.ArrayLike, gradient: npt.ArrayLike, learning_rate: float, l
     present = check_values("rates", rates, 1e-300, expected="a finite number above 0")
     slopes = check_values("gradient", gradient, -np.finfo(np.float64).max)
     check_length("gradient", slopes, present.size, "arm")
+    check_type("limits", limits, RateLimits, "a RateLimits")
     if limits.budget < limits.lowest * present.size * (1.0 - _TOLERANCE):
         least = (
             f"at least {limits.lowest * present.size:g}, {present.size} arms at the lowest rate: raise it or lower that"

@@ -15,7 +15,7 @@ import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_part, check_type, check_whole
-from streamsched.optimal.array_checks import check_amount
+from streamsched.optimal.array_checks import check_amount, check_length, check_values, check_whole_numbers
 from streamsched.optimal.mirrorsync.mirror_step import GRADIENT, MIRROR, RateLimits, project
 
 if TYPE_CHECKING:
@@ -130,8 +130,15 @@ def estimate_gradient(
     """Return unbiased estimates of the derivatives of the mean cost by the sync rates, 0 for arms without syncs. O(n).
 
     ``rates``, ``syncs``: [n], since the last update; ``arm``, ``probe_cost``, ``sync_cost``: [p], of each probe and of
-    the sync after it; ``probe_share``: the probability of a probe before a sync.
+    the sync after it; ``probe_share``: the probability of a probe before a sync. Raises SettingsError for rates that
+    are not above 0, unknown arms, and costs that are not one for each probe.
     """
+    check_values("rates", rates, 1e-300, expected="a finite number above 0")
+    check_length("syncs", syncs, rates.size, "arm")
+    if arm.size:
+        check_whole_numbers("arm", arm, rates.size - 1, f"a whole number from 0 to {rates.size - 1}, an arm")
+    for name, costs in (("probe_cost", probe_cost), ("sync_cost", sync_cost)):
+        check_length(name, costs, arm.size, "probe")
     differences = np.bincount(arm, probe_cost - sync_cost, rates.size)
     estimates: Floats = differences / (probe_share * rates * np.maximum(syncs, 1))
     return estimates / max(1, int(np.count_nonzero(syncs)))
@@ -175,7 +182,7 @@ def _begin(costs: CostFamily, settings: SyncSettings, seed: int) -> tuple[np.ran
 def _observe_gradient(
     costs: CostFamily, rates: Floats, syncs: Ints, probe_share: float, rng: np.random.Generator
 ) -> Floats:
-    """Return the gradient as estimated from so many simulated syncs of each arm, and the probes before them."""
+    """Return the gradient as estimated from simulated syncs, a number for each arm, and the probes before them."""
     arm = np.repeat(np.arange(rates.size), rng.binomial(syncs, probe_share))
     sync_age = 1.0 / rates[arm]
     probe_cost, sync_cost = costs.sample(arm, sync_age * rng.random(arm.size), sync_age, rng)

@@ -132,7 +132,18 @@ def strategy_weights(strategy: int, periods: int) -> Floats:
 
 
 def follow_plan(model: BucketModel, weights: Floats, crawl_share: Floats, new_crawled: Floats) -> CrawlPlan:
-    """Return what comes of a plan, cut to what is possible: shares from 0 to 1, known new pages, the budget. O(T B)."""
+    """Return what comes of a plan, cut to what is possible: shares from 0 to 1, known new pages, the budget. O(T B).
+
+    ``weights``: float64[T], of each period; ``crawl_share``: float64[T, B]; ``new_crawled``: float64[T]. Raises
+    SettingsError for other shapes, and for numbers that are not finite.
+    """
+    periods, buckets = model.budget.size, model.pages.size
+    plan = {"weights": weights, "crawl_share": crawl_share, "new_crawled": new_crawled}
+    for name, shape in (("weights", (periods,)), ("crawl_share", (periods, buckets)), ("new_crawled", (periods,))):
+        if np.shape(plan[name]) != shape:
+            raise SettingsError(name, f"an array of shape {list(np.shape(plan[name]))}", f"one of shape {list(shape)}")
+        if not np.isfinite(plan[name]).all():
+            raise SettingsError(name, "NaN or an infinite number", "finite numbers")
     shares, chosen = np.clip(crawl_share, 0.0, 1.0), np.maximum(new_crawled, 0.0)
     crawled, obsolete, pages = np.empty_like(shares), np.empty_like(shares), np.empty_like(shares)
     waiting = np.empty_like(chosen)

@@ -138,7 +138,7 @@ def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
 def _choose(shard: ShardArrays, query: Query, due: _Due, batch: _Batch, score: Callable[[Ints], Floats]) -> _Chosen:
     """Return the probes of the groups that are due, as long as they are worth more than the pages they replace.
 
-    They are the best of a group's newest pages that are neither in the batch nor leased, as many as are still missing.
+    They are the best of a group's newest pages that are neither in the batch nor leased, up to the number missing.
     """
     groups = shard.pages.records["group"][batch.rows].astype(np.int64)
     order = np.argsort(groups)

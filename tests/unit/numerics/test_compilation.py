@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from streamsched.numerics.compilation.code_libraries import signals_deferred
 from streamsched.numerics.compilation.machine_operations import call, call_for_float, call_for_int
 from streamsched.numerics.compilation.notices import Compilation, on_compile
 from streamsched.numerics.jit import address_of, bare_kernel, kernel
@@ -140,3 +144,32 @@ def test_the_logger_silences_it(tmp_path: Path) -> None:
 
 def test_a_child_forked_while_its_parent_compiles_can_compile_too(tmp_path: Path) -> None:
     assert finish(start(tmp_path, 1, FORK))[-2:] == [1, 3]
+
+
+def test_an_interrupt_while_code_is_handed_over_waits_for_its_end() -> None:
+    handed_over: list[bool] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _hand_over(handed_over)
+        assert handed_over
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_threads_take_no_signals() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(_handler_meanwhile).result() is before
+
+
+def _hand_over(handed_over: list[bool]) -> None:
+    with signals_deferred():
+        os.kill(os.getpid(), signal.SIGINT)
+        handed_over.append(True)
+
+
+def _handler_meanwhile() -> object:
+    with signals_deferred():
+        return signal.getsignal(signal.SIGINT)

@@ -227,3 +227,27 @@ def test_costs_name_what_is_wrong(make: Any, setting: str) -> None:
     with pytest.raises(SettingsError) as caught:
         make()
     assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("rates[1]", {"rates": np.array([1.0, 0.0])}),
+        ("syncs", {"syncs": np.array([1])}),
+        ("arm[0]", {"arm": np.array([2])}),
+        ("probe_cost", {"probe_cost": np.array([0.1, 0.2])}),
+        ("sync_cost", {"sync_cost": np.empty(0)}),
+    ],
+)
+def test_gradients_are_not_estimated_from_wrong_arrays(name: str, values: dict[str, Any]) -> None:
+    right: dict[str, Any] = {"rates": np.ones(2), "syncs": np.array([1, 1]), "arm": np.array([1])}
+    right |= {"probe_cost": np.array([0.1]), "sync_cost": np.array([0.5]), "probe_share": 0.5}
+    with pytest.raises(SettingsError) as caught:
+        estimate_gradient(**right | values)
+    assert caught.value.setting == name
+
+
+def test_limits_have_a_type() -> None:
+    with pytest.raises(SettingsError) as caught:
+        mirror_step([1.0], [0.0], 1.0, 3)  # type: ignore[arg-type]
+    assert caught.value.setting == "limits"

@@ -231,3 +231,20 @@ def test_arguments_name_what_is_wrong(call: Any, setting: str) -> None:
     with pytest.raises(SettingsError) as caught:
         call()
     assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("weights", {"weights": np.ones(2)}),
+        ("crawl_share", {"crawl_share": np.zeros((2, 3))}),
+        ("crawl_share", {"crawl_share": np.full((3, 2), np.nan)}),
+        ("new_crawled", {"new_crawled": np.array([0.0, np.inf, 0.0])}),
+    ],
+)
+def test_plans_have_a_number_for_each_period_and_bucket(name: str, changed: dict[str, Any]) -> None:
+    model = BucketModel(np.full(2, 2.0), np.array([0.5, 0.1]), np.array([1.0, 0.2]), np.ones(3))
+    right = {"weights": np.ones(3), "crawl_share": np.zeros((3, 2)), "new_crawled": np.zeros(3)}
+    with pytest.raises(SettingsError) as caught:
+        follow_plan(model, **{**right, **changed})
+    assert caught.value.setting == name

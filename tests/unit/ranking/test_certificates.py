@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import bare_kernel
 from streamsched.ranking.certificates import (
+    BELOW_FLOOR,
     CHUNK,
     FOREVER,
     POOLED,
-    SHELVED,
     Certificates,
     CertificateTable,
     Singles,
@@ -118,14 +118,14 @@ def test_certificates_end_in_time_and_are_found(
             summarise(arrays, np.array(expired, np.int64))
 
 
-def test_pages_of_the_pool_and_shelved_ones_are_not_listed() -> None:
+def test_pages_of_the_pool_and_below_floors_are_not_listed() -> None:
     table = CertificateTable()
     table.cover(PAGES)
     table.keep_time(NOW, 1.0, DAY)
     rows, done = np.arange(PAGES), np.zeros(PAGES, np.bool_)
     set_all(table.arrays, rows, np.full(PAGES, 0.5), np.full(PAGES, NOW + 60.0), NOW, done)
     table.arrays.tick[3], table.arrays.bound[3] = POOLED, np.nan
-    table.arrays.tick[70] |= np.uint16(SHELVED)
+    table.arrays.tick[70] |= np.uint16(BELOW_FLOOR)
     summarise(table.arrays, rows)
     assert find_above(table, 0.5, NOW) == [row for row in range(PAGES) if row not in (3, 70)]
     assert find_above(table, 0.6, NOW) == []

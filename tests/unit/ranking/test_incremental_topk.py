@@ -203,7 +203,7 @@ def test_pages_that_come_between_queries() -> None:
 
 
 def test_hosts_that_are_full_are_passed_over() -> None:
-    """The best pages are all on one host, of which a batch may have one: the others come from far below."""
+    """The best pages are all on one host, and a batch may have one of them: the others come from far below."""
     twins = known("importance")
     twins.observe([Outcome(url, START_S, importance=50.0) for url in URLS[::3]])
     twins.limit_batches(1)
@@ -217,7 +217,7 @@ def test_hosts_that_are_full_are_passed_over() -> None:
 
 
 def test_a_few_pages_are_examined_and_no_scan_is_made() -> None:
-    """What all this is for: of 2,000 pages of which few are good, a query looks at few."""
+    """What all this is for: if few of 2,000 pages are good, a query looks at few."""
     with small_shards(bits=16, most_opened=4):
         twins = Twins("importance * posterior")
         urls = [f"https://a.example/{i}" for i in range(2_000)]

@@ -12,7 +12,7 @@ from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
 from streamsched.politeness.eligibility import are_leased, read_waits
 from streamsched.politeness.priority import read_overdue
-from streamsched.ranking.certificates import POOLED, SHELVED, CertificateTable, summarise
+from streamsched.ranking.certificates import BELOW_FLOOR, POOLED, CertificateTable, summarise
 from streamsched.ranking.full_scan import FullScan
 from streamsched.ranking.invariants import find_false_certificates
 from streamsched.ranking.line_control import Line, levels_of
@@ -160,7 +160,7 @@ def test_floors_keep_pages_out_of_the_pool() -> None:
     line = parts.line(0.05)
     _, found = parts.run(rows, line)
     ticks = parts.table.arrays.tick.astype(np.int64)
-    assert np.count_nonzero(ticks & SHELVED) > 0
+    assert np.count_nonzero(ticks & BELOW_FLOOR) > 0
     assert found.rows.size < Examined("posterior").run(rows, line)[1].rows.size
     assert parts.faults(found.rows, line) == []
 
@@ -172,7 +172,7 @@ def test_floors_keep_pages_out_of_the_pool() -> None:
         ("peak", -1.0, "chunks"),
         ("soonest", POOLED, "chunks"),
         ("tick", POOLED, "the pool"),
-        ("tick", SHELVED | 9, "shelved"),
+        ("tick", BELOW_FLOOR | 9, "kept out of the pool"),
     ],
 )
 def test_faults_are_found(array: str, value: float, fault: str) -> None:

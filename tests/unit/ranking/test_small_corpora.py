@@ -21,7 +21,7 @@ KERNELS = {
     line_control: ("_write_levels",),
     page_scorer: ("score_block", "run_bounds"),
     certificates: ("_convert",),
-    host_floors: ("_find_short", "_list_shelved"),
+    host_floors: ("_find_short", "_list_below_floors"),
     surge_probes: ("_list_due", "_list_candidates", "_choose_best"),
 }
 
