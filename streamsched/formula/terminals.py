@@ -10,6 +10,7 @@ import numpy as np
 
 from streamsched.estimation.probability_columns import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.published_estimators import weigh_geometrically
+from streamsched.estimation.related_pages import join_claims
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
     RHYTHM,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Record, Records
 
 __all__ = [
+    "LINKED",
     "MOVING",
     "NO_CONTEXT",
     "PROVIDED",
@@ -68,7 +70,8 @@ PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
 MOVING: Final = frozenset(
     {"t", "posterior", "tau", "rhythm", "due", "surge"}
 )  # with the clock; all but rhythm only rise
-SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's seasonal link and what it refers to
+SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read what the page's seasonal link refers to
+LINKED: Final = SEASONAL | {"surge"}  # those that read the page's seasonal link
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
@@ -89,7 +92,7 @@ class Context(NamedTuple):
 NO_CONTEXT: Final = Context(
     np.zeros(1, GROUP), SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE))
 )
-"""The context of pages that are all of group 0, without surges or seasonality: for terminals not in `SEASONAL`."""
+"""The context of pages that are all of group 0, without surges or seasonality: for terminals not in `LINKED`."""
 
 
 @inlined_kernel
@@ -144,6 +147,8 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
         _convert_elapsed(code, pages, context.groups, out)
+        if code == _SURGE:
+            join_claims(context.seasonality.links, out)
     elif code == _RATE:
         for i in range(out.size):
             page = pages[i]
@@ -175,13 +180,20 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
     if code == RHYTHM:
         bound_seasonal_terminal(context.seasonality, since, ends, False, out)
         return
-    fill_terminal(code, pages, traces, context, since, cycle_s, out)
+    if code == _SURGE:  # the slack is that of what rises with time: claims join it after
+        for i in range(out.size):
+            out[i] = _elapsed(pages[i], since, cycle_s)
+        _convert_elapsed(code, pages, context.groups, out)
+    else:
+        fill_terminal(code, pages, traces, context, since, cycle_s, out)
     if code in (_POSTERIOR, _SURGE, TAU):
         for i in range(out.size):
             out[i] *= 1.0 - _SLACK
     elif code == DUE:
         for i in range(out.size):
             out[i] = max(out[i] - _DUE_SLACK, 0.0)
+    if code == _SURGE:
+        join_claims(context.seasonality.links, out)
 
 
 @bare_kernel
@@ -207,6 +219,8 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == TAU:
         for i in range(out.size):
             out[i] *= 1.0 + _SLACK
+    if code == _SURGE:
+        join_claims(context.seasonality.links, out)
 
 
 @bare_kernel

@@ -16,9 +16,9 @@ from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
 from streamsched.formula.terminals import (
+    LINKED,
     MOVING,
     RANGES,
-    SEASONAL,
     TERMINAL_CODES,
     fill_highest,
     fill_lowest,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["LANES", "PageScorer", "bound_lanes", "gather_lane", "make_page_scorer", "move_lane", "score_lanes"]
 
 LANES: Final = ROWS  # pages at a time
-_UNTRACED: Final = SEASONAL | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
+_UNTRACED: Final = LINKED | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost"}
 
 Codes = npt.NDArray[np.int64]
 
@@ -55,7 +55,7 @@ class PageScorer(NamedTuple):
     bound_slots: Floats
     bound_result: int
     traced: bool  # whether a terminal reads TRACE
-    linked: bool  # whether a terminal reads SEASONAL_LINK and what it refers to
+    linked: bool  # whether a terminal reads SEASONAL_LINK
     pages: Records  # PAGE[LANES]
     traces: Records  # TRACE[LANES]
     links: Records  # SEASONAL_LINK[LANES]
@@ -82,7 +82,7 @@ def make_page_scorer(formula: Formula) -> PageScorer:
         bound.make_slots(LANES),
         bound.result,
         not _UNTRACED.issuperset(formula.terminals),
-        not SEASONAL.isdisjoint(formula.terminals),
+        not LINKED.isdisjoint(formula.terminals),
         np.zeros(LANES, PAGE),
         np.zeros(LANES, TRACE),
         np.zeros(LANES, SEASONAL_LINK),

@@ -15,6 +15,7 @@ import numpy as np
 
 from streamsched.records.group_schema import GROUP, GroupArrays
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
+from streamsched.records.related.related_schema import RelatedArrays
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, SeasonalityArrays
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class ShardArrays(NamedTuple):
     corpus: Records  # CORPUS[1]
     dirty: DirtyArrays
     seasonality: SeasonalityArrays
+    related: RelatedArrays
 
 
 class PageLookup(Protocol):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 7  # of what is hashed, not of the format on disk
+_VERSION: Final = 8  # of what is hashed, not of the format on disk
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
@@ -56,4 +56,6 @@ def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
         "schedules": shard.seasonality.schedules[: 1 + int(seasonality["schedules"])],
         "profiles": shard.seasonality.profiles[: int(seasonality["profiles"])],
         "seasonality": shard.seasonality.state,
+        "chances": shard.related.chances[: int(shard.related.state["keys"][0])],
+        "related": shard.related.state,
     }

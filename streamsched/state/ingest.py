@@ -19,6 +19,13 @@ from streamsched.estimation.change_detection import (
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
+from streamsched.estimation.related_pages import (
+    claim_related,
+    is_claimed,
+    is_related,
+    own_probability,
+    settle_claims,
+)
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
@@ -246,7 +253,11 @@ def _apply_one(
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
-        _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
+        link: Record = seasonality.links[row]
+        followed = settle_claims(shard, row, observed, due) if rules.surges and is_claimed(link) else 0.0
+        own = _update_estimators(page, trace, corpus, groups, observed, due, followed, rules.surges, invalidated)
+        if rules.surges and observed.changed and is_related(link):
+            claim_related(shard, row, observed, own, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -327,21 +338,29 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     groups: Records,
     observed: ObservedInterval,
     due: float,
+    followed: float,
     surges: bool,
     invalidated: InvalidationBuffer,
-) -> None:
+) -> float:
     """Update the page's estimators, its group's counts and its group's surges by one observed interval.
 
-    `due`: the probability of the change by the page's models of seasonality; NaN if unknown.
+    `due`: the probability of the change by the page's models of seasonality, NaN if unknown; `followed`: the
+    probability that the page followed a change of a related page. Returns the probability that it changed by itself.
     """
     group: Record = groups[page.group]
     group.visits += 1
     group.changes += observed.changed
     own = 1.0
     if surges:
-        own = update_surges(groups, invalidated, page, observed, due)
+        apart, part = due, 1.0  # the probability of a change by no surge, and how much of it is the page's own
+        if observed.changed and followed > 0.0:
+            alone = own_probability(page, observed, due)
+            apart = 1.0 - (1.0 - alone) * (1.0 - followed)
+            part = alone / apart
+        own = update_surges(groups, invalidated, page, observed, apart) * part
     update_pattern_evidence(corpus, groups, page, observed, own)
     update_page(page, trace, observed.cycles, observed.changed, own)
+    return own
 
 
 @inlined_kernel

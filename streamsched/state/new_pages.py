@@ -9,6 +9,7 @@ from streamsched.estimation.seasonality.group_profiles import refresh_link, stor
 from streamsched.estimation.seasonality.profile_assignment import inherit_profile
 from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import mark_dirty_row
+from streamsched.records.related.key_members import join_keys
 from streamsched.records.url_index import LOOKUP_CHUNK, NOT_FOUND, IndexArrays, append_page, find_row, resolve
 from streamsched.records.url_patterns import assign_group, locate_host, renew_candidates
 from streamsched.records.visit_journal import narrow_sample
@@ -60,6 +61,7 @@ def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s:
     refresh_prior(page, corpus, groups.records)
     refresh_link(shard.seasonality, row, page, corpus.sweep)
     store_utc_offset(shard.seasonality, row, known_since_s)
+    join_keys(shard, row)
     return row
 
 

@@ -22,6 +22,8 @@ from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
+from streamsched.records.related.key_members import rejoin_keys
+from streamsched.records.related.related_tables import RelatedTables
 from streamsched.records.schema import CORPUS, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex, url_texts
@@ -90,6 +92,7 @@ class PageTable:
         self._corpus = np.zeros(1, CORPUS)
         self._index = UrlIndex(self.key)
         self.seasonality = SeasonalityTables(regions, _RESERVED_PAGES)
+        self.related = RelatedTables(self.key, _RESERVED_PAGES)
         self.marks = DirtyTracker()
         self.touched: InvalidatedRows | None = None
         init_corpus(self._corpus, cycle_s)
@@ -125,6 +128,7 @@ class PageTable:
             self._corpus,
             self.marks.arrays,
             self.seasonality.arrays,
+            self.related.arrays,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
@@ -224,6 +228,7 @@ class PageTable:
         place_groups(self.arrays.groups, groups)
         rebuild_members(self.arrays.groups, self._pages.array, self._corpus)
         self.seasonality.rebuild(self.arrays.groups, groups)
+        self._rejoin_keys()
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory that each part of the state takes, in whole pages where it grows. O(1)."""
@@ -236,6 +241,7 @@ class PageTable:
             "member_lists": self._member_links.resident_bytes(pages) + self._first_members.resident_bytes(groups),
             "url_index": self._index.nbytes(),
             "seasonality": self.seasonality.nbytes(pages, groups),
+            "related_pages": self.related.nbytes(pages),
             "groups": self._groups.resident_bytes(groups)
             + self._names.resident_bytes(int(corpus["names_end"]))
             + self._group_slots.nbytes,
@@ -256,12 +262,22 @@ class PageTable:
         self._first_members.ensure(groups)
         self._names.ensure(names)
         self.seasonality.reserve(pages, groups)
+        self.related.reserve(pages)
 
     def faults(self) -> list[str]:
         """Return the invariants of the table that do not hold. O(pages)."""
         shard = self.arrays
         urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
         return find_faults(shard, self.find(urls))
+
+    def _rejoin_keys(self) -> None:
+        """Make all pages members of their keys, after the records were loaded. O(URLs)."""
+        count = len(self)
+        self.related.clear()
+        for start in range(0, count, _CHUNK):
+            stop = min(start + _CHUNK, count)
+            self.related.make_room(stop - start)
+            rejoin_keys(self.arrays, start, stop)
 
     def _ensure_room(self, urls: PackedUrls, start: int, stop: int, moved_to: PackedUrls | None = None) -> None:
         """Make room for all of `urls`, and of `moved_to` unless it is empty, from `start` up to `stop` as new pages.
@@ -280,6 +296,7 @@ class PageTable:
             slots, self._group_slots = self._group_slots, np.zeros(_group_slots(groups), np.uint64)
             move_slots(slots, self._group_slots, 0, slots.size)
         self._index.ensure(known + new)
+        self.related.make_room(new)
 
 
 def _group_slots(groups: int) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.related_pages import unclaimed
 from streamsched.estimation.seasonality.group_profiles import (
     count_changes,
     prefetch_profile,
@@ -87,7 +88,7 @@ def update_own_schedule(shard: ShardArrays, row: int, observed: ObservedInterval
         models = SeasonalityView(seasonality.links, seasonality.schedules, seasonality.profiles)
         due = due_since(models, link, page, page.last_visit_s, observed.end_s, observed.cycle_s)
     predicted = changed_since(page, weighted_hours(profile, version, start, end), observed.cycle_s)
-    predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed)
+    predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed) * unclaimed(link)
     schedule: Record = seasonality.schedules[link.schedule]
     view = ScheduleView(
         seasonality.schedules,

@@ -1,0 +1,82 @@
+"""Keys of a page: what its name has in common with other pages of its host.
+
+The name is the last segment of the path, and its first token ends at the first of ``- _ . + ~ %`` after another byte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.numerics.packed_urls import hash_bytes
+from streamsched.numerics.url_syntax import find_authority
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Record, Records
+    from streamsched.records.page_schema import PageArrays
+
+__all__ = ["SAME_DIRECTORY", "SAME_NAME", "SAME_TOKEN", "KeyHashes", "hash_names", "key_hashes"]
+
+# Kinds of keys: positions in SEASONAL_LINK.related and in `KeyHashes`.
+SAME_NAME: Final = 0  # the same name elsewhere on the host: versions, languages
+SAME_TOKEN: Final = 1  # the same first token of the name on the host
+SAME_DIRECTORY: Final = 2  # the same directory
+
+KeyHashes: TypeAlias = tuple[int, int, int]
+"""The hash of a page's key of each kind, as uint64; 0: none."""
+
+_SLASH, _QUERY, _HASH = ord("/"), ord("?"), ord("#")
+_DASH, _UNDERSCORE, _DOT, _PLUS, _TILDE, _PERCENT = ord("-"), ord("_"), ord("."), ord("+"), ord("~"), ord("%")
+
+
+@inlined_kernel
+def key_hashes(pages: PageArrays, groups: Records, row: int) -> KeyHashes:
+    """Return the hashes of the keys of the page of `row`, which is in a group. O(URL)."""
+    page: Record = pages.records[row]
+    group: Record = groups[page.group]
+    span = pages.traces[row].url_span
+    start = np.int64(span >> np.uint64(16))
+    return hash_names(pages.text, start, start + np.int64(span & np.uint64(0xFFFF)), np.int64(group.host))
+
+
+@bare_kernel
+def hash_names(text: Bytes, start: int, stop: int, host: int) -> KeyHashes:
+    """Return the hashes of the keys of the URL ``text[start:stop]`` of the host with that group number. O(URL).
+
+    A URL whose path is empty or the root has no keys. The hash has no key: its collisions are part of the results, and
+    all they can do is to relate 64 pages that are not.
+    """
+    _, begin, _ = find_authority(text, start, stop)
+    end = begin
+    while end < stop and text[end] != _QUERY and text[end] != _HASH:
+        end += 1
+    if end > begin and text[end - 1] == _SLASH:
+        end -= 1
+    name = end
+    while name > begin and text[name - 1] != _SLASH:
+        name -= 1
+    none = np.uint64(0)
+    if name == end or name == begin:
+        return none, none, none
+    token = name
+    while token < end and _separates(text[token]):
+        token += 1
+    while token < end and not _separates(text[token]):
+        token += 1
+    same_name = _mark(hash_bytes(text, name, end), host, SAME_NAME)
+    same_token = _mark(hash_bytes(text, name, token), host, SAME_TOKEN) if token < end else none
+    return same_name, same_token, _mark(hash_bytes(text, begin, name), host, SAME_DIRECTORY)
+
+
+@inlined_kernel
+def _separates(byte: int) -> bool:
+    """Return whether a byte ends a token. O(1)."""
+    return byte in (_DASH, _UNDERSCORE, _DOT, _PLUS, _TILDE, _PERCENT)
+
+
+@inlined_kernel
+def _mark(hash_: int, host: int, kind: int) -> int:
+    """Return the hash of a key from that of its text, its host and its kind: not 0. O(1)."""
+    return mix(hash_ ^ mix(np.uint64(host * 4 + kind + 1))) | np.uint64(1) << np.uint64(63)

@@ -1,0 +1,89 @@
+"""The memory of a shard's related pages: keys, their chances and members, which grow as pages are added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from streamsched.numerics.growable_array import GrowableArray
+from streamsched.records.related.key_members import place_keys, sighting_space
+from streamsched.records.related.related_schema import (
+    RELATED_CHANCE,
+    RELATED_KEY,
+    RELATED_NODE,
+    RELATED_STATE,
+    RelatedArrays,
+)
+from streamsched.records.seasonality_schema import KEY_KINDS
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes
+
+__all__ = ["RelatedTables"]
+
+_FEWEST_SLOTS: Final = 1 << 10
+
+
+class RelatedTables:
+    """The related pages of one shard.
+
+    2 to 4 bytes a page, 8 for each key of a page that another page has, and 32 to 40 for each such key.
+    """
+
+    def __init__(self, key: Hashes, reserved: int) -> None:
+        """Create tables without pages. `key`: uint64[2], of the indexes' hash; `reserved`: pages."""
+        self._key = key
+        keys = KEY_KINDS * reserved // 2  # each has two pages or more
+        self._keys = GrowableArray(RELATED_KEY, keys)
+        self._chances = GrowableArray(RELATED_CHANCE, keys)
+        self._nodes = GrowableArray(RELATED_NODE, KEY_KINDS * reserved)
+        self._slots = np.zeros(_FEWEST_SLOTS, np.uint32)
+        self._sightings = GrowableArray(np.uint32, max(reserved, int(sighting_space(0))))
+        self._state = np.zeros(1, RELATED_STATE)
+        self.reserve(0)
+
+    @property
+    def arrays(self) -> RelatedArrays:
+        """The arrays for kernels, valid until the next `reserve` or `make_room`."""
+        return RelatedArrays(
+            self._keys.array,
+            self._chances.array,
+            self._nodes.array,
+            self._slots,
+            self._sightings.array,
+            self._key,
+            self._state,
+        )
+
+    def reserve(self, pages: int) -> None:
+        """Make room for `pages` pages in all, besides what `make_room` does."""
+        self._keys.ensure(KEY_KINDS * pages // 2)
+        self._chances.ensure(KEY_KINDS * pages // 2)
+        self._nodes.ensure(KEY_KINDS * pages)
+        self._sightings.ensure(int(sighting_space(pages)))
+
+    def make_room(self, new: int) -> None:
+        """Make room in the index for the keys of `new` more pages, at half its slots or fewer. O(keys) if it grows."""
+        keys = int(self._state["keys"][0]) + KEY_KINDS * new
+        if 2 * keys > self._slots.size:
+            self._slots = np.zeros(1 << (2 * keys - 1).bit_length(), np.uint32)
+            place_keys(self.arrays)
+
+    def clear(self) -> None:
+        """Forget all keys and members; evidence is kept. O(table of sightings)."""
+        for count in ("keys", "nodes", "free"):
+            self._state[count] = 0
+        self._slots = np.zeros(_FEWEST_SLOTS, np.uint32)
+        self._sightings.array[: int(sighting_space(0))] = 0
+
+    def nbytes(self, pages: int) -> int:
+        """Return the bytes of memory that the tables take for that many pages."""
+        keys, nodes = int(self._state["keys"][0]), int(self._state["nodes"][0])
+        return (
+            self._keys.resident_bytes(keys)
+            + self._chances.resident_bytes(keys)
+            + self._nodes.resident_bytes(nodes)
+            + self._sightings.resident_bytes(int(sighting_space(pages)))
+            + self._slots.nbytes
+        )
