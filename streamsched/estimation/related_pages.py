@@ -24,8 +24,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
-from streamsched.records.related.key_members import find_key
-from streamsched.records.related.name_keys import key_hashes
+from streamsched.records.related.key_members import find_key, key_hashes
 from streamsched.records.related.related_schema import MEMBER_BIT, SHARE_BITS, SHARE_UNIT, RelatedArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.seasonality_schema import KEY_KINDS
@@ -81,7 +80,10 @@ def join_claims(links: Records, out: Floats) -> None:
 
 @inlined_kernel
 def own_probability(page: Record, observed: ObservedInterval, due: float) -> float:
-    """Return the probability that a page itself changed in an interval; `due`: by its schedule, NaN if unknown. O(1)."""
+    """Return the probability that a page itself changed in an interval. O(1).
+
+    `due`: by the page's models of seasonality, NaN if unknown.
+    """
     if not np.isnan(due):
         return due
     cycles = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
@@ -104,7 +106,7 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
     quiet *= exp(-(group.hazard * cycles)) * missed
-    hashes = key_hashes(shard.pages, shard.groups.records, row)
+    hashes = key_hashes(shard, row)
     for kind in range(KEY_KINDS):
         share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
         key = find_key(related, hashes[kind]) if share > 0.0 and hashes[kind] != 0 else -1
@@ -125,7 +127,7 @@ def claim_related(
     """
     related = shard.related
     link: Record = shard.seasonality.links[row]
-    hashes = key_hashes(shard.pages, shard.groups.records, row)
+    hashes = key_hashes(shard, row)
     for kind in range(KEY_KINDS):
         key = find_key(related, hashes[kind]) if link.related[kind] & MEMBER_BIT else -1
         if key < 0:

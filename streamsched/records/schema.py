@@ -15,12 +15,12 @@ import numpy as np
 
 from streamsched.records.group_schema import GROUP, GroupArrays
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
-from streamsched.records.related.related_schema import RelatedArrays
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, SeasonalityArrays
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Ints, Records
     from streamsched.numerics.packed_urls import PackedUrls
+    from streamsched.records.related.related_schema import RelatedArrays
 
 __all__ = [
     "CORPUS",

@@ -2,7 +2,8 @@
 
 A page joins its keys when it is added. The first page of a key is only remembered in a table of sightings, one place
 for all keys with the same part of their hash; the newest stays. When a second page has the key, and the place still
-holds the first, the key gets a record and both are its members. A key of more than `MOST_MEMBERS` pages has none.
+holds the first, the key gets a record and both are its members. A key of more than `MOST_MEMBERS` pages has no members; if
+it was a name, the name is common, and its pages join by a longer name.
 
 All of it follows from the URLs in the order of their rows. It is not saved but rebuilt after loading.
 """
@@ -15,7 +16,7 @@ import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.records.dirty_tracking import mark_dirty_row
-from streamsched.records.related.name_keys import KeyHashes, key_hashes
+from streamsched.records.related.name_keys import SAME_NAME, SAME_TOKEN, KeyHashes, page_names
 from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS, SHARE_BITS, RelatedArrays
 from streamsched.records.seasonality_schema import KEY_KINDS
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["find_key", "join_keys", "place_keys", "rejoin_keys", "sighting_space"]
+__all__ = ["find_key", "join_keys", "key_hashes", "place_keys", "rejoin_keys", "sighting_space"]
 
 _FEWEST_SIGHTINGS: Final = 1 << 16
 _ROW_BITS: Final = 27  # of a sighting; the others hold a part of the hash, so that few pages are compared in vain
@@ -45,12 +46,27 @@ def join_keys(shard: ShardArrays, row: int) -> None:
 
     There must be room for three more nodes and keys.
     """
-    related = shard.related
+    related, last = shard.related, row
     _grow_sightings(related, row + 1)
-    hashes = key_hashes(shard.pages, shard.groups.records, row)
+    hashes = key_hashes(shard, row)
+    key = find_key(related, hashes[SAME_NAME])
+    if key >= 0 and related.keys[key].members == MOST_MEMBERS:
+        _lengthen_names(shard, key, last)
+        hashes = key_hashes(shard, row)
     for kind in range(KEY_KINDS):
         if hashes[kind] != 0:
-            _join(shard, kind, hashes[kind], row)
+            _join(shard, kind, hashes[kind], row, last)
+
+
+@bare_kernel
+def key_hashes(shard: ShardArrays, row: int) -> KeyHashes:
+    """Return the hashes of the keys of the page of `row`, which is in a group. O(URL)."""
+    pages, groups, related = shard.pages, shard.groups.records, shard.related
+    hashes = page_names(pages, groups, row, False)
+    key = find_key(related, hashes[SAME_NAME])
+    if key >= 0 and related.keys[key].members > MOST_MEMBERS:
+        return page_names(pages, groups, row, True)
+    return hashes
 
 
 @bare_kernel
@@ -85,8 +101,28 @@ def find_key(related: RelatedArrays, hash_: int) -> int:
 
 
 @bare_kernel
-def _join(shard: ShardArrays, kind: int, hash_: int, row: int) -> None:
-    """Make a page a member of its key of one kind, or remember it as the key's newest page."""
+def _lengthen_names(shard: ShardArrays, key: int, last: int) -> None:
+    """Let the members of a name that becomes common join by their longer names. O(members). `last`: the last row."""
+    related = shard.related
+    rows = related.work
+    at = np.int64(related.keys[key].first)
+    for i in range(MOST_MEMBERS):
+        rows[i] = related.nodes[at - 1].row
+        at = np.int64(related.nodes[at - 1].after)
+    for i in range(MOST_MEMBERS):
+        if shard.seasonality.links[rows[i]].related[SAME_TOKEN] & MEMBER_BIT:
+            _leave(shard, SAME_TOKEN, find_key(related, key_hashes(shard, rows[i])[SAME_TOKEN]), rows[i])
+    _dissolve(shard, SAME_NAME, key)
+    for i in range(MOST_MEMBERS):
+        hashes = key_hashes(shard, rows[i])
+        for kind in (SAME_NAME, SAME_TOKEN):
+            if hashes[kind] != 0:
+                _join(shard, kind, hashes[kind], rows[i], last)
+
+
+@bare_kernel
+def _join(shard: ShardArrays, kind: int, hash_: int, row: int, last: int) -> None:
+    """Make a page a member of its key of one kind, or remember it as the key's newest page; `last`: the last row."""
     related = shard.related
     key = find_key(related, hash_)
     if key >= 0:
@@ -97,23 +133,17 @@ def _join(shard: ShardArrays, kind: int, hash_: int, row: int) -> None:
             _dissolve(shard, kind, key)
         return
     places = related.sightings
-    space = np.uint64(sighting_space(row + 1))
+    space = np.uint64(sighting_space(last + 1))
     place = np.int64(((hash_ >> np.uint64(32)) * space) >> np.uint64(32))
     tag = np.int64(hash_ & np.uint64(31)) << _ROW_BITS
     seen = np.int64(places[place])
     other = (seen & _ROWS) - 1
-    if other >= 0 and seen - other - 1 == tag and _has_key(shard, other, kind, hash_):
+    if other >= 0 and seen - other - 1 == tag and other != row and key_hashes(shard, other)[kind] == hash_:
         key = _open_key(related, hash_)
         _add_member(shard, kind, key, other)
         _add_member(shard, kind, key, row)
     elif row < _ROWS:
         places[place] = tag + row + 1
-
-
-@inlined_kernel
-def _has_key(shard: ShardArrays, row: int, kind: int, hash_: int) -> bool:
-    hashes: KeyHashes = key_hashes(shard.pages, shard.groups.records, row)
-    return hashes[kind] == hash_
 
 
 @inlined_kernel
@@ -160,10 +190,35 @@ def _add_member(shard: ShardArrays, kind: int, key: int, row: int) -> None:
 
 
 @bare_kernel
+def _leave(shard: ShardArrays, kind: int, key: int, row: int) -> None:
+    """Let a member leave a key. O(members)."""
+    related = shard.related
+    record: Record = related.keys[key]
+    before, at = np.int64(0), np.int64(record.first)
+    while np.int64(related.nodes[at - 1].row) != row:
+        before, at = at, np.int64(related.nodes[at - 1].after)
+    if before:
+        related.nodes[before - 1].after = related.nodes[at - 1].after
+    else:
+        record.first = related.nodes[at - 1].after
+    record.members -= 1
+    _release(related, at, at)
+    mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+    shard.seasonality.links[row].related[kind] &= SHARE_BITS
+
+
+@inlined_kernel
+def _release(related: RelatedArrays, first: int, last: int) -> None:
+    """Add the nodes of a list to the free ones. O(1)."""
+    state = related.state[0]
+    related.nodes[last - 1].after = state.free
+    state.free = first
+
+
+@bare_kernel
 def _dissolve(shard: ShardArrays, kind: int, key: int) -> None:
     """Release the members of a key that has too many; claims on them stay until their next visits. O(members)."""
     related = shard.related
-    state = related.state[0]
     record: Record = related.keys[key]
     at, last = np.int64(record.first), np.int64(0)
     while at:
@@ -172,8 +227,7 @@ def _dissolve(shard: ShardArrays, kind: int, key: int) -> None:
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
         shard.seasonality.links[row].related[kind] &= SHARE_BITS
         at, last = np.int64(node.after), at
-    related.nodes[last - 1].after = state.free
-    state.free = np.int64(record.first)
+    _release(related, np.int64(record.first), last)
     record.first = 0
     record.members = MOST_MEMBERS + 1
 

@@ -1,6 +1,7 @@
 """Keys of a page: what its name has in common with other pages of its host.
 
-The name is the last segment of the path, and its first token ends at the first of ``- _ . + ~ %`` after another byte.
+The name is the last segment of the path. A name that is common on its host, such as ``index.html``, tells nothing: then
+the name is the last two segments. The first token of a name ends at the first of ``- _ . + ~ % /`` after another byte.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Record, Records
     from streamsched.records.page_schema import PageArrays
 
-__all__ = ["SAME_DIRECTORY", "SAME_NAME", "SAME_TOKEN", "KeyHashes", "hash_names", "key_hashes"]
+__all__ = ["SAME_DIRECTORY", "SAME_NAME", "SAME_TOKEN", "KeyHashes", "hash_names", "page_names"]
 
 # Kinds of keys: positions in SEASONAL_LINK.related and in `KeyHashes`.
 SAME_NAME: Final = 0  # the same name elsewhere on the host: versions, languages
@@ -32,51 +33,64 @@ _DASH, _UNDERSCORE, _DOT, _PLUS, _TILDE, _PERCENT = ord("-"), ord("_"), ord(".")
 
 
 @inlined_kernel
-def key_hashes(pages: PageArrays, groups: Records, row: int) -> KeyHashes:
-    """Return the hashes of the keys of the page of `row`, which is in a group. O(URL)."""
+def page_names(pages: PageArrays, groups: Records, row: int, is_common: bool) -> KeyHashes:
+    """Return `hash_names` of the page of `row`, which is in a group. O(URL)."""
     page: Record = pages.records[row]
     group: Record = groups[page.group]
     span = pages.traces[row].url_span
     start = np.int64(span >> np.uint64(16))
-    return hash_names(pages.text, start, start + np.int64(span & np.uint64(0xFFFF)), np.int64(group.host))
+    return hash_names(pages.text, start, start + np.int64(span & np.uint64(0xFFFF)), np.int64(group.host), is_common)
 
 
 @bare_kernel
-def hash_names(text: Bytes, start: int, stop: int, host: int) -> KeyHashes:
+def hash_names(text: Bytes, start: int, stop: int, host: int, is_common: bool) -> KeyHashes:
     """Return the hashes of the keys of the URL ``text[start:stop]`` of the host with that group number. O(URL).
 
-    A URL whose path is empty or the root has no keys. The hash has no key: its collisions are part of the results, and
-    all they can do is to relate 64 pages that are not.
+    `is_common`: whether the last segment alone is common on the host. A URL whose path is empty or the root has no
+    keys. The hash has no key: its collisions are part of the results, and all they can do is to relate 64 pages that
+    are not.
     """
+    none = np.uint64(0)
     _, begin, _ = find_authority(text, start, stop)
     end = begin
     while end < stop and text[end] != _QUERY and text[end] != _HASH:
         end += 1
     if end > begin and text[end - 1] == _SLASH:
         end -= 1
-    name = end
-    while name > begin and text[name - 1] != _SLASH:
-        name -= 1
-    none = np.uint64(0)
-    if name == end or name == begin:
+    name = _segment_start(text, begin, end)
+    if name in (end, begin):
         return none, none, none
+    directory = _mark(hash_bytes(text, begin, name), host, SAME_DIRECTORY)
+    if is_common:
+        name = _segment_start(text, begin, name - 1)
+        if name == begin:
+            return none, none, directory
     token = name
     while token < end and _separates(text[token]):
         token += 1
     while token < end and not _separates(text[token]):
         token += 1
     same_name = _mark(hash_bytes(text, name, end), host, SAME_NAME)
-    same_token = _mark(hash_bytes(text, name, token), host, SAME_TOKEN) if token < end else none
-    return same_name, same_token, _mark(hash_bytes(text, begin, name), host, SAME_DIRECTORY)
+    # A name of one token has the key of its name only.
+    return same_name, _mark(hash_bytes(text, name, token), host, SAME_TOKEN) if token < end else none, directory
+
+
+@inlined_kernel
+def _segment_start(text: Bytes, begin: int, end: int) -> int:
+    """Return where the segment that ends at `end` starts: after a slash, or at `begin`. O(segment)."""
+    at = end
+    while at > begin and text[at - 1] != _SLASH:
+        at -= 1
+    return at
 
 
 @inlined_kernel
 def _separates(byte: int) -> bool:
     """Return whether a byte ends a token. O(1)."""
-    return byte in (_DASH, _UNDERSCORE, _DOT, _PLUS, _TILDE, _PERCENT)
+    return byte in (_DASH, _UNDERSCORE, _DOT, _PLUS, _TILDE, _PERCENT, _SLASH)
 
 
 @inlined_kernel
 def _mark(hash_: int, host: int, kind: int) -> int:
     """Return the hash of a key from that of its text, its host and its kind: not 0. O(1)."""
-    return mix(hash_ ^ mix(np.uint64(host * 4 + kind + 1))) | np.uint64(1) << np.uint64(63)
+    return mix(hash_ ^ mix(np.uint64(host * 4 + kind + 1))) | np.uint64(1)

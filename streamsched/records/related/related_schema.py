@@ -14,7 +14,7 @@ import numpy.typing as npt
 from streamsched.records.seasonality_schema import KEY_KINDS
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Hashes, Records
+    from streamsched.numerics.arrays import Hashes, Ints, Records
 
 __all__ = [
     "MEMBER_BIT",
@@ -67,3 +67,4 @@ class RelatedArrays(NamedTuple):
     sightings: npt.NDArray[np.uint32]  # uint32[2^k]: newest page of keys without a record, see `key_members`
     key: Hashes  # uint64[2]: of the index's hash
     state: Records  # RELATED_STATE[1]
+    work: Ints  # int64[MOST_MEMBERS], working memory

@@ -9,6 +9,7 @@ import numpy as np
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.records.related.key_members import place_keys, sighting_space
 from streamsched.records.related.related_schema import (
+    MOST_MEMBERS,
     RELATED_CHANCE,
     RELATED_KEY,
     RELATED_NODE,
@@ -41,6 +42,7 @@ class RelatedTables:
         self._slots = np.zeros(_FEWEST_SLOTS, np.uint32)
         self._sightings = GrowableArray(np.uint32, max(reserved, int(sighting_space(0))))
         self._state = np.zeros(1, RELATED_STATE)
+        self._work = np.zeros(MOST_MEMBERS, np.int64)
         self.reserve(0)
 
     @property
@@ -54,6 +56,7 @@ class RelatedTables:
             self._sightings.array,
             self._key,
             self._state,
+            self._work,
         )
 
     def reserve(self, pages: int) -> None:
