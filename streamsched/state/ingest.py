@@ -19,7 +19,7 @@ from streamsched.estimation.change_detection import (
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
-from streamsched.estimation.related_pages import (
+from streamsched.estimation.related.related_pages import (
     claim_related,
     is_claimed,
     is_related,
@@ -255,9 +255,9 @@ def _apply_one(
         due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
         link: Record = seasonality.links[row]
         followed = settle_claims(shard, row, observed, due) if rules.surges and is_claimed(link) else 0.0
-        own = _update_estimators(page, trace, corpus, groups, observed, due, followed, rules.surges, invalidated)
+        part = _update_estimators(page, trace, corpus, groups, observed, due, followed, rules.surges, invalidated)
         if rules.surges and observed.changed and is_related(link):
-            claim_related(shard, row, observed, own, invalidated)
+            claim_related(shard, row, observed, part, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -345,14 +345,14 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     """Update the page's estimators, its group's counts and its group's surges by one observed interval.
 
     `due`: the probability of the change by the page's models of seasonality, NaN if unknown; `followed`: the
-    probability that the page followed a change of a related page. Returns the probability that it changed by itself.
+    probability that the page followed a change of a related page. Returns the probability that it changed otherwise.
     """
     group: Record = groups[page.group]
     group.visits += 1
     group.changes += observed.changed
-    own = 1.0
+    own = part = 1.0
     if surges:
-        apart, part = due, 1.0  # the probability of a change by no surge, and how much of it is the page's own
+        apart = due  # the probability of a change by no surge
         if observed.changed and followed > 0.0:
             alone = own_probability(page, observed, due)
             apart = 1.0 - (1.0 - alone) * (1.0 - followed)
@@ -360,7 +360,7 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
         own = update_surges(groups, invalidated, page, observed, apart) * part
     update_pattern_evidence(corpus, groups, page, observed, own)
     update_page(page, trace, observed.cycles, observed.changed, own)
-    return own
+    return part
 
 
 @inlined_kernel

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsched.estimation.hierarchical_prior import refresh_prior
+from streamsched.estimation.related.key_members import join_keys
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.profile_assignment import inherit_profile
 from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import mark_dirty_row
-from streamsched.records.related.key_members import join_keys
 from streamsched.records.url_index import LOOKUP_CHUNK, NOT_FOUND, IndexArrays, append_page, find_row, resolve
 from streamsched.records.url_patterns import assign_group, locate_host, renew_candidates
 from streamsched.records.visit_journal import narrow_sample

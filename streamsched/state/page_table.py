@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from streamsched.estimation.hierarchical_prior import init_corpus
+from streamsched.estimation.related.key_members import rejoin_keys
+from streamsched.estimation.related.related_tables import RelatedTables
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
 from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
@@ -22,8 +24,6 @@ from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
-from streamsched.records.related.key_members import rejoin_keys
-from streamsched.records.related.related_tables import RelatedTables
 from streamsched.records.schema import CORPUS, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex, url_texts

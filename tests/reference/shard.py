@@ -20,6 +20,7 @@ from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
 from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
 from tests.reference import estimators, seasonality
+from tests.reference.related_pages import RelatedPages
 from tests.reference.seasonality_profiles import Seasonality
 from tests.reference.surges import Surges
 from tests.reference.url_hash import hash_of
@@ -113,6 +114,7 @@ class Shard:
         self.served = self.hits = self.moved = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.surges = Surges(cycle_s)
+        self.related = RelatedPages()
         self.seasonality = Seasonality(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
@@ -157,7 +159,7 @@ class Shard:
             counts = len(page.flags), sum(page.flags), len(self.pages)
             span = page.last_visit_s, outcome.fetched_at
             elapsed = min(max((span[1] - span[0]) / self.cycle_s, 0.0), LONGEST_INTERVAL)
-            hit = self.surges.terminal(page.group, page.last_visit_s, elapsed)
+            hit = self.shared(page, elapsed)
             due = self.seasonality.learn(page.link, self.posterior(page), span, verdict == "change", counts, hit)
             self.learn(page, outcome.fetched_at, verdict == "change", due)
         page.left = left_behind(visit, page.left, verdict == "change")
@@ -191,6 +193,7 @@ class Shard:
             self.open_groups(url)
             self.pages[url].group = self.deepest(url)
             self.give_prior(self.pages[url])
+            self.related.add(url, list(self.groups).index(self.pages[url].group[:1]))
         return self.pages[url]
 
     def open_groups(self, url: str) -> None:
@@ -221,7 +224,15 @@ class Shard:
         page.flags.append(changed)
         alone = estimators.probability_changed(*self.posterior(page), interval) if due is None else due
         members = sum(other.group == page.group for other in self.pages.values())
-        own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
+        elapsed = min(max((fetched_at - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
+        spared = 1.0 - self.surges.terminal(page.group, page.last_visit_s, elapsed)
+        followed = self.related.settle(page.url, changed, (1.0 - alone) * spared)
+        apart = 1.0 - (1.0 - alone) * (1.0 - followed)
+        unexplained = alone / apart if changed and followed else 1.0
+        own = unexplained * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
+        if changed:
+            seen = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
+            self.related.claim(page.url, unexplained, seen)
         if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
             self.weigh_pattern(page, interval, changed, own)
         if not changed:
@@ -320,9 +331,14 @@ class Shard:
             "cost": page.cost,
             "rate": shape / exposure,
             "posterior": estimators.probability_changed(shape, exposure, elapsed),
-            "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
+            "surge": self.shared(page, elapsed),
         }
         return estimates | beats | own
+
+    def shared(self, page: Page, elapsed: float) -> float:
+        """The probability that a surge, or a change of related pages, has reached a page `elapsed` cycles unvisited."""
+        spared = 1.0 - self.surges.terminal(page.group, page.last_visit_s, elapsed)
+        return 1.0 - spared * self.related.claims[page.url].missed
 
     def eligible(self, now: float) -> list[str]:
         """The pages that are neither denied nor leased: a lease ends at the very second of its expiry."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.related_pages import unclaimed
+from streamsched.estimation.related.related_pages import unclaimed
 from streamsched.estimation.seasonality.group_profiles import (
     count_changes,
     prefetch_profile,

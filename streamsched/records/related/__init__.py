@@ -1,1 +1,1 @@
-"""Related pages: small groups of one host's pages by their names, and where a URL has its keys."""
+"""Related pages: their records, and the keys that names of pages have in common."""

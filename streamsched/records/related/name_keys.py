@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Record, Records
     from streamsched.records.page_schema import PageArrays
 
-__all__ = ["SAME_DIRECTORY", "SAME_NAME", "SAME_TOKEN", "KeyHashes", "hash_names", "page_names"]
+__all__ = ["KIND_NAMES", "SAME_DIRECTORY", "SAME_NAME", "SAME_TOKEN", "KeyHashes", "hash_names", "page_names"]
 
 # Kinds of keys: positions in SEASONAL_LINK.related and in `KeyHashes`.
 SAME_NAME: Final = 0  # the same name elsewhere on the host: versions, languages
 SAME_TOKEN: Final = 1  # the same first token of the name on the host
 SAME_DIRECTORY: Final = 2  # the same directory
+KIND_NAMES: Final = ("name", "token", "directory")
 
 KeyHashes: TypeAlias = tuple[int, int, int]
 """The hash of a page's key of each kind, as uint64; 0: none."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.related.key_members import place_keys, sighting_space
 from streamsched.numerics.growable_array import GrowableArray
-from streamsched.records.related.key_members import place_keys, sighting_space
 from streamsched.records.related.related_schema import (
     MOST_MEMBERS,
     RELATED_CHANCE,

@@ -2,8 +2,8 @@
 
 Pages are related by keys, see `records.related.name_keys`. Each key has a chance that its pages follow a change. A
 visit that finds a change makes a *claim* on each other page of the page's keys: the probability that it has changed
-since its last visit, which is the chance times the probability that the change was the first page's own. Claims of one
-kind of key add up as independent causes. The next visit of the page confirms or refutes them, and ends them.
+since its last visit, which is the chance times the probability that the first page did not just follow another itself.
+Claims add up as independent causes. The next visit of the page confirms or refutes them, and ends them.
 
 A confirmed claim gets its share of the credit: the claim over the probability of a change by any cause. Evidence counts
 in proportion to the probability that nothing else would have changed the page, and it fades. A key starts from what the
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.related.key_members import find_key, key_hashes
 from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
-from streamsched.records.related.key_members import find_key, key_hashes
 from streamsched.records.related.related_schema import MEMBER_BIT, SHARE_BITS, SHARE_UNIT, RelatedArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.seasonality_schema import KEY_KINDS
@@ -119,11 +119,11 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
 
 @bare_kernel
 def claim_related(
-    shard: ShardArrays, row: int, observed: ObservedInterval, own: float, invalidated: InvalidationBuffer
+    shard: ShardArrays, row: int, observed: ObservedInterval, unexplained: float, invalidated: InvalidationBuffer
 ) -> None:
     """Make the claims of a change of the page of `row`, which is a member of a key. O(URL + members).
 
-    `own`: the probability that the change was the page's own.
+    `unexplained`: the probability that the page did not just follow another, whose change has made its claims.
     """
     related = shard.related
     link: Record = shard.seasonality.links[row]
@@ -132,7 +132,7 @@ def claim_related(
         key = find_key(related, hashes[kind]) if link.related[kind] & MEMBER_BIT else -1
         if key < 0:
             continue
-        spared = 1.0 - _chance(related, kind, key) * own
+        spared = 1.0 - _chance(related, kind, key) * unexplained
         at = np.int64(related.keys[key].first)
         while at:
             node: Record = related.nodes[at - 1]
