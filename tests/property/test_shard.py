@@ -87,9 +87,11 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
         assert_same_page(scheduler, row, page)
         claims = arrays.seasonality.links["related"][row].tolist()
         assert claims == pytest.approx(shard.related.claims[page.url].packed, rel=0, abs=1)  # a bit of a double at most
-    keys = arrays.related.chances[: int(arrays.related.state["keys"][0])].tolist()
-    assert [one for pair in keys for one in pair] == singly(
-        [one for pair in shard.related.chances.values() for one in pair]
+    chances = arrays.related.chances[: int(arrays.related.state["keys"][0])]
+    expected = list(zip(*shard.related.chances.values(), strict=True)) or [(), ()]
+    assert (chances["followed"].tolist(), chances["failed"].tolist()) == (
+        singly([*expected[0]]),
+        singly([*expected[1]]),
     )
     corpus = arrays.corpus[0]
     sweep = (corpus["sweep"], corpus["sweep_row"], corpus["sweep_end"])

@@ -35,12 +35,8 @@ def names_of(url: str, host: int, *, is_common: bool) -> list[Key | None]:
         return [None] * KINDS
     directory = (2, host, "/".join([*above, ""]))
     if is_common:
-        if not above[-1:] or not above[-1]:
-            return (
-                [None, None, directory]
-                if len(above) < 2
-                else [(0, host, f"/{name}"), _token(f"/{name}", host), directory]
-            )
+        if len(above) < 2:
+            return [None, None, directory]
         name = f"{above[-1]}/{name}"
     return [(0, host, name), _token(name, host), directory]
 
@@ -160,9 +156,9 @@ class RelatedPages:
     def chance(self, key: Key) -> float:
         """The probability that a page of a key follows a change of another."""
         followed, failed = self.kinds[key[0]]
-        prior = 10.0 * ((1.0 + followed) / (10.0 + followed + failed))
+        prior = 2.0 * ((1.0 + followed) / (10.0 + followed + failed))
         own = self.chances[key]
-        return (prior + own[0]) / (10.0 + sum(own))
+        return (prior + own[0]) / (2.0 + sum(own))
 
     def settle(self, url: str, changed: bool, quiet: float) -> float:
         """Learn from a visit and end the claims; `quiet`: the probability that nothing else changed the page.

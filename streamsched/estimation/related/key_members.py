@@ -2,8 +2,8 @@
 
 A page joins its keys when it is added. The first page of a key is only remembered in a table of sightings, one place
 for all keys with the same part of their hash; the newest stays. When a second page has the key, and the place still
-holds the first, the key gets a record and both are its members. A key of more than `MOST_MEMBERS` pages has no members; if
-it was a name, the name is common, and its pages join by a longer name.
+holds the first, the key gets a record and both are its members. A key of more than `MOST_MEMBERS` pages has no members;
+if it was a name, the name is common, and its pages join by a longer name.
 
 All of it follows from the URLs in the order of their rows. It is not saved but rebuilt after loading.
 """

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["claim_related", "is_claimed", "is_related", "join_claims", "own_probability", "settle_claims", "unclaimed"]
 
 FIRST_FOLLOWED: Final = 1.0  # prior of the chance that pages follow: one of ...
-FIRST_CLAIMS: Final = 10.0  # ... as many claims; also what a key's prior weighs
+FIRST_CLAIMS: Final = 10.0  # ... as many claims
+KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; from 1 to 10 all rank pages about as well
 KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
 _LEAST: Final = 1e-12  # least probability that divides
@@ -165,8 +166,8 @@ def _chance(related: RelatedArrays, kind: int, key: int) -> float:
     """Return the probability that a page of a key follows a change of another. O(1)."""
     state, record = related.state[0], related.chances[key]
     followed, failed = state.followed[kind], state.failed[kind]
-    prior = FIRST_CLAIMS * ((FIRST_FOLLOWED + followed) / (FIRST_CLAIMS + followed + failed))
-    return float((prior + record.followed) / (FIRST_CLAIMS + record.followed + record.failed))
+    prior = KEY_CLAIMS * ((FIRST_FOLLOWED + followed) / (FIRST_CLAIMS + followed + failed))
+    return float((prior + record.followed) / (KEY_CLAIMS + record.followed + record.failed))
 
 
 @inlined_kernel

@@ -25,7 +25,7 @@ TERMINALS: Final[dict[str, str]] = {
     "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is for the page",
     "rhythm": "how busy this hour of the week is for the page; 1 is the mean hour",
     "due": "probability of an update since the last visit, by the page's schedule if it has one",
-    "surge": "probability that a bulk edit, a release or a change of related pages has reached the page since the last visit",
+    "surge": "probability that a surge, or a change of related pages, has changed the page too since the last visit",
 }
 
 PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page provides yet
