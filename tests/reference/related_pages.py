@@ -185,14 +185,19 @@ class RelatedPages:
         claims.shares = [0] * KINDS
         return 1.0 - missed
 
-    def claim(self, url: str, unexplained: float, may_follow: set[str]) -> None:
-        """Make the claims of a change; `may_follow`: the pages that have been visited, but not since."""
+    def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
+        """Make the claims of a change, the weak ones if outcome number `applied` is a fourth.
+
+        `may_follow`: the pages that have been visited, but not since.
+        """
         for kind, key in enumerate(self.keys_of(url)):
             if key is None or not self.claims[url].member[kind]:
                 continue
-            spared = 1.0 - self.chance(key) * unexplained
+            claimed = self.chance(key) * unexplained
+            if claimed < 1 / 128 and applied % 4:
+                continue
             for other in self.members[key] or []:
                 if other != url and other in may_follow:
                     shares = self.claims[other].shares
-                    share = 1.0 - (1.0 - shares[kind] / UNIT) * spared
+                    share = 1.0 - (1.0 - shares[kind] / UNIT) * (1.0 - claimed)
                     shares[kind] = min(int(share * UNIT + 0.5), UNIT - 1)

@@ -21,6 +21,7 @@ import numpy as np
 
 from streamsched.estimation.related.key_members import find_key, key_hashes
 from streamsched.estimation.surges import share_not_hit
+from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.dirty_tracking import mark_dirty_row
@@ -41,6 +42,8 @@ FIRST_CLAIMS: Final = 10.0  # ... as many claims
 KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; from 1 to 10 all rank pages about as well
 KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
+WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
+WEAK_TURNS: Final = 4  # ... at one change in this many, so that the chance can still be learned
 _LEAST: Final = 1e-12  # least probability that divides
 
 
@@ -129,18 +132,31 @@ def claim_related(
     related = shard.related
     link: Record = shard.seasonality.links[row]
     hashes = key_hashes(shard, row)
+    is_turn = shard.corpus[0].applied % WEAK_TURNS == 0
     for kind in range(KEY_KINDS):
         key = find_key(related, hashes[kind]) if link.related[kind] & MEMBER_BIT else -1
-        if key < 0:
+        share = _chance(related, kind, key) * unexplained if key >= 0 else 0.0
+        if key < 0 or (share < WEAK_CLAIM and not is_turn):
             continue
-        spared = 1.0 - _chance(related, kind, key) * unexplained
-        at = np.int64(related.keys[key].first)
-        while at:
-            node: Record = related.nodes[at - 1]
-            other = np.int64(node.row)
-            if other != row:
-                _claim(shard, other, kind, spared, observed.end_s, invalidated)
-            at = np.int64(node.after)
+        for i in range(_list_members(shard, key)):
+            if related.work[i] != row:
+                _claim(shard, related.work[i], kind, 1.0 - share, observed.end_s, invalidated)
+
+
+@inlined_kernel
+def _list_members(shard: ShardArrays, key: int) -> int:
+    """Write the rows of a key's members to `work`, and prefetch their records; return their number. O(members)."""
+    related = shard.related
+    count, at = 0, np.int64(related.keys[key].first)
+    while at:
+        node: Record = related.nodes[at - 1]
+        other = np.int64(node.row)
+        prefetch(shard.pages.records, other)
+        prefetch(shard.seasonality.links, other)
+        related.work[count] = other
+        count += 1
+        at = np.int64(node.after)
+    return count
 
 
 @inlined_kernel

@@ -15,8 +15,9 @@ from streamsched.scheduler.scheduler import Scheduler
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
-DOCS = [f"https://a.example/docs/{i}" for i in range(40)]
-NEWS = [f"https://a.example/news/{i}" for i in range(40)]
+# Pages that share neither a name nor a directory: see `related_pages` for those that do.
+DOCS = [f"https://a.example/docs/{i}/doc{i}" for i in range(40)]
+NEWS = [f"https://a.example/news/{i}/news{i}" for i in range(40)]
 
 
 def crawled(days: int = 20, *, cycle_s: float = DAY) -> PageTable:
