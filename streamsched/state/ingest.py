@@ -352,10 +352,12 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     group.changes += observed.changed
     own = part = 1.0
     if surges:
+        apart = due  # the probability of a change by no surge
         if observed.changed and followed > 0.0:
             alone = own_probability(page, observed, due)
-            part = alone / (1.0 - (1.0 - alone) * (1.0 - followed))
-        own = update_surges(groups, invalidated, page, observed, due) * part
+            apart = 1.0 - (1.0 - alone) * (1.0 - followed)
+            part = alone / apart
+        own = update_surges(groups, invalidated, page, observed, apart) * part
     update_pattern_evidence(corpus, groups, page, observed, own)
     update_page(page, trace, observed.cycles, observed.changed, own)
     return part

@@ -229,7 +229,7 @@ class Shard:
         followed = self.related.settle(page.url, changed, (1.0 - alone) * spared)
         apart = 1.0 - (1.0 - alone) * (1.0 - followed)
         unexplained = alone / apart if changed and followed else 1.0
-        own = unexplained * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
+        own = unexplained * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
         if changed:
             seen = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
             self.related.claim(page.url, unexplained, seen, self.applied)
