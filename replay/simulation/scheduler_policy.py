@@ -58,4 +58,5 @@ def _find_shown_surges(shard: ShardArrays, rows: Rows) -> Bools:
     """
     pages, groups, links = shard.pages.records[rows], shard.groups.records, shard.seasonality.links[rows]
     shown = [share_not_hit(groups[page["group"]], page["last_visit_s"]) < 1.0 for page in pages]
-    return np.array(shown, np.bool_) | np.any(links["related"] & SHARE_BITS, axis=1)
+    claimed: Bools = np.any(links["related"] & SHARE_BITS, axis=1)
+    return np.array(shown, np.bool_) | claimed

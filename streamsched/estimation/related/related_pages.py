@@ -51,14 +51,14 @@ _LEAST: Final = 1e-12  # least probability that divides
 def is_claimed(link: Record) -> bool:
     """Return whether there is a claim on a page. O(1)."""
     related = link.related
-    return ((related[0] | related[1] | related[2]) & SHARE_BITS) != 0
+    return bool(((related[0] | related[1] | related[2]) & SHARE_BITS) != 0)
 
 
 @inlined_kernel
 def is_related(link: Record) -> bool:
     """Return whether a page is a member of a key. O(1)."""
     related = link.related
-    return ((related[0] | related[1] | related[2]) & MEMBER_BIT) != 0
+    return bool(((related[0] | related[1] | related[2]) & MEMBER_BIT) != 0)
 
 
 @inlined_kernel
@@ -170,7 +170,7 @@ def _claim(
     link: Record = shard.seasonality.links[row]
     before = np.int64(link.related[kind]) & SHARE_BITS
     share = 1.0 - (1.0 - SHARE_UNIT * float(before)) * spared
-    after = min(np.int64(share * MEMBER_BIT + 0.5), SHARE_BITS)
+    after: int = min(int(np.int64(share * MEMBER_BIT + 0.5)), SHARE_BITS)
     if after != before:
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
         link.related[kind] = after | MEMBER_BIT

@@ -6,7 +6,7 @@ the name is the last two segments. The first token of a name ends at the first o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def hash_names(text: Bytes, start: int, stop: int, host: int, is_common: bool) -
     keys. The hash has no key: its collisions are part of the results, and all they can do is to relate 64 pages that
     are not.
     """
-    none = np.uint64(0)
+    none: Any = np.uint64(0)
     _, begin, _ = find_authority(text, start, stop)
     end = begin
     while end < stop and text[end] != _QUERY and text[end] != _HASH:
@@ -92,6 +92,7 @@ def _separates(byte: int) -> bool:
 
 
 @inlined_kernel
-def _mark(hash_: int, host: int, kind: int) -> int:
+def _mark(hash_: int, host: int, kind: int) -> Any:
     """Return the hash of a key from that of its text, its host and its kind: not 0. O(1)."""
-    return mix(hash_ ^ mix(np.uint64(host * 4 + kind + 1))) | np.uint64(1)
+    marked: Any = mix(hash_ ^ mix(np.uint64(host * 4 + kind + 1))) | np.uint64(1)
+    return marked

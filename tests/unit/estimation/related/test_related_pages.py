@@ -26,14 +26,15 @@ def claims(scheduler: Scheduler, urls: list[str]) -> Floats:
     """The probability of each page that it has followed a related page."""
     table = scheduler.core.pages
     found = table.arrays.seasonality.links["related"][table.find(PackedUrls.pack(urls))] & SHARE_BITS
-    return 1.0 - np.prod(1.0 - SHARE_UNIT * found.astype(np.float64), axis=1)
+    return np.asarray(1.0 - np.prod(1.0 - SHARE_UNIT * found.astype(np.float64), axis=1))
 
 
 def keys_of(scheduler: Scheduler, urls: list[str]) -> list[list[bool]]:
     """Whether each page shares a name, a first token, a directory with others."""
     table = scheduler.core.pages
     rows = table.find(PackedUrls.pack(urls))
-    return ((table.arrays.seasonality.links["related"][rows] & MEMBER_BIT) != 0).tolist()
+    members: list[list[bool]] = ((table.arrays.seasonality.links["related"][rows] & MEMBER_BIT) != 0).tolist()
+    return members
 
 
 def docs(names: int = 100) -> list[str]:
