@@ -44,6 +44,7 @@ KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
 WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
 WEAK_TURNS: Final = 4  # ... at one change in this many, so that the chance can still be learned
+_LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
 
 
@@ -109,7 +110,8 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     missed = unclaimed(link)
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
-    quiet *= exp(-(group.hazard * cycles)) * missed
+    quiet *= exp(-min(group.hazard * cycles, _LEAST_LOG)) * missed
+    quiet = min(max(quiet, 0.0), 1.0)
     hashes = key_hashes(shard, row)
     for kind in range(KEY_KINDS):
         share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
