@@ -200,6 +200,8 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         deepest: Record = shard.groups.records[near.group]
         prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
         prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
+        if is_claimed(shard.seasonality.links[rows[i + _HOST_AHEAD]]):
+            prefetch(shard.related.members, rows[i + _HOST_AHEAD])
 
 
 @bare_kernel

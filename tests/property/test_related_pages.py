@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.estimation.related.related_pages import join_claims, unclaimed
-from streamsched.records.related.name_keys import hash_names
+from streamsched.numerics.url_syntax import find_authority
+from streamsched.records.related.name_keys import find_name, hash_names
 from streamsched.records.seasonality_schema import SEASONAL_LINK
 from tests.reference.related_pages import UNIT, hash_key, names_of
 
@@ -24,7 +25,8 @@ urls = st.builds(
 @given(urls, st.integers(0, 1 << 20), st.booleans())
 def test_keys_of_any_url_are_those_of_the_twin(url: str, host: int, is_common: bool) -> None:
     raw = np.frombuffer(url.encode(), np.uint8)
-    found = [int(one) for one in hash_names(raw, 0, raw.size, host, is_common)]
+    place = find_name(raw, find_authority(raw, 0, raw.size)[1], raw.size)
+    found = [int(one) for one in hash_names(raw, place, host, is_common)]
     assert found == [0 if key is None else hash_key(key) for key in names_of(url, host, is_common=is_common)]
 
 

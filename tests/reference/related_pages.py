@@ -61,6 +61,7 @@ class Claims:
 
     member: list[bool] = field(default_factory=lambda: [False] * KINDS)
     shares: list[int] = field(default_factory=lambda: [0] * KINDS)
+    keys: list[Key | None] = field(default_factory=lambda: [None] * KINDS)  # of which it is a member or was dissolved
 
     @property
     def missed(self) -> float:
@@ -114,7 +115,7 @@ class RelatedPages:
                 listed = self.members[token]
                 assert listed is not None
                 listed.remove(url)
-                self.claims[url].member[1] = False
+                self.claims[url].member[1], self.claims[url].keys[1] = False, None
         self.dissolve(name)
         for url in known:
             for key in self.keys_of(url)[:2]:
@@ -151,7 +152,7 @@ class RelatedPages:
         known = self.members[key]
         assert known is not None
         known.insert(0, url)
-        self.claims[url].member[key[0]] = True
+        self.claims[url].member[key[0]], self.claims[url].keys[key[0]] = True, key
 
     def chance(self, key: Key) -> float:
         """The probability that a page of a key follows a change of another."""
@@ -167,8 +168,8 @@ class RelatedPages:
         """
         claims = self.claims[url]
         missed = claims.missed
-        for key, share in zip(self.keys_of(url), [one / UNIT for one in claims.shares], strict=True):
-            if key is not None and share and key in self.members:
+        for key, share in zip(claims.keys, [one / UNIT for one in claims.shares], strict=True):
+            if key is not None and share:
                 unmoved = quiet * missed
                 credit = share / max(1.0 - unmoved, 1e-12) if changed else 0.0
                 weight = unmoved / (1.0 - share)
@@ -190,7 +191,7 @@ class RelatedPages:
 
         `may_follow`: the pages that have been visited, but not since.
         """
-        for kind, key in enumerate(self.keys_of(url)):
+        for kind, key in enumerate(self.claims[url].keys):
             if key is None or not self.claims[url].member[kind]:
                 continue
             claimed = self.chance(key) * unexplained

@@ -10,25 +10,34 @@ All of it follows from the URLs in the order of their rows. It is not saved but 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.numerics.url_syntax import find_authority
 from streamsched.records.dirty_tracking import mark_dirty_row
-from streamsched.records.related.name_keys import SAME_NAME, SAME_TOKEN, KeyHashes, page_names
+from streamsched.records.related.name_keys import SAME_NAME, SAME_TOKEN, KeyHashes, find_name, hash_name, hash_names
 from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS, SHARE_BITS, RelatedArrays
 from streamsched.records.seasonality_schema import KEY_KINDS
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Record
+    from streamsched.numerics.arrays import Bytes, Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["find_key", "join_keys", "key_hashes", "place_keys", "rejoin_keys", "sighting_space"]
+__all__ = ["NewKeys", "find_key", "join_keys", "place_keys", "prepare_keys", "rejoin_keys", "sighting_space"]
 
 _FEWEST_SIGHTINGS: Final = 1 << 16
 _ROW_BITS: Final = 27  # of a sighting; the others hold a part of the hash, so that few pages are compared in vain
 _ROWS: Final = (1 << _ROW_BITS) - 1
+
+
+class NewKeys(NamedTuple):
+    """The keys of a page that is being added: their hashes, and the name that has too many pages with it, -1: none."""
+
+    hashes: KeyHashes
+    filled: int
 
 
 @bare_kernel
@@ -41,32 +50,39 @@ def sighting_space(pages: int) -> int:
 
 
 @bare_kernel
-def join_keys(shard: ShardArrays, row: int) -> None:
-    """Make the new page of `row`, the last one, a member of its keys. O(URL), O(members) if a key has too many.
+def prepare_keys(related: RelatedArrays, text: Bytes, path: int, stop: int, host: int) -> NewKeys:
+    """Return the keys of a URL that `join_keys` is called for next, and prefetch what it needs. O(path).
 
-    There must be room for three more nodes and keys.
+    `path`, `stop`: where the URL's host and the URL end; `host`: the host's group.
     """
-    related, last = shard.related, row
-    _grow_sightings(related, row + 1)
-    hashes = key_hashes(shard, row)
-    key = find_key(related, hashes[SAME_NAME])
-    if key >= 0 and related.keys[key].members == MOST_MEMBERS:
-        _lengthen_names(shard, key, last)
-        hashes = key_hashes(shard, row)
+    place = find_name(text, path, stop)
+    is_common, filled = False, -1
+    if place.name < place.end:
+        key = find_key(related, hash_name(text, place, host))
+        is_common = key >= 0 and related.keys[key].members >= MOST_MEMBERS
+        if is_common and related.keys[key].members == MOST_MEMBERS:
+            filled = key
+    hashes = hash_names(text, place, host, is_common)
+    mask = np.uint64(related.slots.size - 1)
     for kind in range(KEY_KINDS):
         if hashes[kind] != 0:
-            _join(shard, kind, hashes[kind], row, last)
+            prefetch(related.slots, np.int64(mix(hashes[kind] ^ related.key[0]) & mask))
+            prefetch(related.sightings, _sighting_place(related, hashes[kind]))
+    return NewKeys(hashes, filled)
 
 
 @bare_kernel
-def key_hashes(shard: ShardArrays, row: int) -> KeyHashes:
-    """Return the hashes of the keys of the page of `row`, which is in a group. O(URL)."""
-    pages, groups, related = shard.pages, shard.groups.records, shard.related
-    hashes = page_names(pages, groups, row, False)
-    key = find_key(related, hashes[SAME_NAME])
-    if key >= 0 and related.keys[key].members > MOST_MEMBERS:
-        return page_names(pages, groups, row, True)
-    return hashes
+def join_keys(shard: ShardArrays, row: int, new: NewKeys) -> None:
+    """Make the new page of `row`, the last one, a member of its keys. O(1), O(members) if a key has too many.
+
+    There must be room for three more keys.
+    """
+    _grow_sightings(shard.related, row + 1)
+    if new.filled >= 0:
+        _lengthen_names(shard, new.filled)
+    for kind in range(KEY_KINDS):
+        if new.hashes[kind] != 0:
+            _join(shard, kind, new.hashes[kind], row)
 
 
 @bare_kernel
@@ -76,7 +92,8 @@ def rejoin_keys(shard: ShardArrays, start: int, stop: int) -> None:
     Call it for all rows, in their order, on tables without members; the chances of keys are kept.
     """
     for row in range(start, stop):
-        join_keys(shard, row)
+        path, end, host = _path_of(shard, row)
+        join_keys(shard, row, prepare_keys(shard.related, shard.pages.text, path, end, host))
 
 
 @bare_kernel
@@ -100,29 +117,61 @@ def find_key(related: RelatedArrays, hash_: int) -> int:
     return -1
 
 
+@inlined_kernel
+def _path_of(shard: ShardArrays, row: int) -> tuple[int, int, int]:
+    """Return where the path of the page of `row` begins and its URL ends, and its host's group. O(URL)."""
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
+    span = shard.pages.traces[row].url_span
+    start = np.int64(span >> np.uint64(16))
+    stop = start + np.int64(span & np.uint64(0xFFFF))
+    _, path, _ = find_authority(shard.pages.text, start, stop)
+    return path, stop, np.int64(group.host)
+
+
 @bare_kernel
-def _lengthen_names(shard: ShardArrays, key: int, last: int) -> None:
-    """Let the members of a name that becomes common join by their longer names. O(members). `last`: the last row."""
+def _key_hashes(shard: ShardArrays, row: int) -> KeyHashes:
+    """Return the hashes of the keys of the page of `row`, which is in a group. O(URL)."""
+    text, related = shard.pages.text, shard.related
+    path, stop, host = _path_of(shard, row)
+    place = find_name(text, path, stop)
+    is_common = False
+    if place.name < place.end:
+        key = find_key(related, hash_name(text, place, host))
+        is_common = key >= 0 and related.keys[key].members > MOST_MEMBERS
+    return hash_names(text, place, host, is_common)
+
+
+@bare_kernel
+def _lengthen_names(shard: ShardArrays, key: int) -> None:
+    """Let the members of a name that becomes common join by their longer names. O(members)."""
     related = shard.related
     rows = related.work
     at = np.int64(related.keys[key].first)
     for i in range(MOST_MEMBERS):
-        rows[i] = related.nodes[at - 1].row
-        at = np.int64(related.nodes[at - 1].after)
+        rows[i] = at - 1
+        at = np.int64(related.members[at - 1].after[SAME_NAME])
     for i in range(MOST_MEMBERS):
         if shard.seasonality.links[rows[i]].related[SAME_TOKEN] & MEMBER_BIT:
-            _leave(shard, SAME_TOKEN, find_key(related, key_hashes(shard, rows[i])[SAME_TOKEN]), rows[i])
+            _leave(shard, SAME_TOKEN, rows[i])
     _dissolve(shard, SAME_NAME, key)
     for i in range(MOST_MEMBERS):
-        hashes = key_hashes(shard, rows[i])
+        hashes = _key_hashes(shard, rows[i])
         for kind in (SAME_NAME, SAME_TOKEN):
             if hashes[kind] != 0:
-                _join(shard, kind, hashes[kind], rows[i], last)
+                _join(shard, kind, hashes[kind], rows[i])
+
+
+@inlined_kernel
+def _sighting_place(related: RelatedArrays, hash_: int) -> int:
+    """Return the place where the newest page with a key of that hash is remembered. O(1)."""
+    place: int = np.int64(((hash_ >> np.uint64(32)) * np.uint64(related.state[0].places)) >> np.uint64(32))
+    return place
 
 
 @bare_kernel
-def _join(shard: ShardArrays, kind: int, hash_: int, row: int, last: int) -> None:
-    """Make a page a member of its key of one kind, or remember it as the key's newest page; `last`: the last row."""
+def _join(shard: ShardArrays, kind: int, hash_: int, row: int) -> None:
+    """Make a page a member of its key of one kind, or remember it as the key's newest page."""
     related = shard.related
     key = find_key(related, hash_)
     if key >= 0:
@@ -133,12 +182,11 @@ def _join(shard: ShardArrays, kind: int, hash_: int, row: int, last: int) -> Non
             _dissolve(shard, kind, key)
         return
     places = related.sightings
-    space = np.uint64(sighting_space(last + 1))
-    place = np.int64(((hash_ >> np.uint64(32)) * space) >> np.uint64(32))
+    place = _sighting_place(related, hash_)
     tag = np.int64(hash_ & np.uint64(31)) << _ROW_BITS
     seen = np.int64(places[place])
     other = (seen & _ROWS) - 1
-    if other >= 0 and seen - other - 1 == tag and other != row and key_hashes(shard, other)[kind] == hash_:
+    if other >= 0 and seen - other - 1 == tag and other != row and _key_hashes(shard, other)[kind] == hash_:
         key = _open_key(related, hash_)
         _add_member(shard, kind, key, other)
         _add_member(shard, kind, key, row)
@@ -173,46 +221,33 @@ def _place(related: RelatedArrays, key: int) -> None:
 @inlined_kernel
 def _add_member(shard: ShardArrays, kind: int, key: int, row: int) -> None:
     related = shard.related
-    state = related.state[0]
-    if state.free:
-        node = np.int64(state.free) - 1
-        state.free = related.nodes[node].after
-    else:
-        node = np.int64(state.nodes)
-        state.nodes = node + 1
     record: Record = related.keys[key]
-    related.nodes[node].row = row
-    related.nodes[node].after = record.first
-    record.first = node + 1
+    member: Record = related.members[row]
+    member.key[kind] = key + 1
+    member.after[kind] = record.first
+    record.first = row + 1
     record.members += 1
+    related.state[0].linked = max(related.state[0].linked, row + 1)
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
     shard.seasonality.links[row].related[kind] |= MEMBER_BIT
 
 
 @bare_kernel
-def _leave(shard: ShardArrays, kind: int, key: int, row: int) -> None:
-    """Let a member leave a key. O(members)."""
-    related = shard.related
-    record: Record = related.keys[key]
+def _leave(shard: ShardArrays, kind: int, row: int) -> None:
+    """Let a member leave its key of one kind. O(members)."""
+    members = shard.related.members
+    record: Record = shard.related.keys[np.int64(members[row].key[kind]) - 1]
     before, at = np.int64(0), np.int64(record.first)
-    while np.int64(related.nodes[at - 1].row) != row:
-        before, at = at, np.int64(related.nodes[at - 1].after)
+    while at != row + 1:
+        before, at = at, np.int64(members[at - 1].after[kind])
     if before:
-        related.nodes[before - 1].after = related.nodes[at - 1].after
+        members[before - 1].after[kind] = members[row].after[kind]
     else:
-        record.first = related.nodes[at - 1].after
+        record.first = members[row].after[kind]
     record.members -= 1
-    _release(related, at, at)
+    members[row].key[kind] = members[row].after[kind] = 0
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
     shard.seasonality.links[row].related[kind] &= SHARE_BITS
-
-
-@inlined_kernel
-def _release(related: RelatedArrays, first: int, last: int) -> None:
-    """Add the nodes of a list to the free ones. O(1)."""
-    state = related.state[0]
-    related.nodes[last - 1].after = state.free
-    state.free = first
 
 
 @bare_kernel
@@ -220,14 +255,13 @@ def _dissolve(shard: ShardArrays, kind: int, key: int) -> None:
     """Release the members of a key that has too many; claims on them stay until their next visits. O(members)."""
     related = shard.related
     record: Record = related.keys[key]
-    at, last = np.int64(record.first), np.int64(0)
+    at = np.int64(record.first)
     while at:
-        node: Record = related.nodes[at - 1]
-        row = np.int64(node.row)
+        row = at - 1
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
         shard.seasonality.links[row].related[kind] &= SHARE_BITS
-        at, last = np.int64(node.after), at
-    _release(related, np.int64(record.first), last)
+        at = np.int64(related.members[row].after[kind])
+        related.members[row].after[kind] = 0
     record.first = 0
     record.members = MOST_MEMBERS + 1
 
@@ -235,9 +269,11 @@ def _dissolve(shard: ShardArrays, kind: int, key: int) -> None:
 @inlined_kernel
 def _grow_sightings(related: RelatedArrays, pages: int) -> None:
     """Give each place two, if page number `pages` makes the table grow: a page stays where its keys are looked for."""
-    before = sighting_space(pages - 1)
-    if sighting_space(pages) > before:
-        places = related.sightings
-        for place in range(before - 1, -1, -1):
-            places[2 * place + 1] = places[place]
-            places[2 * place] = places[place]
+    before = related.state[0].places
+    if pages <= 2 * before + 1:
+        return
+    places = related.sightings
+    for place in range(before - 1, -1, -1):
+        places[2 * place + 1] = places[place]
+        places[2 * place] = places[place]
+    related.state[0].places = 2 * before

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.related.key_members import find_key, key_hashes
 from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
@@ -99,7 +98,7 @@ def own_probability(page: Record, observed: ObservedInterval, due: float) -> flo
 
 @bare_kernel
 def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due: float) -> float:
-    """Learn from a visit of a page with claims, and end them; the page's record is as before the visit. O(URL).
+    """Learn from a visit of a page with claims, and end them; the page's record is as before the visit. O(1).
 
     `due` as in `own_probability`. Returns the probability that the page followed, as claimed before the visit.
     """
@@ -107,16 +106,18 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     group: Record = shard.groups.records[page.group]
     link: Record = shard.seasonality.links[row]
     related = shard.related
+    member: Record = related.members[row]
+    for kind in range(KEY_KINDS):
+        prefetch(related.chances, max(np.int64(member.key[kind]) - 1, 0))
     missed = unclaimed(link)
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
     quiet *= exp(-min(group.hazard * cycles, _LEAST_LOG)) * missed
     quiet = min(max(quiet, 0.0), 1.0)
-    hashes = key_hashes(shard, row)
     for kind in range(KEY_KINDS):
         share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
-        key = find_key(related, hashes[kind]) if share > 0.0 and hashes[kind] != 0 else -1
-        if key >= 0:
+        key = np.int64(member.key[kind]) - 1
+        if share > 0.0 and key >= 0:
             credit = share / max(1.0 - quiet, _LEAST) if observed.changed else 0.0
             _learn(related, kind, key, share, credit, quiet / (1.0 - share))
         link.related[kind] &= MEMBER_BIT
@@ -127,37 +128,38 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
 def claim_related(
     shard: ShardArrays, row: int, observed: ObservedInterval, unexplained: float, invalidated: InvalidationBuffer
 ) -> None:
-    """Make the claims of a change of the page of `row`, which is a member of a key. O(URL + members).
+    """Make the claims of a change of the page of `row`, which is a member of a key. O(members).
 
     `unexplained`: the probability that the page did not just follow another, whose change has made its claims.
     """
     related = shard.related
     link: Record = shard.seasonality.links[row]
-    hashes = key_hashes(shard, row)
+    member: Record = related.members[row]
     is_turn = shard.corpus[0].applied % WEAK_TURNS == 0
     for kind in range(KEY_KINDS):
-        key = find_key(related, hashes[kind]) if link.related[kind] & MEMBER_BIT else -1
-        share = _chance(related, kind, key) * unexplained if key >= 0 else 0.0
-        if key < 0 or (share < WEAK_CLAIM and not is_turn):
+        if not link.related[kind] & MEMBER_BIT:
             continue
-        for i in range(_list_members(shard, key)):
+        key = np.int64(member.key[kind]) - 1
+        share = _chance(related, kind, key) * unexplained
+        if share < WEAK_CLAIM and not is_turn:
+            continue
+        for i in range(_list_members(shard, kind, key)):
             if related.work[i] != row:
                 _claim(shard, related.work[i], kind, 1.0 - share, observed.end_s, invalidated)
 
 
 @inlined_kernel
-def _list_members(shard: ShardArrays, key: int) -> int:
+def _list_members(shard: ShardArrays, kind: int, key: int) -> int:
     """Write the rows of a key's members to `work`, and prefetch their records; return their number. O(members)."""
     related = shard.related
     count, at = 0, np.int64(related.keys[key].first)
     while at:
-        node: Record = related.nodes[at - 1]
-        other = np.int64(node.row)
+        other = at - 1
         prefetch(shard.pages.records, other)
         prefetch(shard.seasonality.links, other)
         related.work[count] = other
         count += 1
-        at = np.int64(node.after)
+        at = np.int64(related.members[other].after[kind])
     return count
 
 

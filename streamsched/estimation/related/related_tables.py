@@ -12,7 +12,7 @@ from streamsched.records.related.related_schema import (
     MOST_MEMBERS,
     RELATED_CHANCE,
     RELATED_KEY,
-    RELATED_NODE,
+    RELATED_MEMBER,
     RELATED_STATE,
     RelatedArrays,
 )
@@ -29,7 +29,7 @@ _FEWEST_SLOTS: Final = 1 << 10
 class RelatedTables:
     """The related pages of one shard.
 
-    2 to 4 bytes a page, 8 for each key of a page that another page has, and 32 to 40 for each such key.
+    2 to 4 bytes a page, 24 if it is a member of a key, and 32 to 40 for each key.
     """
 
     def __init__(self, key: Hashes, reserved: int) -> None:
@@ -38,10 +38,11 @@ class RelatedTables:
         keys = KEY_KINDS * reserved // 2  # each has two pages or more
         self._keys = GrowableArray(RELATED_KEY, keys)
         self._chances = GrowableArray(RELATED_CHANCE, keys)
-        self._nodes = GrowableArray(RELATED_NODE, KEY_KINDS * reserved)
+        self._members = GrowableArray(RELATED_MEMBER, reserved)
         self._slots = np.zeros(_FEWEST_SLOTS, np.uint32)
         self._sightings = GrowableArray(np.uint32, max(reserved, int(sighting_space(0))))
         self._state = np.zeros(1, RELATED_STATE)
+        self._state["places"] = sighting_space(0)
         self._work = np.zeros(MOST_MEMBERS, np.int64)
         self.reserve(0)
 
@@ -51,7 +52,7 @@ class RelatedTables:
         return RelatedArrays(
             self._keys.array,
             self._chances.array,
-            self._nodes.array,
+            self._members.array,
             self._slots,
             self._sightings.array,
             self._key,
@@ -63,7 +64,7 @@ class RelatedTables:
         """Make room for `pages` pages in all, besides what `make_room` does."""
         self._keys.ensure(KEY_KINDS * pages // 2)
         self._chances.ensure(KEY_KINDS * pages // 2)
-        self._nodes.ensure(KEY_KINDS * pages)
+        self._members.ensure(pages)
         self._sightings.ensure(int(sighting_space(pages)))
 
     def make_room(self, new: int) -> None:
@@ -74,19 +75,20 @@ class RelatedTables:
             place_keys(self.arrays)
 
     def clear(self) -> None:
-        """Forget all keys and members; evidence is kept. O(table of sightings)."""
-        for count in ("keys", "nodes", "free"):
-            self._state[count] = 0
+        """Forget all keys and members; evidence is kept. O(members, table of sightings)."""
+        self._members.array[: int(self._state["linked"][0])] = 0
+        self._sightings.array[: int(self._state["places"][0])] = 0
+        self._state["keys"] = self._state["linked"] = 0
+        self._state["places"] = sighting_space(0)
         self._slots = np.zeros(_FEWEST_SLOTS, np.uint32)
-        self._sightings.array[: int(sighting_space(0))] = 0
 
     def nbytes(self, pages: int) -> int:
         """Return the bytes of memory that the tables take for that many pages."""
-        keys, nodes = int(self._state["keys"][0]), int(self._state["nodes"][0])
+        keys, linked = int(self._state["keys"][0]), int(self._state["linked"][0])
         return (
             self._keys.resident_bytes(keys)
             + self._chances.resident_bytes(keys)
-            + self._nodes.resident_bytes(nodes)
+            + self._members.resident_bytes(linked)
             + self._sightings.resident_bytes(int(sighting_space(pages)))
             + self._slots.nbytes
         )

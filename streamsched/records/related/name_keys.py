@@ -6,19 +6,27 @@ the name is the last two segments. The first token of a name ends at the first o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.packed_urls import hash_bytes
-from streamsched.numerics.url_syntax import find_authority
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Record, Records
-    from streamsched.records.page_schema import PageArrays
+    from streamsched.numerics.arrays import Bytes
 
-__all__ = ["KIND_NAMES", "SAME_DIRECTORY", "SAME_NAME", "SAME_TOKEN", "KeyHashes", "hash_names", "page_names"]
+__all__ = [
+    "KIND_NAMES",
+    "SAME_DIRECTORY",
+    "SAME_NAME",
+    "SAME_TOKEN",
+    "KeyHashes",
+    "NamePlace",
+    "find_name",
+    "hash_name",
+    "hash_names",
+]
 
 # Kinds of keys: positions in SEASONAL_LINK.related and in `KeyHashes`.
 SAME_NAME: Final = 0  # the same name elsewhere on the host: versions, languages
@@ -29,37 +37,50 @@ KIND_NAMES: Final = ("name", "token", "directory")
 KeyHashes: TypeAlias = tuple[int, int, int]
 """The hash of a page's key of each kind, as uint64; 0: none."""
 
+
+class NamePlace(NamedTuple):
+    """Where the path of a URL begins, and where the name in it begins and ends: an empty name has no keys."""
+
+    path: int
+    name: int
+    end: int
+
+
 _SLASH, _QUERY, _HASH = ord("/"), ord("?"), ord("#")
 _DASH, _UNDERSCORE, _DOT, _PLUS, _TILDE, _PERCENT = ord("-"), ord("_"), ord("."), ord("+"), ord("~"), ord("%")
 
 
 @inlined_kernel
-def page_names(pages: PageArrays, groups: Records, row: int, is_common: bool) -> KeyHashes:
-    """Return `hash_names` of the page of `row`, which is in a group. O(URL)."""
-    page: Record = pages.records[row]
-    group: Record = groups[page.group]
-    span = pages.traces[row].url_span
-    start = np.int64(span >> np.uint64(16))
-    return hash_names(pages.text, start, start + np.int64(span & np.uint64(0xFFFF)), np.int64(group.host), is_common)
+def find_name(text: Bytes, path: int, stop: int) -> NamePlace:
+    """Return the place of the name of a URL that ends at `stop` and whose host ends at `path`. O(path).
+
+    The name is empty if the path is empty or the root.
+    """
+    end = path
+    while end < stop and text[end] != _QUERY and text[end] != _HASH:
+        end += 1
+    if end > path and text[end - 1] == _SLASH:
+        end -= 1
+    name = _segment_start(text, path, end)
+    return NamePlace(path, end if name == path else name, end)
+
+
+@inlined_kernel
+def hash_name(text: Bytes, place: NamePlace, host: int) -> Any:
+    """Return the hash of the key of a name that is not empty and not common. O(name)."""
+    return _mark(hash_bytes(text, place.name, place.end), host, SAME_NAME)
 
 
 @bare_kernel
-def hash_names(text: Bytes, start: int, stop: int, host: int, is_common: bool) -> KeyHashes:
-    """Return the hashes of the keys of the URL ``text[start:stop]`` of the host with that group number. O(URL).
+def hash_names(text: Bytes, place: NamePlace, host: int, is_common: bool) -> KeyHashes:
+    """Return the hashes of the keys of the URL with the name at `place`, of the host with that group number. O(path).
 
-    `is_common`: whether the last segment alone is common on the host. A URL whose path is empty or the root has no
-    keys. The hash has no key: its collisions are part of the results, and all they can do is to relate 64 pages that
-    are not.
+    `is_common`: whether the last segment alone is common on the host. The hash has no key: its collisions are part of
+    the results, and all they can do is to relate 64 pages that are not.
     """
     none: Any = np.uint64(0)
-    _, begin, _ = find_authority(text, start, stop)
-    end = begin
-    while end < stop and text[end] != _QUERY and text[end] != _HASH:
-        end += 1
-    if end > begin and text[end - 1] == _SLASH:
-        end -= 1
-    name = _segment_start(text, begin, end)
-    if name in (end, begin):
+    begin, name, end = place.path, place.name, place.end
+    if name == end:
         return none, none, none
     directory = _mark(hash_bytes(text, begin, name), host, SAME_DIRECTORY)
     if is_common:

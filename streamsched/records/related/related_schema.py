@@ -21,7 +21,7 @@ __all__ = [
     "MOST_MEMBERS",
     "RELATED_CHANCE",
     "RELATED_KEY",
-    "RELATED_NODE",
+    "RELATED_MEMBER",
     "RELATED_STATE",
     "SHARE_BITS",
     "SHARE_UNIT",
@@ -38,19 +38,24 @@ SHARE_UNIT: Final = 1.0 / MEMBER_BIT  # of the probability in SHARE_BITS, which 
 RELATED_KEY: Final = np.dtype(  # follows from the URLs; not saved
     [
         ("hash", "<u8"),
-        ("first", "<u4"),  # node of the newest member plus 1; 0: none
+        ("first", "<u4"),  # row of the newest member plus 1; 0: none
         ("members", "<u4"),  # MOST_MEMBERS + 1: too many, so none is listed
     ]
 )
-RELATED_NODE: Final = np.dtype([("row", "<u4"), ("after", "<u4")])  # linked lists; `after` is a node plus 1. Not saved.
+RELATED_MEMBER: Final = np.dtype(  # of a page, for each kind of key; not saved
+    [
+        ("key", "<u4", KEY_KINDS),  # number plus 1 of the key the page is a member of, or was until the key had too many
+        ("after", "<u4", KEY_KINDS),  # row plus 1 of the next member, 0: none
+    ]
+)
 RELATED_CHANCE: Final = np.dtype(  # evidence of whether the members of a key follow a change, fading
     [("followed", "<f4"), ("failed", "<f4")]
 )
 RELATED_STATE: Final = np.dtype(
     [
         ("keys", "<i8"),  # keys with records
-        ("nodes", "<i8"),  # nodes ever used
-        ("free", "<i8"),  # first node plus 1 of the list of free ones; 0: none
+        ("linked", "<i8"),  # rows up to the last that has ever been a member
+        ("places", "<i8"),  # in use in the table of sightings
         ("followed", "<f8", KEY_KINDS),  # evidence from all keys of a kind, fading
         ("failed", "<f8", KEY_KINDS),
     ]
@@ -58,11 +63,11 @@ RELATED_STATE: Final = np.dtype(
 
 
 class RelatedArrays(NamedTuple):
-    """The arrays of related pages; ``state[0]`` counts the keys and nodes in use."""
+    """The arrays of related pages; ``state[0]`` counts what is in use."""
 
     keys: Records  # RELATED_KEY[keys]
     chances: Records  # RELATED_CHANCE[keys]
-    nodes: Records  # RELATED_NODE[nodes]
+    members: Records  # RELATED_MEMBER[pages]; the system commits no memory for rows that were never members
     slots: npt.NDArray[np.uint32]  # uint32[2^k]: hash index of the keys, number plus 1; 0: free
     sightings: npt.NDArray[np.uint32]  # uint32[2^k]: newest page of keys without a record, see `key_members`
     key: Hashes  # uint64[2]: of the index's hash
