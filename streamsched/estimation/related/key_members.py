@@ -49,7 +49,7 @@ def sighting_space(pages: int) -> int:
     return space
 
 
-@bare_kernel
+@inlined_kernel
 def prepare_keys(related: RelatedArrays, text: Bytes, path: int, stop: int, host: int) -> NewKeys:
     """Return the keys of a URL that `join_keys` is called for next, and prefetch what it needs. O(path).
 
@@ -71,13 +71,15 @@ def prepare_keys(related: RelatedArrays, text: Bytes, path: int, stop: int, host
     return NewKeys(hashes, filled)
 
 
-@bare_kernel
+@inlined_kernel
 def join_keys(shard: ShardArrays, row: int, new: NewKeys) -> None:
     """Make the new page of `row`, the last one, a member of its keys. O(1), O(members) if a key has too many.
 
     There must be room for three more keys.
     """
-    _grow_sightings(shard.related, row + 1)
+    # What every page does is inlined: a call copies the addresses of all arrays, as much as it has to do.
+    if row > 2 * shard.related.state[0].places:
+        _grow_sightings(shard.related)
     if new.filled >= 0:
         _lengthen_names(shard, new.filled)
     for kind in range(KEY_KINDS):
@@ -103,7 +105,7 @@ def place_keys(related: RelatedArrays) -> None:
         _place(related, key)
 
 
-@bare_kernel
+@inlined_kernel
 def find_key(related: RelatedArrays, hash_: int) -> int:
     """Return the number of the key with that hash, -1 if it has no record. O(1)."""
     slots = related.slots
@@ -169,7 +171,7 @@ def _sighting_place(related: RelatedArrays, hash_: int) -> int:
     return place
 
 
-@bare_kernel
+@inlined_kernel
 def _join(shard: ShardArrays, kind: int, hash_: int, row: int) -> None:
     """Make a page a member of its key of one kind, or remember it as the key's newest page."""
     related = shard.related
@@ -186,12 +188,20 @@ def _join(shard: ShardArrays, kind: int, hash_: int, row: int) -> None:
     tag = np.int64(hash_ & np.uint64(31)) << _ROW_BITS
     seen = np.int64(places[place])
     other = (seen & _ROWS) - 1
-    if other >= 0 and seen - other - 1 == tag and other != row and _key_hashes(shard, other)[kind] == hash_:
-        key = _open_key(related, hash_)
-        _add_member(shard, kind, key, other)
-        _add_member(shard, kind, key, row)
-    elif row < _ROWS:
+    may_share = other >= 0 and seen - other - 1 == tag and other != row
+    if not (may_share and _open_shared(shard, kind, hash_, other, row)) and row < _ROWS:
         places[place] = tag + row + 1
+
+
+@bare_kernel
+def _open_shared(shard: ShardArrays, kind: int, hash_: int, other: int, row: int) -> bool:
+    """Add a key of the pages of two rows, unless the `other` one does not have it; return whether it does. O(URL)."""
+    if _key_hashes(shard, other)[kind] != hash_:
+        return False
+    key = _open_key(shard.related, hash_)
+    _add_member(shard, kind, key, other)
+    _add_member(shard, kind, key, row)
+    return True
 
 
 @inlined_kernel
@@ -218,8 +228,9 @@ def _place(related: RelatedArrays, key: int) -> None:
     slots[position] = key + 1
 
 
-@inlined_kernel
+@bare_kernel
 def _add_member(shard: ShardArrays, kind: int, key: int, row: int) -> None:
+    """Add a page to the members of a key. O(1)."""
     related = shard.related
     record: Record = related.keys[key]
     member: Record = related.members[row]
@@ -266,12 +277,10 @@ def _dissolve(shard: ShardArrays, kind: int, key: int) -> None:
     record.members = MOST_MEMBERS + 1
 
 
-@inlined_kernel
-def _grow_sightings(related: RelatedArrays, pages: int) -> None:
-    """Give each place two, if page number `pages` makes the table grow: a page stays where its keys are looked for."""
+@bare_kernel
+def _grow_sightings(related: RelatedArrays) -> None:
+    """Give each place two: a page stays where its keys are looked for. O(table)."""
     before = related.state[0].places
-    if pages <= 2 * before + 1:
-        return
     places = related.sightings
     for place in range(before - 1, -1, -1):
         places[2 * place + 1] = places[place]
