@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.compilation.machine_operations import prefetch
+from streamsched.numerics.compilation.machine_operations import prefetch, trailing_zeros
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.url_syntax import find_authority
 from streamsched.records.dirty_tracking import mark_dirty_row
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["NewKeys", "find_key", "join_keys", "place_keys", "prepare_keys", "rejoin_keys", "sighting_space"]
 
 _FEWEST_SIGHTINGS: Final = 1 << 16
-_ROW_BITS: Final = 27  # of a sighting; the others hold a part of the hash, so that few pages are compared in vain
-_ROWS: Final = (1 << _ROW_BITS) - 1
+_SIGHTING_BITS: Final = 32
 
 
 class NewKeys(NamedTuple):
@@ -172,6 +171,12 @@ def _sighting_place(related: RelatedArrays, hash_: int) -> int:
 
 
 @inlined_kernel
+def _row_bits(related: RelatedArrays) -> int:
+    """Return the bits of a sighting that hold the row plus 1; the others are those of the key's hash. O(1)."""
+    return min(trailing_zeros(np.uint64(related.state[0].places)) + 2, _SIGHTING_BITS)
+
+
+@inlined_kernel
 def _join(shard: ShardArrays, kind: int, hash_: int, row: int) -> None:
     """Make a page a member of its key of one kind, or remember it as the key's newest page."""
     related = shard.related
@@ -185,12 +190,13 @@ def _join(shard: ShardArrays, kind: int, hash_: int, row: int) -> None:
         return
     places = related.sightings
     place = _sighting_place(related, hash_)
-    tag = np.int64(hash_ & np.uint64(31)) << _ROW_BITS
+    rows = (np.int64(1) << _row_bits(related)) - 1
+    tag = np.int64(hash_ & np.uint64(0xFFFFFFFF)) & ~rows
     seen = np.int64(places[place])
-    other = (seen & _ROWS) - 1
-    may_share = other >= 0 and seen - other - 1 == tag and other != row
-    if not (may_share and _open_shared(shard, kind, hash_, other, row)) and row < _ROWS:
-        places[place] = tag + row + 1
+    other = (seen & rows) - 1
+    may_share = other >= 0 and seen & ~rows == tag and other != row
+    if not (may_share and _open_shared(shard, kind, hash_, other, row)):
+        places[place] = tag | (row + 1)
 
 
 @bare_kernel
@@ -282,7 +288,10 @@ def _grow_sightings(related: RelatedArrays) -> None:
     """Give each place two: a page stays where its keys are looked for. O(table)."""
     before = related.state[0].places
     places = related.sightings
-    for place in range(before - 1, -1, -1):
-        places[2 * place + 1] = places[place]
-        places[2 * place] = places[place]
+    row_bits = _row_bits(related)
     related.state[0].places = 2 * before
+    freed = (np.int64(1) << _row_bits(related)) - (np.int64(1) << row_bits)  # of the hash, for larger rows
+    for place in range(before - 1, -1, -1):
+        seen = np.int64(places[place]) & ~freed
+        places[2 * place + 1] = seen
+        places[2 * place] = seen
