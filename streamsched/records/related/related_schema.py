@@ -44,7 +44,11 @@ RELATED_KEY: Final = np.dtype(  # follows from the URLs; not saved
 )
 RELATED_MEMBER: Final = np.dtype(  # of a page, for each kind of key; not saved
     [
-        ("key", "<u4", KEY_KINDS),  # number plus 1 of the key the page is a member of, or was until the key had too many
+        (
+            "key",
+            "<u4",
+            KEY_KINDS,
+        ),  # number plus 1 of the key the page is a member of, or was until the key had too many
         ("after", "<u4", KEY_KINDS),  # row plus 1 of the next member, 0: none
     ]
 )
