@@ -10,7 +10,7 @@ All of it follows from the URLs in the order of their rows. It is not saved but 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -119,7 +119,7 @@ def find_key(related: RelatedArrays, hash_: int) -> int:
 
 
 @inlined_kernel
-def _path_of(shard: ShardArrays, row: int) -> tuple[int, int, int]:
+def _path_of(shard: ShardArrays, row: int) -> tuple[int, Any, Any]:
     """Return where the path of the page of `row` begins and its URL ends, and its host's group. O(URL)."""
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]
@@ -148,7 +148,7 @@ def _lengthen_names(shard: ShardArrays, key: int) -> None:
     """Let the members of a name that becomes common join by their longer names. O(members)."""
     related = shard.related
     rows = related.work
-    at = np.int64(related.keys[key].first)
+    at: Any = np.int64(related.keys[key].first)
     for i in range(MOST_MEMBERS):
         rows[i] = at - 1
         at = np.int64(related.members[at - 1].after[SAME_NAME])

@@ -48,7 +48,7 @@ RELATED_MEMBER: Final = np.dtype(  # of a page, for each kind of key; not saved
             "key",
             "<u4",
             KEY_KINDS,
-        ),  # number plus 1 of the key the page is a member of, or was until the key had too many
+        ),  # number plus 1 of its key, or of the last that had too many members
         ("after", "<u4", KEY_KINDS),  # row plus 1 of the next member, 0: none
     ]
 )
