@@ -166,7 +166,7 @@ def _lengthen_names(shard: ShardArrays, key: int) -> None:
 @inlined_kernel
 def _sighting_place(related: RelatedArrays, hash_: int) -> int:
     """Return the place where the newest page with a key of that hash is remembered. O(1)."""
-    place: int = np.int64(((hash_ >> np.uint64(32)) * np.uint64(related.state[0].places)) >> np.uint64(32))
+    place: Any = np.int64(((hash_ >> np.uint64(32)) * np.uint64(related.state[0].places)) >> np.uint64(32))
     return place
 
 
