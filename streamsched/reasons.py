@@ -57,6 +57,7 @@ class ReasonCode(StrEnum):
     SEASONALITY = "seasonality"
     SURGE_SHOWN = "surge_shown"
     UNSEEN_SURGES = "unseen_surges"
+    RELATED_CHANGED = "related_changed"
     PERIODICITY = "periodicity"
     FAILED_VISITS = "failed_visits"
     PANEL_MEMBER = "panel_member"

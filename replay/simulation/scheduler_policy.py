@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamsched.estimation.surges import share_not_hit
+from streamsched.records.related.related_schema import SHARE_BITS
 from streamsched.replay.simulation.calibration import Forecast
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class ScheduledPolicy:
 
 
 def _find_shown_surges(shard: ShardArrays, rows: Rows) -> Bools:
-    """Return whether a published surge may have hit each page since its last visit: bool[k] of ``rows``: intp[k]."""
-    pages, groups = shard.pages.records[rows], shard.groups.records
-    return np.array([share_not_hit(groups[page["group"]], page["last_visit_s"]) < 1.0 for page in pages], np.bool_)
+    """Return whether a published surge, or a change of related pages, may have reached each page since its last visit:
+    bool[k] of ``rows``: intp[k].
+    """
+    pages, groups, links = shard.pages.records[rows], shard.groups.records, shard.seasonality.links[rows]
+    shown = [share_not_hit(groups[page["group"]], page["last_visit_s"]) < 1.0 for page in pages]
+    claimed: Bools = np.any(links["related"] & SHARE_BITS, axis=1)
+    return np.array(shown, np.bool_) | claimed

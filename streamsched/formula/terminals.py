@@ -10,6 +10,7 @@ import numpy as np
 
 from streamsched.estimation.probability_columns import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.published_estimators import weigh_geometrically
+from streamsched.estimation.related.related_pages import join_claims, unclaimed
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
     RHYTHM,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Record, Records
 
 __all__ = [
+    "LINKED",
     "MOVING",
     "NO_CONTEXT",
     "PROVIDED",
@@ -72,8 +74,8 @@ PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
 MOVING: Final = frozenset(
     {"t", "posterior", "tau", "rhythm", "due", "surge", "gain"}
 )  # with the clock; all but rhythm only rise
-# Those that read the page's seasonal link and what it refers to.
-SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})
+SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})  # those that read what the page's seasonal link refers to
+LINKED: Final = SEASONAL | {"surge"}  # those that read the page's seasonal link
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
@@ -95,7 +97,7 @@ class Context(NamedTuple):
 NO_CONTEXT: Final = Context(
     np.zeros(1, GROUP), SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE))
 )
-"""The context of pages that are all of group 0, without surges or seasonality: for terminals not in `SEASONAL`."""
+"""The context of pages that are all of group 0, without surges or seasonality: for terminals not in `LINKED`."""
 
 
 @inlined_kernel
@@ -150,6 +152,8 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
         _convert_elapsed(code, pages, context.groups, out)
+        if code == _SURGE:
+            join_claims(context.seasonality.links, out)
     elif code in (_RATE, _CONFIDENCE):
         for i in range(out.size):
             page = pages[i]
@@ -162,7 +166,7 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code == _GAIN:
         fill_seasonal_terminal(DUE, context.seasonality, pages, now, cycle_s, out)
         for i in range(out.size):
-            out[i] = _gain(pages[i], context.groups, _elapsed(pages[i], now, cycle_s), out[i])
+            out[i] = _gain(pages[i], context, i, _elapsed(pages[i], now, cycle_s), out[i])
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -182,7 +186,12 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
     if code == RHYTHM:
         bound_seasonal_terminal(context.seasonality, since, ends, False, out)
         return
-    fill_terminal(code, pages, traces, context, since, cycle_s, out)
+    if code == _SURGE:  # the slack is that of what rises with time: claims join it after
+        for i in range(out.size):
+            out[i] = _elapsed(pages[i], since, cycle_s)
+        _convert_elapsed(code, pages, context.groups, out)
+    else:
+        fill_terminal(code, pages, traces, context, since, cycle_s, out)
     if code in (_POSTERIOR, _SURGE, TAU):
         for i in range(out.size):
             out[i] *= 1.0 - _SLACK
@@ -192,10 +201,12 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == _GAIN:
         for i in range(out.size):
             out[i] = max(out[i] - _GAIN_SLACK, 0.0)
+    if code == _SURGE:
+        join_claims(context.seasonality.links, out)
 
 
 @bare_kernel
-def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
+def fill_highest(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     code: int, pages: Records, context: Context, since: float, ends: Floats, cycle_s: float, out: Floats
 ) -> None:
     """Write the maximum of a moving terminal from `since` to each page's end to `out`: float64[m]. O(m)."""
@@ -210,7 +221,7 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == _GAIN:
         fill_seasonal_terminal_at(DUE, context.seasonality, pages, ends, cycle_s, out)
         for i in range(out.size):
-            gain = _gain(pages[i], context.groups, _elapsed(pages[i], ends[i], cycle_s), out[i])
+            gain = _gain(pages[i], context, i, _elapsed(pages[i], ends[i], cycle_s), out[i])
             out[i] = min(gain + _GAIN_SLACK, 1.0)
     else:
         for i in range(out.size):
@@ -222,6 +233,8 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
     elif code == TAU:
         for i in range(out.size):
             out[i] *= 1.0 + _SLACK
+    if code == _SURGE:
+        join_claims(context.seasonality.links, out)
 
 
 @bare_kernel
@@ -246,10 +259,10 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
 
 
 @inlined_kernel
-def _gain(page: Record, groups: Records, elapsed: float, due: float) -> float:
-    """Return the expected gain of a visit to a page, given its `due`."""
-    group: Record = groups[page.group]
-    spared = share_not_hit(group, page.last_visit_s)
+def _gain(page: Record, context: Context, i: int, elapsed: float, due: float) -> float:
+    """Return the expected gain of a visit to a page, the `i`th of the context, given its `due`."""
+    group: Record = context.groups[page.group]
+    spared = share_not_hit(group, page.last_visit_s) * unclaimed(context.seasonality.links[i])
     return expected_gain(due, page.prior_shape + page.own_shape, elapsed * group.hazard, spared)
 
 

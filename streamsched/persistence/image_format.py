@@ -25,6 +25,7 @@ from streamsched.persistence.direct_io import NewFile
 from streamsched.persistence.files import draft_of, open_regular, put_in_place
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.related.related_schema import RELATED_CHANCE, RELATED_STATE
 from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, SHADOW, VISIT
 from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 11  # of the parts' records and of the settings; no other is read
+FORMAT_VERSION: Final = 12  # of the parts' records and of the settings; no other is read
 _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
     {
         "corpus": CORPUS,
@@ -54,6 +55,8 @@ _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
         "changed_links": OLD_LINK,
         "profiles": PROFILE,
         "seasonality": SEASONALITY,
+        "chances": RELATED_CHANCE,
+        "related": RELATED_STATE,
     }
 )
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")

@@ -207,6 +207,8 @@ def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
         "links": shard.seasonality.links,
         "profiles": shard.seasonality.profiles,
         "seasonality": shard.seasonality.state,
+        "chances": shard.related.chances,
+        "related": shard.related.state,
     }
     return arrays[name]
 

@@ -77,6 +77,8 @@ class SnapshotView:
         self._profiles = arrays.seasonality.profiles[
             : int(self._seasonality["profiles"][0])
         ].copy()  # 27 kB a thousand pages
+        self._related = arrays.related.state.copy()
+        self._chances = arrays.related.chances[: int(self._related["keys"][0])].copy()
         self._dirty = shard.pages.marks.begin(self.rows, self.groups)
 
     @property
@@ -104,6 +106,8 @@ class SnapshotView:
         yield "seasonality", 0, self._seasonality
         yield "profiles", 0, self._profiles
         yield "shadows", 0, self._shadows
+        yield "related", 0, self._related
+        yield "chances", 0, self._chances
         yield from self._journal
         if self._candidates is not None:
             yield "candidates", 0, self._candidates

@@ -14,9 +14,9 @@ from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS
 from streamsched.formula.terminals import (
+    LINKED,
     MOVING,
     RANGES,
-    SEASONAL,
     Context,
     fill_highest,
     fill_lowest,
@@ -45,7 +45,7 @@ __all__ = [
 
 LANES: Final = ROWS  # pages at a time
 _WEIGHTS: Final = {"importance", "cost", "worth"}
-_UNTRACED: Final = SEASONAL | _WEIGHTS | {"n", "X", "t", "CG", "NAD", "rate", "confidence", "posterior", "surge"}
+_UNTRACED: Final = LINKED | _WEIGHTS | {"n", "X", "t", "CG", "NAD", "rate", "confidence", "posterior"}
 
 
 class PageScorer(NamedTuple):
@@ -58,7 +58,7 @@ class PageScorer(NamedTuple):
     bound_slots: Floats
     bound_result: int
     traced: bool  # whether a terminal reads TRACE
-    linked: bool  # whether a terminal reads SEASONAL_LINK and what it refers to
+    linked: bool  # whether a terminal reads SEASONAL_LINK
     pages: Records  # PAGE[LANES]
     traces: Records  # TRACE[LANES]
     links: Records  # SEASONAL_LINK[LANES]
@@ -79,7 +79,7 @@ def make_page_scorer(formula: Formula) -> PageScorer:
         bound.make_slots(LANES),
         bound.result,
         not _UNTRACED.issuperset(formula.terminals),
-        not SEASONAL.isdisjoint(formula.terminals),
+        not LINKED.isdisjoint(formula.terminals),
         np.zeros(LANES, PAGE),
         np.zeros(LANES, TRACE),
         np.zeros(LANES, SEASONAL_LINK),

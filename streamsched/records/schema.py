@@ -20,6 +20,7 @@ from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, Seas
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Ints, Records
     from streamsched.numerics.packed_urls import PackedUrls
+    from streamsched.records.related.related_schema import RelatedArrays
 
 __all__ = [
     "CORPUS",
@@ -119,6 +120,7 @@ class ShardArrays(NamedTuple):
     corpus: Records  # CORPUS[1]
     dirty: DirtyArrays
     seasonality: SeasonalityArrays
+    related: RelatedArrays
 
 
 class PageLookup(Protocol):

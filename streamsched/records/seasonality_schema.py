@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DAY_SETS",
+    "KEY_KINDS",
     "NO_GROUP",
     "POOLED",
     "PROFILE",
@@ -25,6 +26,7 @@ __all__ = [
 
 WEEK_HOURS: Final = 168
 DAY_SETS: Final = 128  # sets of weekdays as bits, bit 0 Monday; the empty set is not used
+KEY_KINDS: Final = 3  # ways in which names of pages may be related, see `records.related.name_keys`
 NO_GROUP: Final = 0xFFFFFFFF  # in PROFILE.group: the profile of all pages, or of a region
 
 SEASONAL_LINK: Final = np.dtype(
@@ -33,6 +35,7 @@ SEASONAL_LINK: Final = np.dtype(
         ("schedule", "<u4"),  # number of the page's own schedule; 0: none
         ("quarters", "i1"),  # UTC offset of the page's region at the last visit, in quarters of an hour
         ("version", "u1"),  # which of the profile's two published versions the page uses, 0 or 1
+        ("related", "<u2", KEY_KINDS),  # what related pages say of this one, bits named in `records.related`
     ]
 )
 SCHEDULE: Final = np.dtype(

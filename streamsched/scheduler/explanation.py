@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.estimation.related.related_pages import is_claimed, unclaimed
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.evaluation.program import BLOCK
@@ -18,6 +19,8 @@ from streamsched.politeness.eligibility_reasons import eligibility_reasons
 from streamsched.politeness.priority import read_overdue
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import VISITED
+from streamsched.records.related.name_keys import KIND_NAMES
+from streamsched.records.related.related_schema import SHARE_BITS
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 from streamsched.scheduler.reason_text import describe_reason
@@ -187,10 +190,14 @@ def _change_reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[
     reasons.append(_change_rate_reason(terminals, query.cycle_s))
     reasons += _seasonality_reasons(terminals)
     reasons += _surge_reasons(group, page, pattern)
-    unseen = 1.0 - (1.0 - terminals["surge"]) / share_not_hit(group, page["last_visit_s"])
+    link = shard.seasonality.links[row]
+    unseen = 1.0 - (1.0 - terminals["surge"]) / (share_not_hit(group, page["last_visit_s"]) * unclaimed(link))
     if unseen >= _LEAST_PROBABILITY:
         reasons.append(Reason(ReasonCode.UNSEEN_SURGES, {"pattern": pattern, "probability": float(unseen)}))
-    if shard.seasonality.links["schedule"][row]:
+    if is_claimed(link):
+        keys = [name for name, claim in zip(KIND_NAMES, link["related"].tolist(), strict=True) if claim & SHARE_BITS]
+        reasons.append(Reason(ReasonCode.RELATED_CHANGED, {"probability": 1.0 - unclaimed(link), "keys": keys}))
+    if link["schedule"]:
         reasons.append(_periodicity_reason(find_periodicity(page, shard.seasonality, row)))
     if failures := int(page["failures"]):
         counted = {"failures": failures, "at_least": failures == _MAX_FAILURES}

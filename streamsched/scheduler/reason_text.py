@@ -12,6 +12,7 @@ __all__ = ["describe_reason"]
 
 _Fields: TypeAlias = Mapping[str, Any]
 
+_KEYS: Final = {"name": "the same name", "token": "the same first token", "directory": "the same directory"}
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _HOST_CAUSES: Final = {
     "delay": "for the delay between two visits",
@@ -138,6 +139,13 @@ def _unseen_surges(fields: _Fields) -> str:
     return f"surges in {fields['pattern']} that no visit has shown: P(hit by one since) is {fields['probability']:.3g}"
 
 
+def _related_changed(fields: _Fields) -> str:
+    names = " and of ".join(_KEYS[key] for key in fields["keys"])
+    return (
+        f"related pages changed, of {names}: P(this one followed since its last visit) is {fields['probability']:.3g}"
+    )
+
+
 def _periodicity(fields: _Fields) -> str:
     kind = fields["kind"]
     if kind == "poisson":
@@ -225,6 +233,7 @@ _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.SEASONALITY: _seasonality,
     ReasonCode.SURGE_SHOWN: _surge_shown,
     ReasonCode.UNSEEN_SURGES: _unseen_surges,
+    ReasonCode.RELATED_CHANGED: _related_changed,
     ReasonCode.PERIODICITY: _periodicity,
     ReasonCode.FAILED_VISITS: _failed_visits,
     ReasonCode.PANEL_MEMBER: lambda fields: (

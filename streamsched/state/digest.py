@@ -57,4 +57,6 @@ def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
         "schedules": shard.seasonality.schedules[: 1 + int(seasonality["schedules"])],
         "profiles": shard.seasonality.profiles[: int(seasonality["profiles"])],
         "seasonality": shard.seasonality.state,
+        "chances": shard.related.chances[: int(shard.related.state["keys"][0])],
+        "related": shard.related.state,
     }

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from streamsched.estimation.forgetting import half_lives_days
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
 from streamsched.records.page_schema import LEASED, OUT, VISITED
+from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS
 from streamsched.records.schema import SHADOW_PAGES
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
 from streamsched.records.url_index import hash_urls
@@ -29,6 +30,7 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
     ``found``: int64[pages], the row at which the index finds each page's URL.
     """
     holds = _check_pages(shard, found) | _check_groups(shard) | _check_seasonality(shard)
+    holds |= _check_related(shard)
     return [name for name, fits in holds.items() if not fits]
 
 
@@ -94,6 +96,22 @@ def _check_seasonality(shard: ShardArrays) -> dict[str, bool]:
         and not np.any(seasonality.links["version"][:count] > 1),
         "published weights of hours are positive, and counts finite": _are_positive(seasonality),
         "each page's best schedule has a positive weight": _keep_weight(seasonality),
+    }
+
+
+def _check_related(shard: ShardArrays) -> dict[str, bool]:
+    count, related = int(shard.corpus["pages"][0]), shard.related
+    state = related.state[0]
+    keys, chances = related.keys[: int(state["keys"])], related.chances[: int(state["keys"])]
+    members = np.count_nonzero(shard.seasonality.links["related"][:count] & MEMBER_BIT)
+    evidence = (chances["followed"], chances["failed"], state["followed"], state["failed"])
+    return {
+        "keys have as many members as pages have keys": bool(
+            keys["members"][keys["members"] <= MOST_MEMBERS].sum() == members
+        ),
+        "evidence of related pages is finite and not below 0": all(
+            bool(np.all(np.isfinite(one) & (one >= 0))) for one in evidence
+        ),
     }
 
 

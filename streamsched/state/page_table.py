@@ -10,6 +10,8 @@ import numpy as np
 
 from streamsched.estimation.forgetting import init_half_life
 from streamsched.estimation.hierarchical_prior import init_corpus
+from streamsched.estimation.related.key_members import rejoin_keys
+from streamsched.estimation.related.related_tables import RelatedTables
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
 from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
@@ -92,6 +94,7 @@ class PageTable:
         self._corpus = np.zeros(1, CORPUS)
         self._index = UrlIndex(self.key)
         self.seasonality = SeasonalityTables(regions, _RESERVED_PAGES)
+        self.related = RelatedTables(self.key, _RESERVED_PAGES)
         self.marks = DirtyTracker()
         self.touched: InvalidatedRows | None = None
         init_corpus(self._corpus, cycle_s)
@@ -129,6 +132,7 @@ class PageTable:
             self._corpus,
             self.marks.arrays,
             self.seasonality.arrays,
+            self.related.arrays,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
@@ -228,6 +232,7 @@ class PageTable:
         place_groups(self.arrays.groups, groups)
         rebuild_members(self.arrays.groups, self._pages.array, self._corpus)
         self.seasonality.rebuild(self.arrays.groups, groups)
+        self._rejoin_keys()
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory that each part of the state takes, in whole pages where it grows. O(1)."""
@@ -240,6 +245,7 @@ class PageTable:
             "member_lists": self._member_links.resident_bytes(pages) + self._first_members.resident_bytes(groups),
             "url_index": self._index.nbytes(),
             "seasonality": self.seasonality.nbytes(pages, groups),
+            "related_pages": self.related.nbytes(pages),
             "groups": self._groups.resident_bytes(groups)
             + self._names.resident_bytes(int(corpus["names_end"]))
             + self._group_slots.nbytes,
@@ -262,12 +268,22 @@ class PageTable:
         self._first_members.ensure(groups)
         self._names.ensure(names)
         self.seasonality.reserve(pages, groups)
+        self.related.reserve(pages)
 
     def faults(self) -> list[str]:
         """Return the invariants of the table that do not hold. O(pages)."""
         shard = self.arrays
         urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
         return find_faults(shard, self.find(urls))
+
+    def _rejoin_keys(self) -> None:
+        """Make all pages members of their keys, after the records were loaded. O(URLs)."""
+        count = len(self)
+        self.related.clear()
+        for start in range(0, count, _CHUNK):
+            stop = min(start + _CHUNK, count)
+            self.related.make_room(stop - start)
+            rejoin_keys(self.arrays, start, stop)
 
     def _ensure_room(self, urls: PackedUrls, start: int, stop: int, moved_to: PackedUrls | None = None) -> None:
         """Make room for all of `urls`, and of `moved_to` unless it is empty, from `start` up to `stop` as new pages.
@@ -286,6 +302,7 @@ class PageTable:
             slots, self._group_slots = self._group_slots, np.zeros(_group_slots(groups), np.uint64)
             move_slots(slots, self._group_slots, 0, slots.size)
         self._index.ensure(known + new)
+        self.related.make_room(new)
 
 
 def _group_slots(groups: int) -> int:

@@ -86,6 +86,14 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     assert [url_text(arrays.pages, row) for row in range(len(scheduler))] == list(shard.pages)
     for row, page in enumerate(shard.pages.values()):
         assert_same_page(scheduler, row, page)
+        claims = arrays.seasonality.links["related"][row].tolist()
+        assert claims == pytest.approx(shard.related.claims[page.url].packed, rel=0, abs=1)  # a bit of a double at most
+    chances = arrays.related.chances[: int(arrays.related.state["keys"][0])]
+    expected = list(zip(*shard.related.chances.values(), strict=True)) or [(), ()]
+    assert (chances["followed"].tolist(), chances["failed"].tolist()) == (
+        singly([*expected[0]]),
+        singly([*expected[1]]),
+    )
     corpus = arrays.corpus[0]
     sweep = (corpus["sweep"], corpus["sweep_row"], corpus["sweep_end"])
     assert sweep == (shard.sweeps, shard.sweep_row, shard.sweep_end)

@@ -22,6 +22,7 @@ from streamsched.records.schema import SHADOW_PAGES
 from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
 from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
 from tests.reference import estimators, forgetting, seasonality
+from tests.reference.related_pages import RelatedPages
 from tests.reference.seasonality_profiles import Seasonality
 from tests.reference.surges import Surges
 from tests.reference.url_hash import hash_of
@@ -121,6 +122,7 @@ class Shard:
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.forgetting = forgetting.Forgetting(cycle_s)
         self.surges = Surges(cycle_s)
+        self.related = RelatedPages()
         self.seasonality = Seasonality(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
@@ -165,7 +167,7 @@ class Shard:
             counts = len(page.flags), sum(page.flags), len(self.pages)
             span = page.last_visit_s, outcome.fetched_at
             elapsed = min(max((span[1] - span[0]) / self.cycle_s, 0.0), LONGEST_INTERVAL)
-            hit = self.surges.terminal(page.group, page.last_visit_s, elapsed)
+            hit = self.shared(page, elapsed)
             due = self.seasonality.learn(page.link, self.posterior(page), span, verdict == "change", counts, hit)
             self.learn(page, outcome.fetched_at, verdict == "change", due)
         page.left = left_behind(visit, page.left, verdict == "change")
@@ -199,6 +201,7 @@ class Shard:
             self.open_groups(url)
             self.pages[url].group = self.deepest(url)
             self.give_prior(self.pages[url])
+            self.related.add(url, list(self.groups).index(self.pages[url].group[:1]))
         return self.pages[url]
 
     def open_groups(self, url: str) -> None:
@@ -229,7 +232,15 @@ class Shard:
         page.flags.append(changed)
         alone = estimators.probability_changed(*self.posterior(page), interval) if due is None else due
         members = sum(other.group == page.group for other in self.pages.values())
-        own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
+        elapsed = min(max((fetched_at - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
+        spared = 1.0 - self.surges.terminal(page.group, page.last_visit_s, elapsed)
+        followed = self.related.settle(page.url, changed, (1.0 - alone) * spared)
+        apart = 1.0 - (1.0 - alone) * (1.0 - followed)
+        unexplained = alone / apart if changed and followed else 1.0
+        own = unexplained * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
+        if changed:
+            seen = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
+            self.related.claim(page.url, unexplained, seen, self.applied)
         if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
             self.weigh_pattern(page, interval, changed, own)
         if len(page.flags) == 1:
@@ -363,10 +374,16 @@ class Shard:
             "confidence": shape,
             "worth": page.importance / page.cost if page.cost else 0.0,
             "posterior": estimators.probability_changed(shape, exposure, elapsed),
-            "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
+            "surge": self.shared(page, elapsed),
         }
-        own["gain"] = self.surges.gain(page.group, page.last_visit_s, elapsed, beats["due"], shape)
+        unclaimed = self.related.claims[page.url].missed
+        own["gain"] = self.surges.gain(page.group, page.last_visit_s, elapsed, beats["due"], shape, unclaimed)
         return estimates | beats | own
+
+    def shared(self, page: Page, elapsed: float) -> float:
+        """The probability that a surge, or a change of related pages, has reached a page `elapsed` cycles unvisited."""
+        spared = 1.0 - self.surges.terminal(page.group, page.last_visit_s, elapsed)
+        return 1.0 - spared * self.related.claims[page.url].missed
 
     def eligible(self, now: float) -> list[str]:
         """The pages that are neither denied nor leased: a lease ends at the very second of its expiry."""

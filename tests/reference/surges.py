@@ -239,10 +239,15 @@ class Surges:
         spared = self.of(name).untouched(last_visit_s)
         return 1.0 - spared + spared * -math.expm1(-elapsed * self.of(name).hazard)
 
-    def gain(self, name: tuple[str, ...], last_visit_s: float, elapsed: float, due: float, shape: float) -> float:
-        """The probability of a change less what waiting as long again would add, by `due` and its posterior's shape."""
+    def gain(
+        self, name: tuple[str, ...], last_visit_s: float, elapsed: float, due: float, shape: float, unclaimed: float
+    ) -> float:
+        """The probability of a change less what waiting as long again would add.
+
+        By `due`, the shape of its posterior and the probability that the page has not followed a related one.
+        """
         unseen = elapsed * self.of(name).hazard
         quiet = 1.0 - min(due, 1.0 - 2.0**-52)
-        left: float = quiet * self.of(name).untouched(last_visit_s) * math.exp(-unseen)
+        left: float = quiet * self.of(name).untouched(last_visit_s) * unclaimed * math.exp(-unseen)
         pace = shape * (1.0 - math.pow(quiet, 1.0 / shape)) + unseen
         return min(max(1.0 - left * (1.0 + pace), 0.0), 1.0)

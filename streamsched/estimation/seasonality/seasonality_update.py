@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.related.related_pages import is_claimed, unclaimed
 from streamsched.estimation.seasonality.group_profiles import (
     count_changes,
     prefetch_profile,
@@ -47,7 +48,7 @@ def update_seasonality(shard: ShardArrays, row: int, observed: ObservedInterval,
     """Update the page's schedule and profile by an observed interval, before its rate is updated. O(hours).
 
     `updater`: the address of `update_own_schedule`. Returns the probability of the change by the page's models,
-    weighted; NaN if the page has no schedule or no change was seen.
+    weighted; NaN if the page has no schedule, or if there was neither a change nor a claim of a related page.
     """
     seasonality = shard.seasonality
     state = seasonality.state[0]
@@ -83,11 +84,11 @@ def update_own_schedule(shard: ShardArrays, row: int, observed: ObservedInterval
     start = local_hours(page.last_visit_s, link.quarters)
     end = local_hours(observed.end_s, link.quarters)
     due = np.nan
-    if observed.changed:
+    if observed.changed or is_claimed(link):
         models = SeasonalityView(seasonality.links, seasonality.schedules, seasonality.profiles)
         due = due_since(models, link, page, page.last_visit_s, observed.end_s, observed.cycle_s)
     predicted = changed_since(page, weighted_hours(profile, version, start, end), observed.cycle_s)
-    predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed)
+    predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed) * unclaimed(link)
     schedule: Record = seasonality.schedules[link.schedule]
     view = ScheduleView(
         seasonality.schedules,

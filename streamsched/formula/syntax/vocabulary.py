@@ -25,7 +25,7 @@ TERMINALS: Final[dict[str, str]] = {
     "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is for the page",
     "rhythm": "how busy this hour of the week is for the page; 1 is the mean hour",
     "due": "probability of an update since the last visit, by the page's schedule if it has one",
-    "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
+    "surge": "probability that a surge, or a change of related pages, has changed the page too since the last visit",
     "confidence": "changes that the rate is worth: the shape of its posterior, whose spread is rate / sqrt(confidence)",
     "worth": "importance of the page over the cost of a visit",
     "gain": "probability of a change since the last visit, less what waiting as long again would add: P - t * P'",

@@ -15,8 +15,9 @@ from streamsched.scheduler.scheduler import Scheduler
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
-DOCS = [f"https://a.example/docs/{i}" for i in range(40)]
-NEWS = [f"https://a.example/news/{i}" for i in range(40)]
+# Pages that share neither a name nor a directory: see `related_pages` for those that do.
+DOCS = [f"https://a.example/docs/{i}/doc{i}" for i in range(40)]
+NEWS = [f"https://a.example/news/{i}/news{i}" for i in range(40)]
 
 
 def crawled(days: int = 20, *, cycle_s: float = DAY) -> PageTable:
@@ -146,7 +147,7 @@ def test_new_groups_know_of_no_surge() -> None:
 
 def test_ranking_sends_the_crawler_to_the_rest_within_the_same_cycle() -> None:
     scheduler = Scheduler()
-    urls = DOCS + [f"https://b.example/{i}/" for i in range(60)]
+    urls = DOCS + [f"https://b.example/{i}/b{i}" for i in range(60)]
     rng = np.random.default_rng(1)
     for day in range(20):
         part = urls if day == 0 else [url for i, url in enumerate(urls) if i % 5 == day % 5]

@@ -165,6 +165,13 @@ SENTENCES = [
         "surges in a.example that no visit has shown: P(hit by one since) is 0.05",
     ),
     (
+        Reason(ReasonCode.RELATED_CHANGED, {"probability": 0.25, "keys": ["name", "directory"]}),
+        (
+            "related pages changed, of the same name and of the same directory: "
+            "P(this one followed since its last visit) is 0.25"
+        ),
+    ),
+    (
         Reason(ReasonCode.PERIODICITY, PERIODIC),
         "updated on Monday, Friday, most likely from 09:00 to 09:59 UTC-3:30 (p = 0.001)",
     ),

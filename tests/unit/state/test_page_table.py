@@ -112,6 +112,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "member_lists": 2 * page,
         "url_index": 8 * 1024,
         "seasonality": int((-(-profiles // page) * page).sum()) + 2 * page,
+        "related_pages": (1 << 18) + 4 * 1024,
         "groups": 2 * page + 8 * 1024,
         "pattern_sketch": 1 << 16,
         "journal": page,

@@ -1,0 +1,208 @@
+"""Related pages: a change of one page makes it likelier that pages with related names have changed too (SPEC 4).
+
+Pages are related by keys, see `records.related.name_keys`. Each key has a chance that its pages follow a change. A
+visit that finds a change makes a *claim* on each other page of the page's keys: the probability that it has changed
+since its last visit, which is the chance times the probability that the first page did not just follow another itself.
+Claims add up as independent causes. The next visit of the page confirms or refutes them, and ends them.
+
+A confirmed claim gets its share of the credit: the claim over the probability of a change by any cause. Evidence counts
+in proportion to the probability that nothing else would have changed the page, and it fades. A key starts from what the
+keys of its kind have shown, and the kinds from a Beta(1, 9).
+
+A claim writes to at most 64 pages of each of three keys, so a change costs O(192), a visit without change O(1). A page
+without related pages costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from streamsched.estimation.surges import share_not_hit
+from streamsched.numerics.compilation.machine_operations import prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.numerics.vector_math import exp, expm1, log1p
+from streamsched.records.dirty_tracking import mark_dirty_row
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
+from streamsched.records.related.related_schema import MEMBER_BIT, SHARE_BITS, SHARE_UNIT, RelatedArrays
+from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
+from streamsched.records.seasonality_schema import KEY_KINDS
+
+if TYPE_CHECKING:
+    from streamsched.estimation.observed_interval import ObservedInterval
+    from streamsched.numerics.arrays import Floats, Record, Records
+    from streamsched.records.schema import ShardArrays
+
+__all__ = ["claim_related", "is_claimed", "is_related", "join_claims", "own_probability", "settle_claims", "unclaimed"]
+
+FIRST_FOLLOWED: Final = 1.0  # prior of the chance that pages follow: one of ...
+FIRST_CLAIMS: Final = 10.0  # ... as many claims
+KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; from 1 to 10 all rank pages about as well
+KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
+KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
+WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
+WEAK_TURNS: Final = 4  # ... at one change in this many, so that the chance can still be learned
+_LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
+_LEAST: Final = 1e-12  # least probability that divides
+
+
+@inlined_kernel
+def is_claimed(link: Record) -> bool:
+    """Return whether there is a claim on a page. O(1)."""
+    related = link.related
+    return bool(((related[0] | related[1] | related[2]) & SHARE_BITS) != 0)
+
+
+@inlined_kernel
+def is_related(link: Record) -> bool:
+    """Return whether a page is a member of a key. O(1)."""
+    related = link.related
+    return bool(((related[0] | related[1] | related[2]) & MEMBER_BIT) != 0)
+
+
+@inlined_kernel
+def unclaimed(link: Record) -> float:
+    """Return the probability that a page has not followed a change of a related page since its last visit. O(1)."""
+    related = link.related
+    first = 1.0 - SHARE_UNIT * float(np.int64(related[0]) & SHARE_BITS)
+    second = 1.0 - SHARE_UNIT * float(np.int64(related[1]) & SHARE_BITS)
+    return first * second * (1.0 - SHARE_UNIT * float(np.int64(related[2]) & SHARE_BITS))
+
+
+@bare_kernel
+def join_claims(links: Records, out: Floats) -> None:
+    """Replace probabilities by those with the claims: ``links``: SEASONAL_LINK[m], ``out``: float64[m]. O(m).
+
+    The result never falls when the probability given rises.
+    """
+    for i in range(out.size):
+        link: Record = links[i]
+        if is_claimed(link):
+            out[i] = 1.0 - (1.0 - out[i]) * unclaimed(link)
+
+
+@inlined_kernel
+def own_probability(page: Record, observed: ObservedInterval, due: float) -> float:
+    """Return the probability that a page itself changed in an interval. O(1).
+
+    `due`: by the page's models of seasonality, NaN if unknown.
+    """
+    if not np.isnan(due):
+        return due
+    cycles = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    return float(
+        0.0 - expm1(-(page.prior_shape + page.own_shape) * log1p(cycles / (page.prior_exposure + page.own_exposure)))
+    )
+
+
+@bare_kernel
+def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due: float) -> float:
+    """Learn from a visit of a page with claims, and end them; the page's record is as before the visit. O(1).
+
+    `due` as in `own_probability`. Returns the probability that the page followed, as claimed before the visit.
+    """
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
+    link: Record = shard.seasonality.links[row]
+    related = shard.related
+    member: Record = related.members[row]
+    for kind in range(KEY_KINDS):
+        prefetch(related.chances, max(np.int64(member.key[kind]) - 1, 0))
+    missed = unclaimed(link)
+    cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
+    quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
+    quiet *= exp(-min(group.hazard * cycles, _LEAST_LOG)) * missed
+    quiet = min(max(quiet, 0.0), 1.0)
+    for kind in range(KEY_KINDS):
+        share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
+        key = np.int64(member.key[kind]) - 1
+        if share > 0.0 and key >= 0:
+            credit = share / max(1.0 - quiet, _LEAST) if observed.changed else 0.0
+            _learn(related, kind, key, share, credit, quiet / (1.0 - share))
+        link.related[kind] &= MEMBER_BIT
+    return 1.0 - missed
+
+
+@bare_kernel
+def claim_related(
+    shard: ShardArrays, row: int, observed: ObservedInterval, unexplained: float, invalidated: InvalidationBuffer
+) -> None:
+    """Make the claims of a change of the page of `row`, which is a member of a key. O(members).
+
+    `unexplained`: the probability that the page did not just follow another, whose change has made its claims.
+    """
+    related = shard.related
+    link: Record = shard.seasonality.links[row]
+    member: Record = related.members[row]
+    is_turn = shard.corpus[0].applied % WEAK_TURNS == 0
+    for kind in range(KEY_KINDS):
+        if not link.related[kind] & MEMBER_BIT:
+            continue
+        key = np.int64(member.key[kind]) - 1
+        share = _chance(related, kind, key) * unexplained
+        if share < WEAK_CLAIM and not is_turn:
+            continue
+        for i in range(_list_members(shard, kind, key)):
+            if related.work[i] != row:
+                _claim(shard, related.work[i], kind, 1.0 - share, observed.end_s, invalidated)
+
+
+@inlined_kernel
+def _list_members(shard: ShardArrays, kind: int, key: int) -> int:
+    """Write the rows of a key's members to `work`, and prefetch their records; return their number. O(members)."""
+    related = shard.related
+    count, at = 0, np.int64(related.keys[key].first)
+    while at:
+        other = at - 1
+        prefetch(shard.pages.records, other)
+        prefetch(shard.seasonality.links, other)
+        related.work[count] = other
+        count += 1
+        at = np.int64(related.members[other].after[kind])
+    return count
+
+
+@inlined_kernel
+def _claim(
+    shard: ShardArrays, row: int, kind: int, spared: float, at_s: float, invalidated: InvalidationBuffer
+) -> None:
+    """Add a claim to those of one kind on a page, unless it was never visited or has been visited since. O(1)."""
+    page: Record = shard.pages.records[row]
+    if not page.flags & VISITED or page.last_visit_s >= at_s:
+        return
+    link: Record = shard.seasonality.links[row]
+    before = np.int64(link.related[kind]) & SHARE_BITS
+    share = 1.0 - (1.0 - SHARE_UNIT * float(before)) * spared
+    after: int = min(int(np.int64(share * MEMBER_BIT + 0.5)), SHARE_BITS)
+    if after != before:
+        mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+        link.related[kind] = after | MEMBER_BIT
+        invalidate_row(invalidated, row)
+
+
+@inlined_kernel
+def _chance(related: RelatedArrays, kind: int, key: int) -> float:
+    """Return the probability that a page of a key follows a change of another. O(1)."""
+    state, record = related.state[0], related.chances[key]
+    followed, failed = state.followed[kind], state.failed[kind]
+    prior = KEY_CLAIMS * ((FIRST_FOLLOWED + followed) / (FIRST_CLAIMS + followed + failed))
+    return float((prior + record.followed) / (KEY_CLAIMS + record.followed + record.failed))
+
+
+@inlined_kernel
+def _learn(related: RelatedArrays, kind: int, key: int, share: float, credit: float, weight: float) -> None:
+    """Add the evidence of a settled claim to its key's and its kind's.
+
+    `share`: the probability claimed; `credit`: how far a change confirms it; `weight`: what the visit tells of it.
+    """
+    claims = weight * max(min(share / _chance(related, kind, key), 1.0), credit)
+    followed = weight * credit
+    record: Record = related.chances[key]
+    fading = 1.0 - claims / KEY_MEMORY
+    record.followed = record.followed * fading + followed
+    record.failed = record.failed * fading + (claims - followed)
+    state = related.state[0]
+    fading = 1.0 - claims / KIND_MEMORY
+    state.followed[kind] = state.followed[kind] * fading + followed
+    state.failed[kind] = state.failed[kind] * fading + (claims - followed)

@@ -1,0 +1,1 @@
+"""Related pages: their records, and the keys that names of pages have in common."""
