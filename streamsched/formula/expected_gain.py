@@ -8,15 +8,20 @@ one whose rate is less certain has the larger index: P' is smaller, because if i
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamsched.numerics.jit import inlined_kernel
+from streamsched.numerics.compilation.machine_operations import widen_vectors
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 
-__all__ = ["expected_gain"]
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
+
+__all__ = ["convert_to_gain", "expected_gain"]
 
 _ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
 _LEAST_SHAPE: Final = 1e-300
+_LOWEST_LOG: Final = -700.0  # e to it is a normal number
 
 
 @inlined_kernel
@@ -30,5 +35,23 @@ def expected_gain(due: float, shape: float, unseen: float, spared: float) -> flo
     """
     quiet = log1p(-min(due, _ALMOST_CERTAIN))
     shape = max(shape, _LEAST_SHAPE)
-    pace = shape * (0.0 - expm1(quiet / shape)) + unseen
-    return min(max(1.0 - spared * exp(quiet - unseen) * (1.0 + pace), 0.0), 1.0)
+    return _gain(quiet, shape * (0.0 - expm1(quiet / shape)), unseen, spared)
+
+
+@bare_kernel
+def convert_to_gain(out: Floats, shapes: Floats, unseen: Floats, spared: Floats) -> None:
+    """Replace ratios by the `expected_gain` of pages whose `due` is 1 - (1 + ratio)^-shape: they lack schedules. O(m).
+
+    A ratio is that of the weighted cycles since the last visit to the exposure of a page's posterior. All: float64[m].
+    """
+    widen_vectors()
+    for i in range(out.size):
+        ratio, shape = out[i], shapes[i]
+        out[i] = _gain(-(shape * log1p(ratio)), shape * (ratio / (1.0 + ratio)), unseen[i], spared[i])
+
+
+@inlined_kernel
+def _gain(quiet: float, pace: float, unseen: float, spared: float) -> float:
+    """Return the expected gain; `quiet`: log(1 - due); `pace`: t·P'/(1 - P) of the page's own changes."""
+    left = spared * exp(max(quiet - unseen, _LOWEST_LOG))
+    return min(max(1.0 - left * (1.0 + (pace + unseen)), 0.0), 1.0)

@@ -17,13 +17,17 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     TAU,
     SeasonalityView,
     bound_seasonal_terminal,
+    due_since,
+    fill_cycles_by_profile,
     fill_seasonal_terminal,
     fill_seasonal_terminal_at,
+    prefetch_schedule,
     seasonality_view,
 )
 from streamsched.estimation.surges import share_not_hit
-from streamsched.formula.expected_gain import expected_gain
+from streamsched.formula.expected_gain import convert_to_gain, expected_gain
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
+from streamsched.numerics.compilation.machine_operations import COLUMN_ROWS, float_column
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
@@ -85,6 +89,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 _SLACK: Final = 2e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
 _DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
 _GAIN_SLACK: Final = 1e-10  # absolute, of `gain`, whose slope in `due` is below 40
+_AHEAD: Final = 8  # pages between prefetching a schedule and reading it
 
 
 class Context(NamedTuple):
@@ -164,9 +169,9 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code in (TAU, RHYTHM, DUE):
         fill_seasonal_terminal(code, context.seasonality, pages, now, cycle_s, out)
     elif code == _GAIN:
-        fill_seasonal_terminal(DUE, context.seasonality, pages, now, cycle_s, out)
         for i in range(out.size):
-            out[i] = _gain(pages[i], context, i, _elapsed(pages[i], now, cycle_s), out[i])
+            out[i] = now
+        _fill_gain(pages, context, out, cycle_s, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -219,10 +224,9 @@ def fill_highest(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code == TAU:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
     elif code == _GAIN:
-        fill_seasonal_terminal_at(DUE, context.seasonality, pages, ends, cycle_s, out)
+        _fill_gain(pages, context, ends, cycle_s, out)
         for i in range(out.size):
-            gain = _gain(pages[i], context, i, _elapsed(pages[i], ends[i], cycle_s), out[i])
-            out[i] = min(gain + _GAIN_SLACK, 1.0)
+            out[i] = min(out[i] + _GAIN_SLACK, 1.0)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
@@ -258,12 +262,33 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
         out[i] = min((1.0 - spared) + spared * out[i], 1.0)
 
 
-@inlined_kernel
-def _gain(page: Record, context: Context, i: int, elapsed: float, due: float) -> float:
-    """Return the expected gain of a visit to a page, the `i`th of the context, given its `due`."""
-    group: Record = context.groups[page.group]
-    spared = share_not_hit(group, page.last_visit_s) * unclaimed(context.seasonality.links[i])
-    return expected_gain(due, page.prior_shape + page.own_shape, elapsed * group.hazard, spared)
+@bare_kernel
+def _fill_gain(pages: Records, context: Context, times: Floats, cycle_s: float, out: Floats) -> None:
+    """Fill `out` with the expected gain of a visit to each page at its time; `out` may be `times`. O(m)."""
+    view = context.seasonality
+    at, shapes, unseen, spared = float_column(), float_column(), float_column(), float_column()
+    for start in range(0, out.size, COLUMN_ROWS):
+        stop = min(start + COLUMN_ROWS, out.size)
+        column, size = out[start:stop], stop - start
+        for i in range(size):
+            at[i] = times[start + i]
+        chunk = SeasonalityView(view.links[start:stop], view.schedules, view.profiles)
+        fill_cycles_by_profile(chunk, pages[start:stop], at[:size], cycle_s, column)
+        for i in range(size):
+            page: Record = pages[start + i]
+            group: Record = context.groups[page.group]
+            column[i] /= page.prior_exposure + page.own_exposure
+            shapes[i] = page.prior_shape + page.own_shape
+            unseen[i] = _elapsed(page, at[i], cycle_s) * group.hazard
+            spared[i] = share_not_hit(group, page.last_visit_s) * unclaimed(chunk.links[i])
+        convert_to_gain(column, shapes[:size], unseen[:size], spared[:size])
+        for i in range(size):
+            prefetch_schedule(chunk, i + _AHEAD)
+            link: Record = chunk.links[i]
+            if link.schedule:
+                page = pages[start + i]
+                due = due_since(view, link, page, page.last_visit_s, at[i], cycle_s)
+                column[i] = expected_gain(due, shapes[i], unseen[i], spared[i])
 
 
 @bare_kernel

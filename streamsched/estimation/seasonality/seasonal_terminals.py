@@ -45,8 +45,10 @@ __all__ = [
     "bound_seasonal_terminal",
     "changed_since",
     "due_since",
+    "fill_cycles_by_profile",
     "fill_seasonal_terminal",
     "fill_seasonal_terminal_at",
+    "prefetch_schedule",
     "seasonality_view",
     "tau_since",
 ]
@@ -178,7 +180,7 @@ def _hours_passed(link: Record, at_s: float) -> float:
 
 
 @inlined_kernel
-def _look_ahead(view: SeasonalityView, i: int) -> None:
+def prefetch_schedule(view: SeasonalityView, i: int) -> None:
     """Prefetch the schedule of a page that is read soon."""
     if i < view.links.size and view.links[i].schedule:
         prefetch_whole(view.schedules, np.int64(view.links[i].schedule))
@@ -198,7 +200,7 @@ def fill_seasonal_terminal(
         out[i] = now
     _fill_without_schedules(code, view, pages, out, cycle_s, out)
     for i in range(out.size):
-        _look_ahead(view, i + _AHEAD)
+        prefetch_schedule(view, i + _AHEAD)
         if view.links[i].schedule:
             out[i] = _by_schedule(code, view, view.links[i], pages[i], now, cycle_s)
 
@@ -210,7 +212,7 @@ def fill_seasonal_terminal_at(
     """Fill `out`: float64[m] with TAU or DUE of each page at its own of ``times``: float64[m]. O(m)."""
     _fill_without_schedules(code, view, pages, times, cycle_s, out)
     for i in range(out.size):
-        _look_ahead(view, i + _AHEAD)
+        prefetch_schedule(view, i + _AHEAD)
         if view.links[i].schedule:
             out[i] = _by_schedule(code, view, view.links[i], pages[i], times[i], cycle_s)
 
@@ -231,13 +233,14 @@ def _fill_without_schedules(
 
     Column by column, which takes a quarter of the time of `due_since` for each page. Few pages have schedules.
     """
-    _fill_weighted_cycles(view, pages, times, cycle_s, out)
+    fill_cycles_by_profile(view, pages, times, cycle_s, out)
     if code == DUE:
         convert_to_posterior(pages, out)
 
 
 @bare_kernel
-def _fill_weighted_cycles(view: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats) -> None:
+def fill_cycles_by_profile(view: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats) -> None:
+    """Fill `out` with TAU of each page at its time, as if no page had a schedule; `out` may be `times`. O(m)."""
     number, version, quarters, at_s, end = -1, 0, 0, np.nan, 0.0  # of the page before: its end is used again
     until = WeekPlace(0.0, 0.0)
     for i in range(out.size):

@@ -9,12 +9,15 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 __all__ = [
+    "COLUMN_ROWS",
     "call",
     "call_for_float",
     "call_for_int",
     "count_ones",
+    "float_column",
     "fold_multiply",
     "load_acquired",
     "load_word",
@@ -29,6 +32,7 @@ __all__ = [
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+COLUMN_ROWS = 128  # of `float_column`: few enough for a stack, enough for vectors
 _CACHE_LINE = 64  # bytes
 
 
@@ -169,6 +173,22 @@ def widen_vectors(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(), codegen
+
+
+@_machine(np.ndarray)
+def float_column(typingctx: Any) -> Any:
+    """Return float64[COLUMN_ROWS] on the stack, not initialised: for the function that calls this, while it runs."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        memory = cgutils.alloca_once(builder, ir.ArrayType(ir.DoubleType(), COLUMN_ROWS))  # type: ignore[no-untyped-call]
+        column = context.make_array(signature.return_type)(context, builder)
+        size, width = context.get_constant(types.intp, COLUMN_ROWS), context.get_constant(types.intp, 8)
+        data = builder.bitcast(memory, ir.DoubleType().as_pointer())
+        layout = {"shape": [size], "strides": [width], "itemsize": width, "meminfo": None}
+        populate_array(column, data, **layout)  # type: ignore[no-untyped-call]
+        return column._getvalue()  # noqa: SLF001  Numba has no other way
+
+    return types.Array(types.float64, 1, "C")(), codegen
 
 
 @_machine(int)
