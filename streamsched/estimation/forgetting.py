@@ -24,7 +24,7 @@ import numpy as np
 
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.vector_math import expm1, log, log1p
+from streamsched.numerics.vector_math import exp, expm1, log, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.schema import HALF_LIVES, SHADOW_PAGES
 
@@ -48,6 +48,7 @@ FIT_MEMORY: Final = 50_000.0  # observed intervals of the sample: time constant 
 _DAY_S: Final = 86_400.0
 _LN_2: Final = math.log(2.0)
 _MIDDLE: Final = HALF_LIVES // 2  # place of the first half-life; each is twice the one before
+_LARGEST_POWER: Final = 700.0  # e to minus that is still a normal number
 _UNLIKELY: Final = 1e-300  # least likelihood of a change, as in `hierarchical_prior`
 
 
@@ -72,10 +73,11 @@ def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> float
 
     Returns the cycles that the interval counts as.
     """
-    gone = _share_gone(observed, corpus.half_life)
-    page.own_shape *= 1.0 - gone
-    page.own_exposure *= 1.0 - gone
-    return gone * _lasting_cycles(observed, corpus.half_life)
+    fading = _fading(observed.cycle_s, corpus.half_life)
+    kept = exp(-min(min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL) * fading, _LARGEST_POWER))
+    page.own_shape *= kept
+    page.own_exposure *= kept
+    return (1.0 - kept) / fading
 
 
 @bare_kernel
@@ -87,7 +89,8 @@ def update_shadow(shadow: Record, corpus: Record, page: Record, observed: Observ
     """
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     longest = FIRST_HALF_LIFE_DAYS * 2.0 ** (HALF_LIVES - 1 - _MIDDLE)
-    gone, lasting = _share_gone(observed, longest), _lasting_cycles(observed, longest)
+    fading = _fading(observed.cycle_s, longest)
+    gone, lasting = _share_gone(observed, fading), 1.0 / fading
     for i in range(HALF_LIVES - 1, -1, -1):  # the longest first: with half of a half-life, the square is kept
         kept, counted = 1.0 - gone, min(max(gone * lasting, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         shape, exposure = page.prior_shape + shadow.shape[i], page.prior_exposure + shadow.exposure[i]
@@ -151,13 +154,12 @@ def learn_half_life(corpus: Record) -> None:
 
 
 @inlined_kernel
-def _share_gone(observed: ObservedInterval, half_life_days: float) -> float:
+def _share_gone(observed: ObservedInterval, fading: float) -> float:
     """Return the share of earlier evidence that fades in an interval, 0 to 1."""
-    cycles = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
-    return 0.0 - expm1(-cycles / _lasting_cycles(observed, half_life_days))
+    return 0.0 - expm1(-(min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL) * fading))
 
 
 @inlined_kernel
-def _lasting_cycles(observed: ObservedInterval, half_life_days: float) -> float:
-    """Return what an endless interval counts as, in cycles."""
-    return half_life_days * (_DAY_S / _LN_2 / observed.cycle_s)
+def _fading(cycle_s: float, half_life_days: float) -> float:
+    """Return the rate at which evidence fades, per cycle; an endless interval counts as 1 / rate cycles."""
+    return cycle_s * (_LN_2 / _DAY_S) / half_life_days

@@ -33,9 +33,10 @@ from streamsched.estimation.forgetting import learn_half_life
 from streamsched.estimation.gamma_posterior import digamma, mean_of_intervals, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
-from streamsched.numerics.compilation.machine_operations import call, prefetch
+from streamsched.numerics.compilation.machine_operations import call, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
+from streamsched.records.group_schema import SUMS_AT
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
 from streamsched.records.schema import INTERVAL_OCTAVES
@@ -196,6 +197,7 @@ def step_sweep(shard: ShardArrays) -> None:
         if row + _GROUPS_AHEAD < corpus.pages:
             soon: Record = pages.records[row + _GROUPS_AHEAD]
             prefetch(groups.records, np.int64(soon.group))
+            prefetch_field(groups.records, np.int64(soon.group), SUMS_AT)
         _sum_page(corpus, pages, groups, seasonality, dirty, row, row == next_gap)
         if row == next_gap:
             next_gap += stride
@@ -233,13 +235,13 @@ def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
         return
     shape = page.prior_shape + page.own_shape
     exposure = page.prior_exposure + page.own_exposure
-    rate = shape / exposure
+    weight = 1.0 / exposure
     mark_dirty_group(dirty, groups.records, np.int64(page.group))
     corpus.sweep_pages += 1
-    group.change_sum += page.own_shape / exposure
-    group.exposure_sum += page.own_exposure / exposure
+    group.change_sum += page.own_shape * weight
+    group.exposure_sum += page.own_exposure * weight
     if counts_gap:
-        corpus.gap_sum += rate / group.mean - 1.0 - (digamma(shape) - np.log(exposure) - np.log(group.mean))
+        corpus.gap_sum += shape * weight / group.mean - 1.0 - (digamma(shape) - np.log(exposure) - np.log(group.mean))
         corpus.gap_count += 1.0
 
 

@@ -69,6 +69,7 @@ MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
 _LEAST_DOUBT: Final = 1e-6  # least probability that there was no surge, so that it can recover
 _UNLIKELIEST: Final = 1e-12  # least distance of the probability of a page's own change from 0 and 1
 _DAY_S: Final = 86_400.0
+_DAYS_A_SECOND: Final = 1.0 / _DAY_S
 _HIGHEST_HAZARD: Final = 0.99  # a cycle
 
 assert len(SHARES) == SURGE_SHARES
@@ -148,8 +149,9 @@ def share_not_hit(group: Record, last_visit_s: float) -> float:
 @inlined_kernel
 def surge_frequency(corpus: Record, group: Record) -> float:
     """Return how many surges of a group are expected per day. O(1)."""
-    pooled = (FIRST_SURGES + corpus.surge_sum) / (FIRST_DAYS + corpus.group_days)
-    return float((GROUP_DAYS * pooled + group.surge_sum) / (GROUP_DAYS + group.surge_days))
+    days = FIRST_DAYS + corpus.group_days  # the mean over all groups is (FIRST_SURGES + surge_sum) / days
+    surges_ = GROUP_DAYS * (FIRST_SURGES + corpus.surge_sum) + group.surge_sum * days
+    return float(surges_ / (days * (GROUP_DAYS + group.surge_days)))
 
 
 @inlined_kernel
@@ -161,7 +163,7 @@ def unseen_surge_value(group: Record) -> float:
 @inlined_kernel
 def _count_days(observed: ObservedInterval) -> float:
     """Return the length of an observed interval in days; a clock error counts as a long one."""
-    return float(min(max(observed.cycles, SHORTEST_INTERVAL) * observed.cycle_s / _DAY_S, MEMORY_DAYS))
+    return float(min(max(observed.cycles, SHORTEST_INTERVAL) * observed.cycle_s * _DAYS_A_SECOND, MEMORY_DAYS))
 
 
 @bare_kernel
@@ -169,19 +171,18 @@ def _begin_window(
     corpus: Record, group: Record, invalidated: InvalidationBuffer, number: int, observed: ObservedInterval
 ) -> None:
     """Begin a window of a group at a visit, after learning from the one before."""
-    days = observed.cycle_s / _DAY_S
+    days = observed.cycle_s * _DAYS_A_SECOND
     if group.open_s > -np.inf:
-        days = min(abs(observed.end_s - group.open_s) / _DAY_S, MEMORY_DAYS)
+        days = min(abs(observed.end_s - group.open_s) * _DAYS_A_SECOND, MEMORY_DAYS)
         _end_window(corpus, invalidated, number, group, days)
-    prior_days = GROUP_HITS / _pooled_hazard(corpus)
-    hazard = (GROUP_HITS + group.hits) / (prior_days + group.page_days) * (observed.cycle_s / _DAY_S)
+    hazard = (GROUP_HITS + group.hits) / (_prior_days(corpus) + group.page_days) * (observed.cycle_s * _DAYS_A_SECOND)
     hazard = min(hazard, _HIGHEST_HAZARD)
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
         invalidate_group(invalidated, number, np.inf)
     chance = 0.0 - expm1(-surge_frequency(corpus, group) * days)
     for i in range(SURGE_SHARES):
-        group.open_weights[i] = chance / SURGE_SHARES
+        group.open_weights[i] = chance * (1.0 / SURGE_SHARES)
     group.open_s = observed.end_s
     group.open_share = 0.0
     group.open_unvisited = group.pages
@@ -237,6 +238,8 @@ def _attribute_change(
 def _learn_claim(corpus: Record, evidence: _Evidence, found: float) -> None:
     """Count the hits that published shares promised of a page; `found`: the part of them that the visit found."""
     claimed = evidence.open_shown + evidence.kept_shown
+    if claimed == 0.0:
+        return
     fading = min(claimed / CLAIM_MEMORY, 1.0)
     corpus.claimed += claimed - fading * corpus.claimed
     corpus.followed += found * claimed - fading * corpus.followed
@@ -249,9 +252,9 @@ def _correction(corpus: Record) -> float:
 
 
 @inlined_kernel
-def _pooled_hazard(corpus: Record) -> float:
-    """Return the hazard over all groups, per page and day."""
-    return float((FIRST_HITS + corpus.hits) / (FIRST_PAGE_DAYS + corpus.page_days))
+def _prior_days(corpus: Record) -> float:
+    """Return the days of a page in which `GROUP_HITS` are expected, by the hazard over all groups."""
+    return float(GROUP_HITS * (FIRST_PAGE_DAYS + corpus.page_days) / (FIRST_HITS + corpus.hits))
 
 
 @inlined_kernel
@@ -262,17 +265,19 @@ def _learn_hazard(corpus: Record, group: Record, days: float, other: float) -> f
     Gamma(h; a, b)·(1 - (1 - other)·e^(-h·days)); match its mean and variance.
     """
     shape = GROUP_HITS + group.hits
-    exposure = GROUP_HITS / _pooled_hazard(corpus) + group.page_days
+    exposure = _prior_days(corpus) + group.page_days
     ratio = days / exposure
     hit = 0.0 - expm1(-shape * log1p(ratio))
     alone = (1.0 - other) * (1.0 - hit)  # P(no change): 1 - alone is free of cancellation below
-    explained = other + (1.0 - other) * hit
-    once = (explained + alone * (ratio / (1.0 + ratio))) / explained
-    twice = (explained + alone * (ratio * (2.0 + ratio) / ((1.0 + ratio) * (1.0 + ratio)))) / explained
-    mean = shape / exposure * once
-    variance = shape / (exposure * exposure) * ((shape + 1.0) * twice - shape * once * once)
-    if variance > 0.0:
-        _add_hits(corpus, group, mean * mean / variance - shape, mean / variance - exposure)
+    share = ratio / (1.0 + ratio)
+    missed = alone * share / (other + (1.0 - other) * hit)
+    once = 1.0 + missed  # the mean, over that before
+    spread = (shape + 1.0) * (
+        1.0 + missed * (2.0 - share)
+    ) - shape * once * once  # the variance, over shape / exposure²
+    if spread > 0.0:
+        faster = once / spread
+        _add_hits(corpus, group, shape * (once * faster - 1.0), exposure * (faster - 1.0))
     return float(hit)
 
 
@@ -292,8 +297,9 @@ def _update_on_no_change(weights: Floats) -> None:
     total = _doubt(weights)
     for i in range(SURGE_SHARES):
         total += weights[i] * (1.0 - SHARES[i])
+    scale = 1.0 / total  # of several divisions, one
     for i in range(SURGE_SHARES):
-        weights[i] = weights[i] * (1.0 - SHARES[i]) / total
+        weights[i] = weights[i] * (1.0 - SHARES[i]) * scale
 
 
 @inlined_kernel
@@ -302,8 +308,9 @@ def _update_on_change(weights: Floats, quiet: float) -> None:
     total = _doubt(weights) * (1.0 - quiet)
     for i in range(SURGE_SHARES):
         total += weights[i] * (1.0 - quiet * (1.0 - SHARES[i]))
+    scale = 1.0 / total
     for i in range(SURGE_SHARES):
-        weights[i] = weights[i] * (1.0 - quiet * (1.0 - SHARES[i])) / total
+        weights[i] = weights[i] * (1.0 - quiet * (1.0 - SHARES[i])) * scale
 
 
 @inlined_kernel
@@ -345,7 +352,8 @@ def _publish_kept(corpus: Record, invalidated: InvalidationBuffer, number: int, 
 @inlined_kernel
 def _choose_share(expected: float, hazard: float, share: float) -> np.float32:
     """Return the share to publish, given the expected one and the one published now."""
-    excess = (expected - hazard) / (1.0 - hazard)
-    if abs(excess - share) > STEP or (share > 0.0 and excess < LEAST_SHOWN):
-        return np.float32(excess if excess >= LEAST_SHOWN else 0.0)
+    spared = 1.0 - hazard
+    excess = expected - hazard  # times the share that the hazard spares
+    if abs(excess - share * spared) > STEP * spared or (share > 0.0 and excess < LEAST_SHOWN * spared):
+        return np.float32(excess / spared if excess >= LEAST_SHOWN * spared else 0.0)
     return np.float32(share)

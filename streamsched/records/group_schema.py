@@ -23,6 +23,7 @@ __all__ = [
     "PATTERN_FIELDS",
     "POLITENESS_FIELDS",
     "PRIOR_FIELDS",
+    "SUMS_AT",
     "SURGES_AT",
     "SURGE_FIELDS",
     "SURGE_SHARES",
@@ -89,14 +90,15 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
 
 _SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 8), "spare_4": ("u1", 6)}
 
-# Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host.
+# Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host; the
+# sweep touches the first and the third.
 _LAYOUT: Final = (
-    *("mean", "own_mean", "change_sum", "exposure_sum", "visits", "changes"),
+    *("mean", "own_mean", "hits", "surge_sum", "surge_days", "recheck_rows", "visits", "changes"),
     *("pages", "parent", "host", "recheck_before"),
     *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "page_days"),
     *("open_weights", "depth", "spare_2"),
-    *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "hits"),
-    *("recheck_rows", "surge_sum", "surge_days", "spare_3"),
+    *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "change_sum", "exposure_sum"),
+    "spare_3",
     *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "stream", "delay_s", "out", "max_out"),
     *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4"),
 )
@@ -111,6 +113,7 @@ def _compose(*owners: _Fields) -> np.dtype[Any]:
 
 GROUP: Final = _compose(PATTERN_FIELDS, PRIOR_FIELDS, POLITENESS_FIELDS, SURGE_FIELDS, _SPARE_FIELDS)
 SURGES_AT: Final = field_offset(GROUP, "open_s")  # bytes from the start of a record to its second cache line
+SUMS_AT: Final = field_offset(GROUP, "change_sum")  # ... to the sums of the sweep
 HOST_AT: Final = field_offset(GROUP, "log_odds")  # ... to the one with the fields of hosts
 MEMBER_LINK: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # rows plus 1; 0: none. Not saved.
 
