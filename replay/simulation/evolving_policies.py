@@ -1,9 +1,9 @@
 """Policies that evolve their formula from what they have seen so far: this library's loop, and the paper's method.
 
-`EvolvingPolicy` is a running scheduler with its evolver: the posterior is the first champion, formulas are evolved
-repeatedly, and a better one replaces the champion. `PaperPolicy` follows GP4C (section 5.2) as far as a crawler can:
-one evolution from 19 cycles, whose winner is used to the end. The paper trains on all changes in those cycles; a
-crawler knows only what its visits saw, so unobserved cycles are drawn from the posterior.
+`EvolvingPolicy` is a running scheduler with its evolver: the default formula is the first champion, formulas are
+evolved repeatedly, and a better one replaces the champion. `PaperPolicy` follows GP4C (section 5.2) as far as a
+crawler can: one evolution from 19 cycles, whose winner is used to the end. The paper trains on all changes in those
+cycles; a crawler knows only what its visits saw, so unobserved cycles are drawn from the posterior.
 """
 
 from __future__ import annotations
