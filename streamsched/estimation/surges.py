@@ -173,9 +173,8 @@ def _begin_window(
     if group.open_s > -np.inf:
         days = min(abs(observed.end_s - group.open_s) / _DAY_S, MEMORY_DAYS)
         _end_window(corpus, invalidated, number, group, days)
-    prior_days = GROUP_HITS / _pooled_hazard(corpus)
-    hazard = (GROUP_HITS + group.hits) / (prior_days + group.page_days) * (observed.cycle_s / _DAY_S)
-    hazard = min(hazard, _HIGHEST_HAZARD)
+    per_day = (GROUP_HITS + group.hits) / (GROUP_HITS / _pooled_hazard(corpus) + group.page_days)
+    hazard = min(per_day * (observed.cycle_s / _DAY_S), _HIGHEST_HAZARD)
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
         invalidate_group(invalidated, number, np.inf)
