@@ -13,25 +13,24 @@ from streamsched import Outcome, Scheduler
 from tests.support.outcome_streams import DAY, cut
 
 DAYS = 3 * 365
-A_DAY = 6  # visits
-SITES = ("a.example/v1/", "a.example/v2/", "b.example/")
-PER_SITE = 40
-URLS = [f"https://{site}page-{number}" for site in SITES for number in range(PER_SITE)]
+A_DAY = 12  # visits
+VERSION, SITE = 40, 80  # pages of a version of the manual, and of the site: too many for a key of its directory
+VERSIONS = [f"https://a.example/{version}/{number}" for version in ("1", "2") for number in range(VERSION)]
+URLS = VERSIONS + [f"https://b.example/{number}" for number in range(SITE)]
 
 
 def draw_changes(seed: int) -> list[list[float]]:
-    """Times of each page's changes: rates drift from year to year, and sites are edited, versions together."""
+    """Times of each page's changes: rates drift from year to year; both versions, or the site, are edited in bulk."""
     rng = np.random.default_rng(seed)
     times: list[list[float]] = [[] for _ in URLS]
     for year in range(3):
-        for page, rate in enumerate(rng.gamma(0.5, 0.1, len(URLS))):
+        for page, rate in enumerate(rng.gamma(0.5, 0.02, len(URLS)).tolist()):
             times[page] += (DAY * 365 * (year + rng.random(rng.poisson(365 * rate)))).tolist()
-    for edit in DAY * DAYS * rng.random(40):
-        sites = (0, 1) if rng.random() < 0.5 else (2,)
-        hit = rng.random(PER_SITE) < 0.5
-        for site in sites:
-            for number in np.flatnonzero(hit).tolist():
-                times[site * PER_SITE + number].append(float(edit))
+    for number, edit in enumerate((DAY * DAYS * rng.random(40)).tolist()):
+        hit = rng.random(SITE) < 0.7
+        pages = np.flatnonzero(hit) + len(VERSIONS) if number % 2 else np.flatnonzero(np.tile(hit[:VERSION], 2))
+        for page in pages.tolist():
+            times[page].append(edit)
     return [sorted(of_page) for of_page in times]
 
 
@@ -80,7 +79,7 @@ def test_everything_that_is_learned_was_learned(crawl: CrawlOfYears) -> None:
     assert corpus["first_count"] == len(URLS)
     assert corpus["surge_sum"] > 0.5
     assert corpus["claimed"] > 1.0
-    assert np.count_nonzero(chances["followed"]) > PER_SITE
+    assert np.count_nonzero(chances["followed"]) > VERSION // 2
     assert np.any(arrays.seasonality.links["related"] & 0x7FFF)
     assert crawl.scheduler.core.pages.faults() == []
 
