@@ -103,9 +103,8 @@ def _trace_all(shared: _SharedInputs, runs: Sequence[_Run], progress: Progress, 
     traces: dict[int, Trace] = {}
     for index in order[:here]:
         run = runs[index]
-        traces[index] = _trace(
-            shared, run, _ProgressCounter(progress, len(traces) * shared.window.cycles, total, run.policy), keep
-        )
+        counter = _ProgressCounter(progress, len(traces) * shared.window.cycles, total, run.policy)
+        traces[index] = _trace(shared, run, counter, keep)
     others = [runs[index] for index in order[here:]]
     for index, trace in zip(order[here:], _trace_apart(shared, others), strict=True):
         traces[index] = trace

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["BINS", "BIN_EDGES", "Calibration", "Forecast", "Reliability"]
 
 BINS: Final = 20
-BIN_EDGES: Final[Floats] = np.linspace(0.0, 1.0, BINS + 1) ** 2
+BIN_EDGES: Final[Floats] = (np.arange(BINS + 1) / BINS) ** 2
 """float64[21]: equal steps of the square root, so that the small probabilities of short cycles can be distinguished."""
 
 

@@ -175,8 +175,8 @@ def _begin_window(
     if group.open_s > -np.inf:
         days = min(abs(observed.end_s - group.open_s) * _DAYS_A_SECOND, MEMORY_DAYS)
         _end_window(corpus, invalidated, number, group, days)
-    hazard = (GROUP_HITS + group.hits) / (_prior_days(corpus) + group.page_days) * (observed.cycle_s * _DAYS_A_SECOND)
-    hazard = min(hazard, _HIGHEST_HAZARD)
+    per_day = (GROUP_HITS + group.hits) / (_prior_days(corpus) + group.page_days)
+    hazard = min(per_day * (observed.cycle_s * _DAYS_A_SECOND), _HIGHEST_HAZARD)
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
         invalidate_group(invalidated, number, np.inf)

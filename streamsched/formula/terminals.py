@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsched.estimation.probability_columns import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.published_estimators import weigh_geometrically
-from streamsched.estimation.related.related_pages import join_claims, unclaimed
+from streamsched.estimation.related.claims import join_claims, unclaimed
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
     RHYTHM,

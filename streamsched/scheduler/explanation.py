@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.related.related_pages import is_claimed, unclaimed
+from streamsched.estimation.related.claims import is_claimed, unclaimed
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.evaluation.program import BLOCK

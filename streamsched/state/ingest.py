@@ -25,13 +25,8 @@ from streamsched.estimation.hierarchical_prior import (
 )
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
-from streamsched.estimation.related.related_pages import (
-    claim_related,
-    is_claimed,
-    is_related,
-    own_probability,
-    settle_claims,
-)
+from streamsched.estimation.related.claims import is_claimed, is_related, unclaimed
+from streamsched.estimation.related.related_pages import claim_related, own_probability, settle_claims
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
@@ -261,11 +256,9 @@ def _apply_one(
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
-        link: Record = seasonality.links[row]
-        followed = settle_claims(shard, row, observed, due) if rules.surges and is_claimed(link) else 0.0
-        part = _update_estimators(shard, row, observed, due, followed, rules.surges, invalidated)
-        if rules.surges and observed.changed and is_related(link):
-            claim_related(shard, row, observed, part, invalidated)
+        unexplained = _update_estimators(shard, row, observed, due, rules.surges, invalidated)
+        if rules.surges and observed.changed and is_related(seasonality.links[row]):
+            claim_related(shard, row, observed, unexplained, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -339,19 +332,13 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @inlined_kernel
-def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays,
-    row: int,
-    observed: ObservedInterval,
-    due: float,
-    followed: float,
-    surges: bool,
-    invalidated: InvalidationBuffer,
+def _update_estimators(
+    shard: ShardArrays, row: int, observed: ObservedInterval, due: float, surges: bool, invalidated: InvalidationBuffer
 ) -> float:
-    """Update the page's estimators, its group's counts and its group's surges by one observed interval.
+    """Update the page's estimators, its group's counts and surges, and its claims by one observed interval.
 
-    `due`: the probability of the change by the page's models of seasonality, NaN if unknown; `followed`: the
-    probability that the page followed a change of a related page. Returns the probability that it changed otherwise.
+    `due`: the probability of the change by the page's models of seasonality, NaN if unknown. Returns the probability
+    that the page did not just follow a change of a related page.
     """
     corpus: Record = shard.corpus[0]
     page: Record = shard.pages.records[row]
@@ -359,13 +346,17 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     group: Record = groups[page.group]
     group.visits += 1
     group.changes += observed.changed
-    own = part = 1.0
+    own = part = unexplained = 1.0
     if surges:
         apart = due  # the probability of a change by no surge
-        if observed.changed and followed > 0.0:
-            alone = own_probability(page, observed, due)
-            apart = 1.0 - (1.0 - alone) * (1.0 - followed)
-            part = alone / apart
+        link: Record = shard.seasonality.links[row]
+        if is_claimed(link):
+            missed, alone = unclaimed(link), own_probability(page, observed, due)
+            by_one = settle_claims(shard, row, observed, due)
+            if observed.changed:
+                apart = 1.0 - (1.0 - alone) * missed
+                unexplained = alone / apart
+                part = alone / (1.0 - (1.0 - alone) * (1.0 - by_one))
         own = update_surges(corpus, groups, invalidated, page, observed, apart) * part
     update_pattern_evidence(corpus, groups, page, observed, own)
     if page.visits == 0:
@@ -374,7 +365,7 @@ def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
         update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own)
     counted = fade_page(page, corpus, observed)
     update_page(page, shard.pages.traces[row], counted, observed.changed, own)
-    return part
+    return unexplained
 
 
 @inlined_kernel

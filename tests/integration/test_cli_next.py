@@ -156,7 +156,7 @@ def test_formula_errors_point_at_the_column(
 def test_terminals_that_nothing_provides_yet_are_refused(
     streamsched: Command, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(champion, "PROVIDED", ("t", "due", "surge"))
+    monkeypatch.setattr(champion, "PROVIDED", ("t", "worth", "gain"))
     answer = streamsched("next", "--state", state, "--formula", "t * tau")
     assert answer.code == 2
     assert "column 5: terminal 'tau'" in answer.err

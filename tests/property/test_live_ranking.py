@@ -30,6 +30,7 @@ from streamsched.formula.terminals import PROVIDED
 from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.incremental_topk import IncrementalTopK
+from streamsched.records.related.related_schema import SHARE_BITS
 from streamsched.records.seasonality_schema import WEEK_HOURS
 from tests.property.test_politeness import lengths, some_counts
 from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
@@ -44,6 +45,8 @@ known_formulas = st.sampled_from(
         "1 - (1 - posterior) * (1 - surge)",
         "1 - (1 - posterior) * (1 - surge)",
         "gain",
+        "worth * gain",
+        "gain - 1 / confidence",
         "rate - surge",
         "due",
         "1 - exp(-rate * tau)",
@@ -247,6 +250,8 @@ class LiveRanking(RuleBasedStateMachine):
         groups = self.twins.scheduler.core.pages.arrays.groups.records
         self.met["surges"] += bool((groups["open_share"] > 0).any())
         self.met["kept surges"] += bool((groups["kept_share"] > 0).any())
+        links = self.twins.scheduler.core.pages.arrays.seasonality.links["related"]
+        self.met["claims"] += bool((links & SHARE_BITS).any())
 
     def sweeps(self) -> int:
         return int(self.twins.scheduler.core.pages.arrays.corpus["sweep"][0])
@@ -359,7 +364,7 @@ class HourlyRanking(LiveRanking):
     @initialize(
         scale=st.builds(Scale, st.sampled_from([5, 6, 16]), st.sampled_from([1, 3]), st.integers(60, 120)),
         politeness=some_manners,
-        formula=st.sampled_from(["due", "rate * tau", "posterior * rhythm"]).map(Formula.parse),
+        formula=st.sampled_from(["due", "rate * tau", "posterior * rhythm", "gain * worth"]).map(Formula.parse),
         per_host=some_counts,
         eager=st.booleans(),
         hours=st.sampled_from([1, 2, 3]),
@@ -409,6 +414,7 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     assert met["surges"] > 2
     assert met["suspended hosts"] > 0
     assert met["kept surges"] > 0
+    assert met["claims"] > 2
     assert met["probes"] > 0
     assert met["schedules"] > 0
 

@@ -118,7 +118,7 @@ def test_due_groups_are_the_best(seed: int, groups: int, most: int, bar: float) 
     due = _find_due(shard, Query(k, NOW, DAY, 0), bar, most)
     expected = twin.due_groups(shard.corpus[0], shard.groups.records, NOW, bar)[:most]
     assert due.groups.tolist() == [number for _, number in expected]
-    assert np.allclose(due.worth, [worth for worth, _ in expected], rtol=1e-12)
+    assert np.allclose(due.worth, [worth for worth, _ in expected], rtol=1e-12, atol=0.0)
 
 
 @settings(max_examples=100)

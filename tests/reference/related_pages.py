@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from streamsched.numerics.jit import mix
+from streamsched.numerics.vector_math import log1p
 from tests.reference.url_hash import hash_of
 
 KINDS = 3
@@ -161,30 +162,35 @@ class RelatedPages:
         own = self.chances[key]
         return (prior + own[0]) / (2.0 + sum(own))
 
-    def settle(self, url: str, changed: bool, quiet: float) -> float:
+    def settle(self, url: str, changed: bool, quiet: float) -> tuple[float, float]:
         """Learn from a visit and end the claims; `quiet`: the probability that nothing else changed the page.
 
-        Returns the probability that the page followed.
+        Returns the probability that the page followed, and what it would be if each of its keys had claimed once.
         """
         claims = self.claims[url]
-        missed = claims.missed
+        missed, spared = claims.missed, 1.0
         for key, share in zip(claims.keys, [one / UNIT for one in claims.shares], strict=True):
+            made = 1.0
             if key is not None and share:
-                unmoved = quiet * missed
-                credit = share / max(1.0 - unmoved, 1e-12) if changed else 0.0
-                weight = unmoved / (1.0 - share)
-                made = weight * max(min(share / self.chance(key), 1.0), credit)
-                followed, failed = self.chances[key]
-                fade = 1.0 - made / 100.0
-                self.chances[key] = (
-                    single(followed * fade + weight * credit),
-                    single(failed * fade + made - weight * credit),
-                )
-                followed, failed = self.kinds[key[0]]
-                fade = 1.0 - made / 1000.0
-                self.kinds[key[0]] = followed * fade + weight * credit, failed * fade + made - weight * credit
+                chance = self.chance(key)
+                made = min(float(log1p(-share) / log1p(-chance)), float(MOST))
+                credit = min(chance / max(1.0 - quiet * missed, 1e-12), 1.0) if changed else 0.0
+                self.learn(key, made * (quiet * missed / (1.0 - share)), credit)
+            spared *= 1.0 - share / max(made, 1.0)
         claims.shares = [0] * KINDS
-        return 1.0 - missed
+        return 1.0 - missed, 1.0 - spared
+
+    def learn(self, key: Key, made: float, credit: float) -> None:
+        """Count the claims `made`, of which the part `credit` came true, for a key and for its kind."""
+        followed, failed = self.chances[key]
+        fade = 1.0 - made / 100.0
+        self.chances[key] = (
+            single(followed * fade + made * credit),
+            single(failed * fade + (made - made * credit)),
+        )
+        followed, failed = self.kinds[key[0]]
+        fade = 1.0 - made / 1000.0
+        self.kinds[key[0]] = followed * fade + made * credit, failed * fade + (made - made * credit)
 
     def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
         """Make the claims of a change, the weak ones if outcome number `applied` is a fourth.

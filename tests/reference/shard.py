@@ -234,10 +234,11 @@ class Shard:
         members = sum(other.group == page.group for other in self.pages.values())
         elapsed = min(max((fetched_at - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
         spared = 1.0 - self.surges.terminal(page.group, page.last_visit_s, elapsed)
-        followed = self.related.settle(page.url, changed, (1.0 - alone) * spared)
+        followed, by_one = self.related.settle(page.url, changed, (1.0 - alone) * spared)
         apart = 1.0 - (1.0 - alone) * (1.0 - followed)
         unexplained = alone / apart if changed and followed else 1.0
-        own = unexplained * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
+        part = alone / (1.0 - (1.0 - alone) * (1.0 - by_one)) if changed and followed else 1.0
+        own = part * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
         if changed:
             seen = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
             self.related.claim(page.url, unexplained, seen, self.applied)

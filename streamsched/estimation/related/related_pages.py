@@ -9,6 +9,10 @@ A confirmed claim gets its share of the credit: the claim over the probability o
 in proportion to the probability that nothing else would have changed the page, and it fades. A key starts from what the
 keys of its kind have shown, and the kinds from a Beta(1, 9).
 
+Where many pages of a key change often by themselves, many claims are made between two visits, and together they would
+explain every change as well as the pages' own rates do. So each counts as a trial of the chance by itself, and a page's
+rate is spared no more of a change than one claim of each key explains.
+
 A claim writes to at most 64 pages of each of three keys, so a change costs O(192), a visit without change O(1). A page
 without related pages costs nothing.
 """
@@ -19,22 +23,23 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.related.claims import unclaimed
 from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
-from streamsched.records.related.related_schema import MEMBER_BIT, SHARE_BITS, SHARE_UNIT, RelatedArrays
+from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS, SHARE_BITS, SHARE_UNIT, RelatedArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.seasonality_schema import KEY_KINDS
 
 if TYPE_CHECKING:
     from streamsched.estimation.observed_interval import ObservedInterval
-    from streamsched.numerics.arrays import Floats, Record, Records
+    from streamsched.numerics.arrays import Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["claim_related", "is_claimed", "is_related", "join_claims", "own_probability", "settle_claims", "unclaimed"]
+__all__ = ["claim_related", "own_probability", "settle_claims"]
 
 FIRST_FOLLOWED: Final = 1.0  # prior of the chance that pages follow: one of ...
 FIRST_CLAIMS: Final = 10.0  # ... as many claims
@@ -45,41 +50,6 @@ WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, an
 WEAK_TURNS: Final = 4  # ... at one change in this many, so that the chance can still be learned
 _LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
-
-
-@inlined_kernel
-def is_claimed(link: Record) -> bool:
-    """Return whether there is a claim on a page. O(1)."""
-    related = link.related
-    return bool(((related[0] | related[1] | related[2]) & SHARE_BITS) != 0)
-
-
-@inlined_kernel
-def is_related(link: Record) -> bool:
-    """Return whether a page is a member of a key. O(1)."""
-    related = link.related
-    return bool(((related[0] | related[1] | related[2]) & MEMBER_BIT) != 0)
-
-
-@inlined_kernel
-def unclaimed(link: Record) -> float:
-    """Return the probability that a page has not followed a change of a related page since its last visit. O(1)."""
-    related = link.related
-    first = 1.0 - SHARE_UNIT * float(np.int64(related[0]) & SHARE_BITS)
-    second = 1.0 - SHARE_UNIT * float(np.int64(related[1]) & SHARE_BITS)
-    return first * second * (1.0 - SHARE_UNIT * float(np.int64(related[2]) & SHARE_BITS))
-
-
-@bare_kernel
-def join_claims(links: Records, out: Floats) -> None:
-    """Replace probabilities by those with the claims: ``links``: SEASONAL_LINK[m], ``out``: float64[m]. O(m).
-
-    The result never falls when the probability given rises.
-    """
-    for i in range(out.size):
-        link: Record = links[i]
-        if is_claimed(link):
-            out[i] = 1.0 - (1.0 - out[i]) * unclaimed(link)
 
 
 @inlined_kernel
@@ -100,7 +70,7 @@ def own_probability(page: Record, observed: ObservedInterval, due: float) -> flo
 def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due: float) -> float:
     """Learn from a visit of a page with claims, and end them; the page's record is as before the visit. O(1).
 
-    `due` as in `own_probability`. Returns the probability that the page followed, as claimed before the visit.
+    `due` as in `own_probability`. Returns the probability that the page followed, if each of its keys had claimed once.
     """
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]
@@ -109,19 +79,23 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     member: Record = related.members[row]
     for kind in range(KEY_KINDS):
         prefetch(related.chances, max(np.int64(member.key[kind]) - 1, 0))
-    missed = unclaimed(link)
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
-    quiet *= exp(-min(group.hazard * cycles, _LEAST_LOG)) * missed
+    quiet *= exp(-min(group.hazard * cycles, _LEAST_LOG)) * unclaimed(link)
     quiet = min(max(quiet, 0.0), 1.0)
+    spared = 1.0
     for kind in range(KEY_KINDS):
         share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
         key = np.int64(member.key[kind]) - 1
+        claims = 1.0
         if share > 0.0 and key >= 0:
-            credit = share / max(1.0 - quiet, _LEAST) if observed.changed else 0.0
-            _learn(related, kind, key, share, credit, quiet / (1.0 - share))
+            chance = _chance(related, kind, key)
+            claims = min(log1p(-share) / log1p(-chance), float(MOST_MEMBERS))
+            credit = min(chance / max(1.0 - quiet, _LEAST), 1.0) if observed.changed else 0.0
+            _learn(related, kind, key, claims * (quiet / (1.0 - share)), credit)
+        spared *= 1.0 - share / max(claims, 1.0)
         link.related[kind] &= MEMBER_BIT
-    return 1.0 - missed
+    return 1.0 - spared
 
 
 @bare_kernel
@@ -191,13 +165,9 @@ def _chance(related: RelatedArrays, kind: int, key: int) -> float:
 
 
 @inlined_kernel
-def _learn(related: RelatedArrays, kind: int, key: int, share: float, credit: float, weight: float) -> None:
-    """Add the evidence of a settled claim to its key's and its kind's.
-
-    `share`: the probability claimed; `credit`: how far a change confirms it; `weight`: what the visit tells of it.
-    """
-    claims = weight * max(min(share / _chance(related, kind, key), 1.0), credit)
-    followed = weight * credit
+def _learn(related: RelatedArrays, kind: int, key: int, claims: float, credit: float) -> None:
+    """Add the evidence of settled claims, the part `credit` of which came true, to their key's and its kind's."""
+    followed = claims * credit
     record: Record = related.chances[key]
     fading = 1.0 - claims / KEY_MEMORY
     record.followed = record.followed * fading + followed

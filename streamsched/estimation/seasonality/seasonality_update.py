@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.related.related_pages import is_claimed, unclaimed
+from streamsched.estimation.related.claims import is_claimed, unclaimed
 from streamsched.estimation.seasonality.group_profiles import (
     count_changes,
     prefetch_profile,

@@ -56,8 +56,7 @@ def find_zone(zone: str | float | None) -> tzinfo:
         return _find_fixed(zone, float(zone) if is_number and abs(zone) <= _MOST_HOURS else math.nan)
     if zone.upper() in ("UTC", "Z"):
         return UTC
-    matched = _OFFSET.fullmatch(zone)
-    if matched:
+    if matched := _OFFSET.fullmatch(zone):
         east = int(matched[2]) + int(matched[3] or 0) / 60
         return _find_fixed(zone, east if matched[1] == "+" else -east)
     try:

@@ -76,9 +76,8 @@ def copy_cycle_times(
     for name, length in _VERSION_LENGTHS.items():
         profiles[name][:, :length] = profiles[name][:, age * length : (age + 1) * length].copy()
     edges = [start_s + cycle * cycle_s for cycle in range(cycles + 1)]
-    quarters = [
-        [quarters_at(seasonality.calendar, region, at) for at in edges] for region in profiles["region"].tolist()
-    ]
+    regions = profiles["region"].tolist()
+    quarters = [[quarters_at(seasonality.calendar, region, at) for at in edges] for region in regions]
     return CycleTimes(
         start_s, cycle_s, profiles, np.array(quarters, np.int64).reshape(-1, cycles + 1), profile.astype(np.int64)
     )

@@ -180,8 +180,7 @@ def impute_training(inputs: TrainingInputs, seed: int) -> Training:
     O(n cycles + visits), and what `draw_shared_changes` takes.
     """
     visits, cycles = inputs.visits, inputs.span.cycles
-    rates = visits.shape / visits.exposure
-    seen = GroupVisits(visits.offsets, visits.times, visits.changed, rates, inputs.groups)
+    seen = GroupVisits(visits.offsets, visits.times, visits.changed, visits.shape / visits.exposure, inputs.groups)
     changed, observed = impute_history(visits, cycles, seed, draw_shared_changes(seen, cycles, seed))
     history = ChangeHistory(
         changed,

@@ -57,6 +57,7 @@ def test_the_last_year_of_a_real_log_gives_the_published_order(last_year: Replay
     assert value(last_year, "nad", "ndcg") == pytest.approx(0.15, rel=0.1)
     assert value(last_year, "posterior", "change_rate") >= 0.26
     assert value(last_year, "posterior", "ndcg") >= 0.30
+    # 0.910 ± 0.006: its surge term, for logs of bulk edits, costs this one 1.7 ± 1.6 % of the stale pages.
     assert value(last_year, "freshness", "freshness") >= 0.905
     assert value(last_year, "oracle", "ndcg") == 1.0
 

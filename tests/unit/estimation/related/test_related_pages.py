@@ -80,14 +80,15 @@ def test_two_changes_claim_more_than_one_and_a_follower_claims_less() -> None:
 
 
 def test_chance_is_learned_from_the_visits_that_follow() -> None:
+    """Visits a day before find no change, so that pages' own rates do not explain the changes as well."""
     urls = docs()
     together, apart = known(urls), known(urls)
     for week in range(1, 30):
+        changed = [url for url in urls if int(url.rpartition("item")[2]) % 5 == week % 5]
+        first = [url for url in changed if VERSIONS[week % 4] in url]
+        rest = [url for url in changed if VERSIONS[week % 4] not in url]
         for scheduler, follows in ((together, True), (apart, False)):
-            first = [f"https://a.example/{VERSIONS[week % 4]}/item{i}" for i in range(week % 5, 100, 5)]
-            rest = [
-                url for url in urls if int(url.rpartition("item")[2]) % 5 == week % 5 and VERSIONS[week % 4] not in url
-            ]
+            visit(scheduler, changed, 7.0 * week - 1.0)
             visit(scheduler, first, 7.0 * week, changed=True)
             visit(scheduler, rest, 7.0 * week + 1.0, changed=follows)
     for scheduler in (together, apart):
