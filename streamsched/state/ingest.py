@@ -35,7 +35,7 @@ from streamsched.estimation.related.related_pages import (
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.compilation.machine_operations import call_for_int, prefetch, prefetch_field
+from streamsched.numerics.compilation.machine_operations import call, call_for_int, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.outcomes import (
@@ -206,8 +206,6 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         deepest: Record = shard.groups.records[near.group]
         prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
         prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
-        if is_claimed(shard.seasonality.links[rows[i + _HOST_AHEAD]]):
-            prefetch(shard.related.members, rows[i + _HOST_AHEAD])
 
 
 @bare_kernel
@@ -262,6 +260,8 @@ def _apply_one(
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
         link: Record = seasonality.links[row]
+        if (verdict == CHANGE or is_claimed(link)) and shard.related.state[0].joined < corpus.pages:
+            call(rules.seldom.join_pages, (shard, corpus.pages))
         followed = settle_claims(shard, row, observed, due) if rules.surges and is_claimed(link) else 0.0
         part = _update_estimators(shard, row, observed, due, followed, rules.surges, invalidated)
         if rules.surges and observed.changed and is_related(link):

@@ -61,7 +61,6 @@ class Claims:
 
     member: list[bool] = field(default_factory=lambda: [False] * KINDS)
     shares: list[int] = field(default_factory=lambda: [0] * KINDS)
-    keys: list[Key | None] = field(default_factory=lambda: [None] * KINDS)  # of which it is a member or was dissolved
 
     @property
     def missed(self) -> float:
@@ -95,6 +94,11 @@ class RelatedPages:
             return names_of(url, self.hosts[url], is_common=True)
         return keys
 
+    def joined_keys(self, url: str) -> list[Key | None]:
+        """The keys that a page is a member of."""
+        keys = zip(self.keys_of(url), self.claims[url].member, strict=True)
+        return [key if member and key in self.members else None for key, member in keys]
+
     def add(self, url: str, host: int) -> None:
         """Make a new page a member of its keys."""
         self.hosts[url], self.claims[url] = host, Claims()
@@ -115,7 +119,7 @@ class RelatedPages:
                 listed = self.members[token]
                 assert listed is not None
                 listed.remove(url)
-                self.claims[url].member[1], self.claims[url].keys[1] = False, None
+                self.claims[url].member[1] = False
         self.dissolve(name)
         for url in known:
             for key in self.keys_of(url)[:2]:
@@ -152,7 +156,7 @@ class RelatedPages:
         known = self.members[key]
         assert known is not None
         known.insert(0, url)
-        self.claims[url].member[key[0]], self.claims[url].keys[key[0]] = True, key
+        self.claims[url].member[key[0]] = True
 
     def chance(self, key: Key) -> float:
         """The probability that a page of a key follows a change of another."""
@@ -168,7 +172,7 @@ class RelatedPages:
         """
         claims = self.claims[url]
         missed = claims.missed
-        for key, share in zip(claims.keys, [one / UNIT for one in claims.shares], strict=True):
+        for key, share in zip(self.joined_keys(url), [one / UNIT for one in claims.shares], strict=True):
             if key is not None and share:
                 unmoved = quiet * missed
                 credit = share / max(1.0 - unmoved, 1e-12) if changed else 0.0
@@ -191,8 +195,8 @@ class RelatedPages:
 
         `may_follow`: the pages that have been visited, but not since.
         """
-        for kind, key in enumerate(self.claims[url].keys):
-            if key is None or not self.claims[url].member[kind]:
+        for kind, key in enumerate(self.joined_keys(url)):
+            if key is None:
                 continue
             claimed = self.chance(key) * unexplained
             if claimed < 1 / 128 and applied % 4:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.related.key_members import find_keys
+from streamsched.estimation.related.member_lists import list_rows
 from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
@@ -106,9 +108,7 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     group: Record = shard.groups.records[page.group]
     link: Record = shard.seasonality.links[row]
     related = shard.related
-    member: Record = related.members[row]
-    for kind in range(KEY_KINDS):
-        prefetch(related.chances, max(np.int64(member.key[kind]) - 1, 0))
+    find_keys(shard, row)
     missed = unclaimed(link)
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
@@ -116,10 +116,9 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     quiet = min(max(quiet, 0.0), 1.0)
     for kind in range(KEY_KINDS):
         share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
-        key = np.int64(member.key[kind]) - 1
-        if share > 0.0 and key >= 0:
+        if share > 0.0 and related.found[kind] >= 0:
             credit = share / max(1.0 - quiet, _LEAST) if observed.changed else 0.0
-            _learn(related, kind, key, share, credit, quiet / (1.0 - share))
+            _learn(related, kind, related.found[kind], share, credit, quiet / (1.0 - share))
         link.related[kind] &= MEMBER_BIT
     return 1.0 - missed
 
@@ -133,34 +132,22 @@ def claim_related(
     `unexplained`: the probability that the page did not just follow another, whose change has made its claims.
     """
     related = shard.related
-    link: Record = shard.seasonality.links[row]
-    member: Record = related.members[row]
     is_turn = shard.corpus[0].applied % WEAK_TURNS == 0
+    find_keys(shard, row)
     for kind in range(KEY_KINDS):
-        if not link.related[kind] & MEMBER_BIT:
+        key = related.found[kind]
+        if key < 0:
             continue
-        key = np.int64(member.key[kind]) - 1
         share = _chance(related, kind, key) * unexplained
         if share < WEAK_CLAIM and not is_turn:
             continue
-        for i in range(_list_members(shard, kind, key)):
+        count = list_rows(related, key, related.work)
+        for i in range(count):
+            prefetch(shard.pages.records, related.work[i])
+            prefetch(shard.seasonality.links, related.work[i])
+        for i in range(count):
             if related.work[i] != row:
                 _claim(shard, related.work[i], kind, 1.0 - share, observed.end_s, invalidated)
-
-
-@inlined_kernel
-def _list_members(shard: ShardArrays, kind: int, key: int) -> int:
-    """Write the rows of a key's members to `work`, and prefetch their records; return their number. O(members)."""
-    related = shard.related
-    count, at = 0, np.int64(related.keys[key].first)
-    while at:
-        other = at - 1
-        prefetch(shard.pages.records, other)
-        prefetch(shard.seasonality.links, other)
-        related.work[count] = other
-        count += 1
-        at = np.int64(related.members[other].after[kind])
-    return count
 
 
 @inlined_kernel

@@ -24,7 +24,6 @@ __all__ = [
     "KeyHashes",
     "NamePlace",
     "find_name",
-    "hash_name",
     "hash_names",
 ]
 
@@ -63,12 +62,6 @@ def find_name(text: Bytes, path: int, stop: int) -> NamePlace:
         end -= 1
     name = _segment_start(text, path, end)
     return NamePlace(path, end if name == path else name, end)
-
-
-@inlined_kernel
-def hash_name(text: Bytes, place: NamePlace, host: int) -> Any:
-    """Return the hash of the key of a name that is not empty and not common. O(name)."""
-    return _mark(hash_bytes(text, place.name, place.end), host, SAME_NAME)
 
 
 @bare_kernel
