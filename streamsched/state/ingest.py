@@ -28,7 +28,7 @@ from streamsched.estimation.page_update import update_page
 from streamsched.estimation.related.related_pages import (
     claim_related,
     is_claimed,
-    is_related,
+    kinds_to_claim,
     own_probability,
     settle_claims,
 )
@@ -264,8 +264,9 @@ def _apply_one(
             call(rules.seldom.join_pages, (shard, corpus.pages))
         followed = settle_claims(shard, row, observed, due) if rules.surges and is_claimed(link) else 0.0
         part = _update_estimators(shard, row, observed, due, followed, rules.surges, invalidated)
-        if rules.surges and observed.changed and is_related(link):
-            claim_related(shard, row, observed, part, invalidated)
+        kinds = kinds_to_claim(corpus, link) if rules.surges and observed.changed else 0
+        if kinds:
+            claim_related(shard, row, observed, part, kinds, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)

@@ -287,11 +287,14 @@ class PageTable:
     def _rejoin_keys(self) -> None:
         """Make all pages members of their keys, after the records were loaded. O(URLs)."""
         count = len(self)
-        self.seasonality.arrays.links["related"][:count] &= SHARE_BITS
+        links = self.seasonality.arrays.links[:count]
+        known = links["related"].copy()
+        links["related"] &= SHARE_BITS
         self.related.clear()
         for start in range(0, count, _CHUNK):
             self.related.make_room(min(_CHUNK, count - start))
             join_pages(self.arrays, min(start + _CHUNK, count))
+        links["related"] = known
 
     def _ensure_room(self, urls: PackedUrls, start: int, stop: int, moved_to: PackedUrls | None = None) -> None:
         """Make room for all of `urls`, and of `moved_to` unless it is empty, from `start` up to `stop` as new pages.

@@ -12,7 +12,7 @@ from tests.reference.url_hash import hash_of
 
 KINDS = 3
 MOST = 64
-UNIT = 1 << 15
+UNIT = 1 << 14
 PLACES = 1 << 16  # of the table of sightings, for up to 131,072 pages
 
 Key = tuple[int, int, str]
@@ -60,6 +60,7 @@ class Claims:
     """What a page knows of its related pages: whether it is a member of a key of each kind, and the claims."""
 
     member: list[bool] = field(default_factory=lambda: [False] * KINDS)
+    resting: list[bool] = field(default_factory=lambda: [False] * KINDS)
     shares: list[int] = field(default_factory=lambda: [0] * KINDS)
 
     @property
@@ -73,7 +74,12 @@ class Claims:
     @property
     def packed(self) -> list[int]:
         """As the shard stores it."""
-        return [UNIT * member + share for member, share in zip(self.member, self.shares, strict=True)]
+        parts = zip(self.member, self.resting, self.shares, strict=True)
+        return [2 * UNIT * member + UNIT * rests + share for member, rests, share in parts]
+
+    def leave(self, kind: int) -> None:
+        """The page is a member of no key of that kind."""
+        self.member[kind] = self.resting[kind] = False
 
 
 @dataclass
@@ -119,7 +125,7 @@ class RelatedPages:
                 listed = self.members[token]
                 assert listed is not None
                 listed.remove(url)
-                self.claims[url].member[1] = False
+                self.claims[url].leave(1)
         self.dissolve(name)
         for url in known:
             for key in self.keys_of(url)[:2]:
@@ -129,7 +135,7 @@ class RelatedPages:
     def dissolve(self, key: Key) -> None:
         """Let a key have no members for ever."""
         for url in self.members[key] or []:
-            self.claims[url].member[key[0]] = False
+            self.claims[url].leave(key[0])
         self.members[key] = None
 
     def join(self, key: Key, url: str) -> None:
@@ -187,19 +193,27 @@ class RelatedPages:
                 followed, failed = self.kinds[key[0]]
                 fade = 1.0 - made / 1000.0
                 self.kinds[key[0]] = followed * fade + weight * credit, failed * fade + made - weight * credit
+                self.rest(key, rested=claims.resting[key[0]])
         claims.shares = [0] * KINDS
         return 1.0 - missed
 
+    def rest(self, key: Key, *, rested: bool) -> None:
+        """A key rests from a chance below 1/128 on until it is 1/64."""
+        rests = self.chance(key) < (1 / 64 if rested else 1 / 128)
+        if rests != rested:
+            for url in self.members[key] or []:
+                self.claims[url].resting[key[0]] = rests
+
     def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
-        """Make the claims of a change, the weak ones if outcome number `applied` is a fourth.
+        """Make the claims of a change, the weak ones if outcome number `applied` is a 64th.
 
         `may_follow`: the pages that have been visited, but not since.
         """
         for kind, key in enumerate(self.joined_keys(url)):
-            if key is None:
+            if key is None or (applied % 64 and self.claims[url].resting[kind]):
                 continue
             claimed = self.chance(key) * unexplained
-            if claimed < 1 / 128 and applied % 4:
+            if claimed < 1 / 128 and applied % 64:
                 continue
             for other in self.members[key] or []:
                 if other != url and other in may_follow:

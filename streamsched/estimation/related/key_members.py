@@ -20,7 +20,16 @@ from streamsched.numerics.compilation.machine_operations import prefetch, traili
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.url_syntax import find_authority
 from streamsched.records.dirty_tracking import mark_dirty_row
-from streamsched.records.related.name_keys import SAME_NAME, SAME_TOKEN, KeyHashes, find_name, hash_names
+from streamsched.records.related.name_keys import (
+    SAME_DIRECTORY,
+    SAME_NAME,
+    SAME_TOKEN,
+    KeyHashes,
+    NamePlace,
+    find_name,
+    hash_directory,
+    hash_names,
+)
 from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS, SHARE_BITS, RelatedArrays
 from streamsched.records.seasonality_schema import KEY_KINDS
 
@@ -59,14 +68,16 @@ def join_pages(shard: ShardArrays, end: int) -> None:
     state.joined = end
 
 
-@bare_kernel
-def find_keys(shard: ShardArrays, row: int) -> None:
-    """Write the numbers of the keys that the page of `row` is a member of to ``related.found``, -1: none. O(URL)."""
+@inlined_kernel
+def find_keys(shard: ShardArrays, row: int, kinds: int) -> None:
+    """Write the numbers of the keys of the page of `row` to ``related.found``, -1 for those without a record. O(URL).
+
+    `kinds`: 1 << kind for each kind wanted, not 0; the others are -1.
+    """
     related = shard.related
-    bits = shard.seasonality.links[row].related
-    hashes = _key_hashes(shard, row)
+    hashes = _key_hashes(shard, row) if kinds != 1 << SAME_DIRECTORY else _hash_page_directory(shard, row)
     for kind in range(KEY_KINDS):
-        key = find_key(related, hashes[kind]) if bits[kind] & MEMBER_BIT else -1
+        key = find_key(related, hashes[kind]) if kinds >> kind & 1 else -1
         related.found[kind] = key
         if key >= 0:
             prefetch(related.chances, key)
@@ -108,15 +119,34 @@ def find_key(related: RelatedArrays, hash_: int) -> int:
 
 
 @inlined_kernel
-def _hash_page(shard: ShardArrays, row: int, is_common: bool) -> KeyHashes:
-    """Return the hashes of the keys of the page of `row`, which is in a group; `is_common`: whether its name is."""
-    page: Record = shard.pages.records[row]
-    group: Record = shard.groups.records[page.group]
+def _name_of(shard: ShardArrays, row: int) -> NamePlace:
+    """Return the place of the name of the page of `row`. O(URL)."""
     span = shard.pages.traces[row].url_span
     start = np.int64(span >> np.uint64(16))
     stop = start + np.int64(span & np.uint64(0xFFFF))
     _, path, _ = find_authority(shard.pages.text, start, stop)
-    return hash_names(shard.pages.text, find_name(shard.pages.text, path, stop), np.int64(group.host), is_common)
+    return find_name(shard.pages.text, path, stop)
+
+
+@inlined_kernel
+def _host_of(shard: ShardArrays, row: int) -> Any:
+    """Return the group of the host of the page of `row`, which is in a group. O(1)."""
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
+    return np.int64(group.host)
+
+
+@inlined_kernel
+def _hash_page(shard: ShardArrays, row: int, is_common: bool) -> KeyHashes:
+    """Return the hashes of the keys of the page of `row`; `is_common`: whether its name is. O(URL)."""
+    return hash_names(shard.pages.text, _name_of(shard, row), _host_of(shard, row), is_common)
+
+
+@inlined_kernel
+def _hash_page_directory(shard: ShardArrays, row: int) -> KeyHashes:
+    """Return the hash of the key of the directory of the page of `row`, which has a name, and 0 for the others."""
+    none: Any = np.uint64(0)
+    return none, none, hash_directory(shard.pages.text, _name_of(shard, row), _host_of(shard, row))
 
 
 @bare_kernel

@@ -27,7 +27,14 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
-from streamsched.records.related.related_schema import MEMBER_BIT, SHARE_BITS, SHARE_UNIT, RelatedArrays
+from streamsched.records.related.related_schema import (
+    MEMBER_BIT,
+    MOST_MEMBERS,
+    RESTING_BIT,
+    SHARE_BITS,
+    SHARE_UNIT,
+    RelatedArrays,
+)
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.seasonality_schema import KEY_KINDS
 
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Record, Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["claim_related", "is_claimed", "is_related", "join_claims", "own_probability", "settle_claims", "unclaimed"]
+__all__ = ["claim_related", "is_claimed", "join_claims", "kinds_to_claim", "own_probability", "settle_claims", "unclaimed"]
 
 FIRST_FOLLOWED: Final = 1.0  # prior of the chance that pages follow: one of ...
 FIRST_CLAIMS: Final = 10.0  # ... as many claims
@@ -44,7 +51,8 @@ KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; f
 KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
 WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
-WEAK_TURNS: Final = 4  # ... at one change in this many, so that the chance can still be learned
+WEAK_TURNS: Final = MOST_MEMBERS  # ... at one change in this many: one claim a change at most, to learn the chance
+AWAKE: Final = 2 * WEAK_CLAIM  # chance at which a key with a chance below WEAK_CLAIM claims again at any change
 _LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
 
@@ -57,10 +65,15 @@ def is_claimed(link: Record) -> bool:
 
 
 @inlined_kernel
-def is_related(link: Record) -> bool:
-    """Return whether a page is a member of a key. O(1)."""
-    related = link.related
-    return bool(((related[0] | related[1] | related[2]) & MEMBER_BIT) != 0)
+def kinds_to_claim(corpus: Record, link: Record) -> int:
+    """Return 1 << kind for each kind of key by which a change of a page makes claims, 0 for none. O(1)."""
+    kinds = 0
+    is_turn = corpus.applied % WEAK_TURNS == 0
+    for kind in range(KEY_KINDS):
+        bits = np.int64(link.related[kind])
+        if bits & MEMBER_BIT and (is_turn or not bits & RESTING_BIT):
+            kinds |= 1 << kind
+    return kinds
 
 
 @inlined_kernel
@@ -108,7 +121,13 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     group: Record = shard.groups.records[page.group]
     link: Record = shard.seasonality.links[row]
     related = shard.related
-    find_keys(shard, row)
+    kinds = 0
+    for kind in range(KEY_KINDS):
+        bits = np.int64(link.related[kind])
+        if bits & MEMBER_BIT and bits & SHARE_BITS:
+            kinds |= 1 << kind
+    if kinds:
+        find_keys(shard, row, kinds)
     missed = unclaimed(link)
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
@@ -116,24 +135,35 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     quiet = min(max(quiet, 0.0), 1.0)
     for kind in range(KEY_KINDS):
         share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
-        if share > 0.0 and related.found[kind] >= 0:
+        key = related.found[kind] if kinds >> kind & 1 else -1
+        if key >= 0:
             credit = share / max(1.0 - quiet, _LEAST) if observed.changed else 0.0
-            _learn(related, kind, related.found[kind], share, credit, quiet / (1.0 - share))
-        link.related[kind] &= MEMBER_BIT
+            _learn(related, kind, key, share, credit, quiet / (1.0 - share))
+            rested = (link.related[kind] & RESTING_BIT) != 0
+            rests = _chance(related, kind, key) < (AWAKE if rested else WEAK_CLAIM)
+            if rests != rested:
+                _let_rest(shard, kind, key, RESTING_BIT if rests else 0)
+        link.related[kind] &= MEMBER_BIT | RESTING_BIT
     return 1.0 - missed
 
 
 @bare_kernel
-def claim_related(
-    shard: ShardArrays, row: int, observed: ObservedInterval, unexplained: float, invalidated: InvalidationBuffer
+def claim_related(  # noqa: PLR0913, PLR0917  a kernel
+    shard: ShardArrays,
+    row: int,
+    observed: ObservedInterval,
+    unexplained: float,
+    kinds: int,
+    invalidated: InvalidationBuffer,
 ) -> None:
-    """Make the claims of a change of the page of `row`, which is a member of a key. O(members).
+    """Make the claims of a change of the page of `row`. O(members).
 
-    `unexplained`: the probability that the page did not just follow another, whose change has made its claims.
+    `unexplained`: the probability that the page did not just follow another, whose change has made its claims; `kinds`:
+    as of `kinds_to_claim`, not 0.
     """
     related = shard.related
     is_turn = shard.corpus[0].applied % WEAK_TURNS == 0
-    find_keys(shard, row)
+    find_keys(shard, row, kinds)
     for kind in range(KEY_KINDS):
         key = related.found[kind]
         if key < 0:
@@ -161,11 +191,21 @@ def _claim(
     link: Record = shard.seasonality.links[row]
     before = np.int64(link.related[kind]) & SHARE_BITS
     share = 1.0 - (1.0 - SHARE_UNIT * float(before)) * spared
-    after: int = min(int(np.int64(share * MEMBER_BIT + 0.5)), SHARE_BITS)
+    after: int = min(int(np.int64(share * RESTING_BIT + 0.5)), SHARE_BITS)
     if after != before:
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-        link.related[kind] = after | MEMBER_BIT
+        link.related[kind] = (link.related[kind] & RESTING_BIT) | MEMBER_BIT | after
         invalidate_row(invalidated, row)
+
+
+@bare_kernel
+def _let_rest(shard: ShardArrays, kind: int, key: int, bit: int) -> None:
+    """Let the members of a key note whether it rests: `bit` is RESTING_BIT or 0. O(members)."""
+    related = shard.related
+    for i in range(list_rows(related, key, related.work)):
+        mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
+        link: Record = shard.seasonality.links[related.work[i]]
+        link.related[kind] = (link.related[kind] & (MEMBER_BIT | SHARE_BITS)) | bit
 
 
 @inlined_kernel

@@ -24,6 +24,7 @@ __all__ = [
     "KeyHashes",
     "NamePlace",
     "find_name",
+    "hash_directory",
     "hash_names",
 ]
 
@@ -64,6 +65,12 @@ def find_name(text: Bytes, path: int, stop: int) -> NamePlace:
     return NamePlace(path, end if name == path else name, end)
 
 
+@inlined_kernel
+def hash_directory(text: Bytes, place: NamePlace, host: int) -> Any:
+    """Return the hash of the key of the directory of a name that is not empty. O(path)."""
+    return _mark(hash_bytes(text, place.path, place.name), host, SAME_DIRECTORY)
+
+
 @bare_kernel
 def hash_names(text: Bytes, place: NamePlace, host: int, is_common: bool) -> KeyHashes:
     """Return the hashes of the keys of the URL with the name at `place`, of the host with that group number. O(path).
@@ -75,7 +82,7 @@ def hash_names(text: Bytes, place: NamePlace, host: int, is_common: bool) -> Key
     begin, name, end = place.path, place.name, place.end
     if name == end:
         return none, none, none
-    directory = _mark(hash_bytes(text, begin, name), host, SAME_DIRECTORY)
+    directory = hash_directory(text, place, host)
     if is_common:
         name = _segment_start(text, begin, name - 1)
         if name == begin:

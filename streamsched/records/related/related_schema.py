@@ -23,6 +23,7 @@ __all__ = [
     "RELATED_KEY",
     "RELATED_ROWS",
     "RELATED_STATE",
+    "RESTING_BIT",
     "ROW_STEPS",
     "SHARE_BITS",
     "SHARE_UNIT",
@@ -31,10 +32,12 @@ __all__ = [
 
 MOST_MEMBERS: Final = 64  # pages of a key; a key of more pages relates none: a change would cost too much
 
-# SEASONAL_LINK.related holds, for each kind of key, whether the page is a member of such a key, and a probability.
+# SEASONAL_LINK.related holds, for each kind of key, whether the page is a member of such a key, whether the key rests,
+# and a probability.
 MEMBER_BIT: Final = 1 << 15
-SHARE_BITS: Final = MEMBER_BIT - 1
-SHARE_UNIT: Final = 1.0 / MEMBER_BIT  # of the probability in SHARE_BITS, which is below 1
+RESTING_BIT: Final = 1 << 14
+SHARE_BITS: Final = RESTING_BIT - 1
+SHARE_UNIT: Final = 1.0 / RESTING_BIT  # of the probability in SHARE_BITS, which is below 1
 
 ROW_STEPS: Final = 7  # bytes of steps from row to row: two to seven more rows
 _ROWS: Final = (
