@@ -35,9 +35,7 @@ def test_lists_hold_what_was_appended_and_not_removed(steps: list[tuple[str, int
             append_row(related, key, row)
             twin.insert(0, row)
         elif action == "remove" and twin:
-            row = twin[row % len(twin)]
-            remove_row(related, key, row)
-            twin.remove(row)
+            remove_row(related, key, twin.pop(row % len(twin)))
         elif action == "clear":
             clear_rows(related, key)
             twin.clear()

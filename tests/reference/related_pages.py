@@ -183,7 +183,7 @@ class RelatedPages:
                 unmoved = quiet * missed
                 credit = share / max(1.0 - unmoved, 1e-12) if changed else 0.0
                 weight = unmoved / (1.0 - share)
-                made = weight * max(min(share / self.chance(key), 1.0), credit)
+                made = weight * max(min(share / self.chance(key), 2.0), credit)
                 followed, failed = self.chances[key]
                 fade = 1.0 - made / 100.0
                 self.chances[key] = (
@@ -205,15 +205,16 @@ class RelatedPages:
                 self.claims[url].resting[key[0]] = rests
 
     def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
-        """Make the claims of a change, the weak ones if outcome number `applied` is a 64th.
+        """Make the claims of a change; the weak ones, by a key of m pages, once in m outcomes or more.
 
-        `may_follow`: the pages that have been visited, but not since.
+        `applied`: the number of the outcome; `may_follow`: the pages that have been visited, but not since.
         """
         for kind, key in enumerate(self.joined_keys(url)):
-            if key is None or (applied % 64 and self.claims[url].resting[kind]):
+            if key is None or (applied % 4 and self.claims[url].resting[kind]):
                 continue
             claimed = self.chance(key) * unexplained
-            if claimed < 1 / 128 and applied % 64:
+            turns = next(turns for turns in (4, 8, 16, 32, 64) if turns >= len(self.members[key] or []))
+            if claimed < 1 / 128 and applied % turns:
                 continue
             for other in self.members[key] or []:
                 if other != url and other in may_follow:

@@ -1,9 +1,9 @@
 """Lists of the rows of a key's members, packed: rows next to each other take one byte each, others up to five.
 
-A key's record holds its newest members: the first of them, and the steps from each to the next. A step is the difference
-of two rows, its sign in the lowest bit, in bytes of 7 bits, the lowest first; bit 7 is set if another byte follows. No
-step is 0, so a 0 ends them. When the steps have no room for another, the rows move to a record of their own, which
-follows the key's.
+A key's record holds its newest members: the first of them, and the steps from each to the next. A step is the
+difference of two rows, its sign in the lowest bit, in bytes of 7 bits, the lowest first; bit 7 is set if another byte
+follows. No step is 0, so a 0 ends them. When the steps have no room for another, the rows move to a record of their
+own, which follows the key's.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _read_step(rows: Record, at: int) -> tuple[int, int]:
     value = shift = 0
     more = True
     while more:
-        byte = np.int64(rows.steps[at])
+        byte = int(np.int64(rows.steps[at]))
         value |= (byte & (_MORE - 1)) << shift
         shift += _BITS
         more = byte >= _MORE

@@ -29,7 +29,6 @@ from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
 from streamsched.records.related.related_schema import (
     MEMBER_BIT,
-    MOST_MEMBERS,
     RESTING_BIT,
     SHARE_BITS,
     SHARE_UNIT,
@@ -43,15 +42,26 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Record, Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["claim_related", "is_claimed", "join_claims", "kinds_to_claim", "own_probability", "settle_claims", "unclaimed"]
+__all__ = [
+    "claim_related",
+    "is_claimed",
+    "join_claims",
+    "kinds_to_claim",
+    "own_probability",
+    "settle_claims",
+    "unclaimed",
+]
 
 FIRST_FOLLOWED: Final = 1.0  # prior of the chance that pages follow: one of ...
 FIRST_CLAIMS: Final = 10.0  # ... as many claims
 KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; from 1 to 10 all rank pages about as well
 KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
+MOST_COUNTED: Final = (
+    2.0  # claims that all those of a kind on a page count as at most: the chance may have fallen since
+)
 WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
-WEAK_TURNS: Final = MOST_MEMBERS  # ... at one change in this many: one claim a change at most, to learn the chance
+WEAK_TURNS: Final = 4  # ... at one change in this many, or in as many as the key has members, to learn the chance
 AWAKE: Final = 2 * WEAK_CLAIM  # chance at which a key with a chance below WEAK_CLAIM claims again at any change
 _LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
@@ -68,7 +78,7 @@ def is_claimed(link: Record) -> bool:
 def kinds_to_claim(corpus: Record, link: Record) -> int:
     """Return 1 << kind for each kind of key by which a change of a page makes claims, 0 for none. O(1)."""
     kinds = 0
-    is_turn = corpus.applied % WEAK_TURNS == 0
+    is_turn = _is_turn(corpus.applied, 0)
     for kind in range(KEY_KINDS):
         bits = np.int64(link.related[kind])
         if bits & MEMBER_BIT and (is_turn or not bits & RESTING_BIT):
@@ -148,7 +158,7 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
 
 
 @bare_kernel
-def claim_related(  # noqa: PLR0913, PLR0917  a kernel
+def claim_related(
     shard: ShardArrays,
     row: int,
     observed: ObservedInterval,
@@ -162,14 +172,14 @@ def claim_related(  # noqa: PLR0913, PLR0917  a kernel
     as of `kinds_to_claim`, not 0.
     """
     related = shard.related
-    is_turn = shard.corpus[0].applied % WEAK_TURNS == 0
+    applied = shard.corpus[0].applied
     find_keys(shard, row, kinds)
     for kind in range(KEY_KINDS):
         key = related.found[kind]
         if key < 0:
             continue
         share = _chance(related, kind, key) * unexplained
-        if share < WEAK_CLAIM and not is_turn:
+        if share < WEAK_CLAIM and not _is_turn(applied, int(related.keys[key].members)):
             continue
         count = list_rows(related, key, related.work)
         for i in range(count):
@@ -209,6 +219,15 @@ def _let_rest(shard: ShardArrays, kind: int, key: int, bit: int) -> None:
 
 
 @inlined_kernel
+def _is_turn(applied: int, members: int) -> bool:
+    """Return whether outcome number `applied` makes weak claims by a key of that many members: about one a change."""
+    turns = WEAK_TURNS
+    while turns < members:
+        turns *= 2
+    return bool(applied % turns == 0)
+
+
+@inlined_kernel
 def _chance(related: RelatedArrays, kind: int, key: int) -> float:
     """Return the probability that a page of a key follows a change of another. O(1)."""
     state, record = related.state[0], related.chances[key]
@@ -223,7 +242,7 @@ def _learn(related: RelatedArrays, kind: int, key: int, share: float, credit: fl
 
     `share`: the probability claimed; `credit`: how far a change confirms it; `weight`: what the visit tells of it.
     """
-    claims = weight * max(min(share / _chance(related, kind, key), 1.0), credit)
+    claims = weight * max(min(share / _chance(related, kind, key), MOST_COUNTED), credit)
     followed = weight * credit
     record: Record = related.chances[key]
     fading = 1.0 - claims / KEY_MEMORY

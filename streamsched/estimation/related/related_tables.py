@@ -31,7 +31,10 @@ _FULL: Final = 3 / 4  # of the index in use at most
 
 
 class RelatedTables:
-    """The related pages of one shard: 2 to 4 bytes a page, 33 to 36 for each key, and 1 to 5 for each of its members."""
+    """The related pages of one shard.
+
+    2 to 4 bytes a page, about 34 for each key, 2 to 5 for each member of a key beyond its newest.
+    """
 
     def __init__(self, key: Hashes, reserved: int) -> None:
         """Create tables without pages. `key`: uint64[2], of the indexes' hash; `reserved`: pages."""
