@@ -213,7 +213,8 @@ def _lengthen_names(shard: ShardArrays, key: int) -> None:
     rows = related.work
     count = list_rows(related, key, rows)
     for i in range(count):
-        if shard.seasonality.links[rows[i]].related[SAME_TOKEN] & MEMBER_BIT:
+        link: Record = shard.seasonality.links[rows[i]]
+        if link.related[SAME_TOKEN] & MEMBER_BIT:
             token = find_key(related, _hash_page(shard, rows[i], False)[SAME_TOKEN])
             related.keys[token].members -= 1
             remove_row(related, token, rows[i])

@@ -178,8 +178,9 @@ def claim_related(
         key = related.found[kind]
         if key < 0:
             continue
+        record: Record = related.keys[key]
         share = _chance(related, kind, key) * unexplained
-        if share < WEAK_CLAIM and not _is_turn(applied, int(related.keys[key].members)):
+        if share < WEAK_CLAIM and not _is_turn(applied, int(record.members)):
             continue
         count = list_rows(related, key, related.work)
         for i in range(count):
