@@ -25,12 +25,17 @@ from streamsched.estimation.hierarchical_prior import (
 )
 from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
-from streamsched.estimation.related.claims import is_claimed, is_related, unclaimed
-from streamsched.estimation.related.related_pages import claim_related, own_probability, settle_claims
+from streamsched.estimation.related.claims import is_claimed, unclaimed
+from streamsched.estimation.related.related_pages import (
+    claim_related,
+    kinds_to_claim,
+    own_probability,
+    settle_claims,
+)
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.compilation.machine_operations import call_for_int, prefetch, prefetch_field
+from streamsched.numerics.compilation.machine_operations import call, call_for_int, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.outcomes import (
@@ -201,8 +206,6 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         deepest: Record = shard.groups.records[near.group]
         prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
         prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
-        if is_claimed(shard.seasonality.links[rows[i + _HOST_AHEAD]]):
-            prefetch(shard.related.members, rows[i + _HOST_AHEAD])
 
 
 @bare_kernel
@@ -256,9 +259,13 @@ def _apply_one(
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
+        link: Record = seasonality.links[row]
+        if (verdict == CHANGE or is_claimed(link)) and shard.related.state[0].joined < corpus.pages:
+            call(rules.seldom.join_pages, (shard, corpus.pages))
         unexplained = _update_estimators(shard, row, observed, due, rules.surges, invalidated)
-        if rules.surges and observed.changed and is_related(seasonality.links[row]):
-            claim_related(shard, row, observed, unexplained, invalidated)
+        kinds = kinds_to_claim(corpus, link) if rules.surges and observed.changed else 0
+        if kinds:
+            claim_related(shard, row, observed, unexplained, kinds, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)

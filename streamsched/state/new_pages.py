@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsched.estimation.forgetting import narrow_shadows
 from streamsched.estimation.hierarchical_prior import refresh_prior
-from streamsched.estimation.related.key_members import join_keys, prepare_keys
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.profile_assignment import inherit_profile
 from streamsched.numerics.jit import bare_kernel
@@ -36,7 +35,8 @@ class NewUrl(NamedTuple):
 def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s: float, bounds: BoundLimits) -> int:
     """Return the row of a URL: a new one, known since `known_since_s`, unless it was added since it was looked up.
 
-    NOT_FOUND if it is unknown and a bound refuses it; refusals are counted. The arrays must have room. O(URL).
+    NOT_FOUND if it is unknown and a bound refuses it; refusals are counted. The arrays must have room. The page is a
+    member of its keys after `join_pages`. O(URL).
     """
     row = find_row(shard.pages, index, url.hash_, url.blob, url.start, url.stop)
     if row >= 0:
@@ -49,8 +49,6 @@ def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s:
     ):
         corpus.refused_pages += 1
         return NOT_FOUND
-    host = place.group if place.group >= 0 else int(corpus.groups)  # the number of the next group
-    keys = prepare_keys(shard.related, url.blob, url.start + place.rest, url.stop, host)
     row = append_page(shard.pages, corpus, index, url.hash_, url.blob, url.start, url.stop)
     page: Record = shard.pages.records[row]
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
@@ -65,7 +63,6 @@ def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s:
     refresh_prior(page, corpus, groups.records)
     refresh_link(shard.seasonality, row, page, corpus.sweep)
     store_utc_offset(shard.seasonality, row, known_since_s)
-    join_keys(shard, row, keys)
     return row
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsched.estimation.forgetting import init_half_life
 from streamsched.estimation.hierarchical_prior import init_corpus
-from streamsched.estimation.related.key_members import rejoin_keys
+from streamsched.estimation.related.key_members import join_pages
 from streamsched.estimation.related.related_tables import RelatedTables
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
@@ -25,6 +25,7 @@ from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
+from streamsched.records.related.related_schema import SHARE_BITS
 from streamsched.records.schema import CORPUS, SHADOW, SHADOW_PAGES, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex, url_texts
@@ -181,6 +182,7 @@ class PageTable:
                 seldom = seldom_kernels(shard, index, columns.blob, offsets, given, bounds)
                 rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, bounds, seldom)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
+                self._join_pages()
                 if then is not None:
                     then(span[1] - span[0])
         self._index.settle()
@@ -197,6 +199,7 @@ class PageTable:
             self._ensure_room(urls, start, stop)
             offsets = frozen(urls.offsets[start : stop + 1])
             add_pages(self.arrays, self._index.arrays(), frozen(urls.blob), offsets, now, self.bounds.limits)
+            self._join_pages()
         self._index.settle()
         return len(self) - before
 
@@ -276,14 +279,22 @@ class PageTable:
         urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
         return find_faults(shard, self.find(urls))
 
+    def _join_pages(self) -> None:
+        """Make new pages members of their keys. O(their URLs)."""
+        if self.related.joined < len(self):
+            join_pages(self.arrays, len(self))
+
     def _rejoin_keys(self) -> None:
         """Make all pages members of their keys, after the records were loaded. O(URLs)."""
         count = len(self)
+        links = self.seasonality.arrays.links[:count]
+        known = links["related"].copy()
+        links["related"] &= SHARE_BITS
         self.related.clear()
         for start in range(0, count, _CHUNK):
-            stop = min(start + _CHUNK, count)
-            self.related.make_room(stop - start)
-            rejoin_keys(self.arrays, start, stop)
+            self.related.make_room(min(_CHUNK, count - start))
+            join_pages(self.arrays, min(start + _CHUNK, count))
+        links["related"] = known
 
     def _ensure_room(self, urls: PackedUrls, start: int, stop: int, moved_to: PackedUrls | None = None) -> None:
         """Make room for all of `urls`, and of `moved_to` unless it is empty, from `start` up to `stop` as new pages.

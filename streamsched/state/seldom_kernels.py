@@ -8,6 +8,7 @@ import numpy as np
 
 from streamsched.estimation.hierarchical_prior import SWEEP_EVERY, step_sweep
 from streamsched.estimation.observed_interval import ObservedInterval
+from streamsched.estimation.related.key_members import join_pages
 from streamsched.estimation.seasonality.seasonality_update import OUTCOMES_OF_SCHEDULE, update_own_schedule
 from streamsched.numerics.jit import address_of
 from streamsched.outcomes import MOVED_TO
@@ -28,11 +29,12 @@ class SeldomKernels(NamedTuple):
     """The addresses of kernels in this process; 0 of those that no batch has needed yet."""
 
     add_page: int
+    join_pages: int
     step_sweep: int
     update_own_schedule: int
 
 
-_known: Final = [SeldomKernels(0, 0, 0)]  # the types of their arguments are the same in all tables
+_known: Final = [SeldomKernels(0, 0, 0, 0)]  # the types of their arguments are the same in all tables
 
 
 def seldom_kernels(
@@ -49,7 +51,8 @@ def seldom_kernels(
     if not known.add_page and _may_add(shard, index, blob, offsets, given):
         hash_: Any = np.uint64(0)
         url = NewUrl(blob, 0, 0, hash_)
-        known = known._replace(add_page=address_of(add_page, shard, index, url, 0.0, bounds))
+        adding = address_of(add_page, shard, index, url, 0.0, bounds)
+        known = known._replace(add_page=adding, join_pages=address_of(join_pages, shard, 0))
     if not known.step_sweep and corpus["sweep_due"] + count >= SWEEP_EVERY:
         known = known._replace(step_sweep=address_of(step_sweep, shard))
     if not known.update_own_schedule and corpus["applied"] + count >= OUTCOMES_OF_SCHEDULE:

@@ -13,7 +13,7 @@ from tests.reference.url_hash import hash_of
 
 KINDS = 3
 MOST = 64
-UNIT = 1 << 15
+UNIT = 1 << 14
 PLACES = 1 << 16  # of the table of sightings, for up to 131,072 pages
 
 Key = tuple[int, int, str]
@@ -61,8 +61,8 @@ class Claims:
     """What a page knows of its related pages: whether it is a member of a key of each kind, and the claims."""
 
     member: list[bool] = field(default_factory=lambda: [False] * KINDS)
+    resting: list[bool] = field(default_factory=lambda: [False] * KINDS)
     shares: list[int] = field(default_factory=lambda: [0] * KINDS)
-    keys: list[Key | None] = field(default_factory=lambda: [None] * KINDS)  # of which it is a member or was dissolved
 
     @property
     def missed(self) -> float:
@@ -75,7 +75,12 @@ class Claims:
     @property
     def packed(self) -> list[int]:
         """As the shard stores it."""
-        return [UNIT * member + share for member, share in zip(self.member, self.shares, strict=True)]
+        parts = zip(self.member, self.resting, self.shares, strict=True)
+        return [2 * UNIT * member + UNIT * rests + share for member, rests, share in parts]
+
+    def leave(self, kind: int) -> None:
+        """The page is a member of no key of that kind."""
+        self.member[kind] = self.resting[kind] = False
 
 
 @dataclass
@@ -95,6 +100,11 @@ class RelatedPages:
         if keys[0] is not None and self.members.get(keys[0], []) is None:
             return names_of(url, self.hosts[url], is_common=True)
         return keys
+
+    def joined_keys(self, url: str) -> list[Key | None]:
+        """The keys that a page is a member of."""
+        keys = zip(self.keys_of(url), self.claims[url].member, strict=True)
+        return [key if member and key in self.members else None for key, member in keys]
 
     def add(self, url: str, host: int) -> None:
         """Make a new page a member of its keys."""
@@ -116,7 +126,7 @@ class RelatedPages:
                 listed = self.members[token]
                 assert listed is not None
                 listed.remove(url)
-                self.claims[url].member[1], self.claims[url].keys[1] = False, None
+                self.claims[url].leave(1)
         self.dissolve(name)
         for url in known:
             for key in self.keys_of(url)[:2]:
@@ -126,7 +136,7 @@ class RelatedPages:
     def dissolve(self, key: Key) -> None:
         """Let a key have no members for ever."""
         for url in self.members[key] or []:
-            self.claims[url].member[key[0]] = False
+            self.claims[url].leave(key[0])
         self.members[key] = None
 
     def join(self, key: Key, url: str) -> None:
@@ -153,7 +163,7 @@ class RelatedPages:
         known = self.members[key]
         assert known is not None
         known.insert(0, url)
-        self.claims[url].member[key[0]], self.claims[url].keys[key[0]] = True, key
+        self.claims[url].member[key[0]] = True
 
     def chance(self, key: Key) -> float:
         """The probability that a page of a key follows a change of another."""
@@ -169,13 +179,14 @@ class RelatedPages:
         """
         claims = self.claims[url]
         missed, spared = claims.missed, 1.0
-        for key, share in zip(claims.keys, [one / UNIT for one in claims.shares], strict=True):
+        for key, share in zip(self.joined_keys(url), [one / UNIT for one in claims.shares], strict=True):
             made = 1.0
             if key is not None and share:
                 chance = self.chance(key)
                 made = min(float(log1p(-share) / log1p(-chance)), float(MOST))
                 credit = min(chance / max(1.0 - quiet * missed, 1e-12), 1.0) if changed else 0.0
                 self.learn(key, made * (quiet * missed / (1.0 - share)), credit)
+                self.rest(key, rested=claims.resting[key[0]])
             spared *= 1.0 - share / max(made, 1.0)
         claims.shares = [0] * KINDS
         return 1.0 - missed, 1.0 - spared
@@ -192,16 +203,24 @@ class RelatedPages:
         fade = 1.0 - made / 1000.0
         self.kinds[key[0]] = followed * fade + made * credit, failed * fade + (made - made * credit)
 
-    def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
-        """Make the claims of a change, the weak ones if outcome number `applied` is a fourth.
+    def rest(self, key: Key, *, rested: bool) -> None:
+        """A key rests from a chance below 1/128 on until it is 1/64."""
+        rests = self.chance(key) < (1 / 64 if rested else 1 / 128)
+        if rests != rested:
+            for url in self.members[key] or []:
+                self.claims[url].resting[key[0]] = rests
 
-        `may_follow`: the pages that have been visited, but not since.
+    def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
+        """Make the claims of a change; the weak ones, by a key of m pages, once in m outcomes or more.
+
+        `applied`: the number of the outcome; `may_follow`: the pages that have been visited, but not since.
         """
-        for kind, key in enumerate(self.claims[url].keys):
-            if key is None or not self.claims[url].member[kind]:
+        for kind, key in enumerate(self.joined_keys(url)):
+            if key is None or (applied % 4 and self.claims[url].resting[kind]):
                 continue
             claimed = self.chance(key) * unexplained
-            if claimed < 1 / 128 and applied % 4:
+            turns = next(turns for turns in (4, 8, 16, 32, 64) if turns >= len(self.members[key] or []))
+            if claimed < 1 / 128 and applied % turns:
                 continue
             for other in self.members[key] or []:
                 if other != url and other in may_follow:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.related.related_schema import MEMBER_BIT, SHARE_BITS, SHARE_UNIT
+from streamsched.records.related.related_schema import SHARE_BITS, SHARE_UNIT
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Record, Records
 
-__all__ = ["is_claimed", "is_related", "join_claims", "unclaimed"]
+__all__ = ["is_claimed", "join_claims", "unclaimed"]
 
 
 @inlined_kernel
@@ -20,13 +20,6 @@ def is_claimed(link: Record) -> bool:
     """Return whether there is a claim on a page. O(1)."""
     related = link.related
     return bool(((related[0] | related[1] | related[2]) & SHARE_BITS) != 0)
-
-
-@inlined_kernel
-def is_related(link: Record) -> bool:
-    """Return whether a page is a member of a key. O(1)."""
-    related = link.related
-    return bool(((related[0] | related[1] | related[2]) & MEMBER_BIT) != 0)
 
 
 @inlined_kernel

@@ -1,42 +1,47 @@
 """Members of keys: which pages have a key in common.
 
-A page joins its keys when it is added. The first page of a key is only remembered in a table of sightings, one place
+A page joins its keys after it is added. The first page of a key is only remembered in a table of sightings, one place
 for all keys with the same part of their hash; the newest stays. When a second page has the key, and the place still
 holds the first, the key gets a record and both are its members. A key of more than `MOST_MEMBERS` pages has no members;
 if it was a name, the name is common, and its pages join by a longer name.
 
-All of it follows from the URLs in the order of their rows. It is not saved but rebuilt after loading.
+All of it follows from the URLs in the order of their rows. It is not saved but rebuilt after loading. A key is known by
+the upper half of its hash: in a shard of five million pages about one in a thousand joins a key that is not its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from streamsched.estimation.related.member_lists import append_row, clear_rows, list_rows, remove_row
 from streamsched.numerics.compilation.machine_operations import prefetch, trailing_zeros
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.url_syntax import find_authority
 from streamsched.records.dirty_tracking import mark_dirty_row
-from streamsched.records.related.name_keys import SAME_NAME, SAME_TOKEN, KeyHashes, find_name, hash_name, hash_names
+from streamsched.records.related.name_keys import (
+    SAME_DIRECTORY,
+    SAME_NAME,
+    SAME_TOKEN,
+    KeyHashes,
+    NamePlace,
+    find_name,
+    hash_directory,
+    hash_names,
+)
 from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS, SHARE_BITS, RelatedArrays
 from streamsched.records.seasonality_schema import KEY_KINDS
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Record
+    from streamsched.numerics.arrays import Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["NewKeys", "find_key", "join_keys", "place_keys", "prepare_keys", "rejoin_keys", "sighting_space"]
+__all__ = ["AT_ONCE", "find_keys", "join_pages", "place_keys", "sighting_space"]
 
+AT_ONCE: Final = 32  # pages whose keys are prefetched together
 _FEWEST_SIGHTINGS: Final = 1 << 16
 _SIGHTING_BITS: Final = 32
-
-
-class NewKeys(NamedTuple):
-    """The keys of a page that is being added: their hashes, and the name that has too many pages with it, -1: none."""
-
-    hashes: KeyHashes
-    filled: int
 
 
 @bare_kernel
@@ -48,99 +53,157 @@ def sighting_space(pages: int) -> int:
     return space
 
 
-@inlined_kernel
-def prepare_keys(related: RelatedArrays, text: Bytes, path: int, stop: int, host: int) -> NewKeys:
-    """Return the keys of a URL that `join_keys` is called for next, and prefetch what it needs. O(path).
-
-    `path`, `stop`: where the URL's host and the URL end; `host`: the host's group.
-    """
-    place = find_name(text, path, stop)
-    is_common, filled = False, -1
-    if place.name < place.end:
-        key = find_key(related, hash_name(text, place, host))
-        is_common = key >= 0 and related.keys[key].members >= MOST_MEMBERS
-        if is_common and related.keys[key].members == MOST_MEMBERS:
-            filled = key
-    hashes = hash_names(text, place, host, is_common)
-    mask = np.uint64(related.slots.size - 1)
-    for kind in range(KEY_KINDS):
-        if hashes[kind] != 0:
-            prefetch(related.slots, np.int64(mix(hashes[kind] ^ related.key[0]) & mask))
-            prefetch(related.sightings, _sighting_place(related, hashes[kind]))
-    return NewKeys(hashes, filled)
-
-
-@inlined_kernel
-def join_keys(shard: ShardArrays, row: int, new: NewKeys) -> None:
-    """Make the new page of `row`, the last one, a member of its keys. O(1), O(members) if a key has too many.
-
-    There must be room for three more keys.
-    """
-    # What every page does is inlined: a call copies the addresses of all arrays, as much as it has to do.
-    if row > 2 * shard.related.state[0].places:
-        _grow_sightings(shard.related)
-    if new.filled >= 0:
-        _lengthen_names(shard, new.filled)
-    for kind in range(KEY_KINDS):
-        if new.hashes[kind] != 0:
-            _join(shard, kind, new.hashes[kind], row)
-
-
 @bare_kernel
-def rejoin_keys(shard: ShardArrays, start: int, stop: int) -> None:
-    """Make the pages of the rows from `start` up to `stop` members of their keys again. O(their URLs).
+def join_pages(shard: ShardArrays, end: int) -> None:
+    """Make the pages of the rows below `end` members of their keys, in order, but those that are. O(their URLs).
 
-    Call it for all rows, in their order, on tables without members; the chances of keys are kept.
+    `RelatedTables.make_room` must have made room.
     """
-    for row in range(start, stop):
-        path, end, host = _path_of(shard, row)
-        join_keys(shard, row, prepare_keys(shard.related, shard.pages.text, path, end, host))
+    state = shard.related.state[0]
+    for first in range(state.joined, end, AT_ONCE):
+        stop = min(first + AT_ONCE, end)
+        _prefetch_keys(shard, first, stop)
+        for row in range(first, stop):
+            _join_page(shard, row, (row - first) * KEY_KINDS)
+    state.joined = end
+
+
+@inlined_kernel
+def find_keys(shard: ShardArrays, row: int, kinds: int) -> None:
+    """Write the numbers of the keys of the page of `row` to ``related.found``, -1 for those without a record. O(URL).
+
+    `kinds`: 1 << kind for each kind wanted, not 0; the others are -1.
+    """
+    related = shard.related
+    hashes = _key_hashes(shard, row) if kinds != 1 << SAME_DIRECTORY else _hash_page_directory(shard, row)
+    for kind in range(KEY_KINDS):
+        key = find_key(related, hashes[kind]) if kinds >> kind & 1 else -1
+        related.found[kind] = key
+        if key >= 0:
+            prefetch(related.chances, key)
 
 
 @bare_kernel
 def place_keys(related: RelatedArrays) -> None:
-    """Enter all keys into an empty index. O(keys)."""
-    for key in range(related.state[0].keys):
-        _place(related, key)
+    """Enter all keys into an empty index, `AT_ONCE` at a time, for their slots to be prefetched. O(keys)."""
+    keys = int(related.state[0].keys)
+    for first in range(0, keys, AT_ONCE):
+        stop = min(first + AT_ONCE, keys)
+        for key in range(first, stop):
+            prefetch(related.slots, _slot_of(related, related.keys[key].tag))
+        for key in range(first, stop):
+            _place(related, key)
+
+
+@inlined_kernel
+def _slot_of(related: RelatedArrays, tag: int) -> int:
+    """Return the slot from which a key is looked for. O(1)."""
+    hash_ = mix(np.uint64(tag) ^ related.key[0])
+    return int(np.int64(((hash_ >> np.uint64(32)) * np.uint64(related.slots.size)) >> np.uint64(32)))
 
 
 @inlined_kernel
 def find_key(related: RelatedArrays, hash_: int) -> int:
     """Return the number of the key with that hash, -1 if it has no record. O(1)."""
     slots = related.slots
-    mask = np.uint64(slots.size - 1)
-    position = mix(hash_ ^ related.key[0]) & mask
-    while slots[position] != 0:
-        key = np.int64(slots[position]) - 1
-        if related.keys[key].hash == hash_:
+    tag = np.uint32(hash_ >> np.uint64(32))
+    at = _slot_of(related, tag)
+    while slots[at] != 0:
+        key = np.int64(slots[at]) - 1
+        if related.keys[key].tag == tag:
             return int(key)
-        position = (position + np.uint64(1)) & mask
+        at += 1
+        if at == slots.size:
+            at = 0
     return -1
 
 
 @inlined_kernel
-def _path_of(shard: ShardArrays, row: int) -> tuple[int, Any, Any]:
-    """Return where the path of the page of `row` begins and its URL ends, and its host's group. O(URL)."""
-    page: Record = shard.pages.records[row]
-    group: Record = shard.groups.records[page.group]
+def _name_of(shard: ShardArrays, row: int) -> NamePlace:
+    """Return the place of the name of the page of `row`. O(URL)."""
     span = shard.pages.traces[row].url_span
     start = np.int64(span >> np.uint64(16))
     stop = start + np.int64(span & np.uint64(0xFFFF))
     _, path, _ = find_authority(shard.pages.text, start, stop)
-    return path, stop, np.int64(group.host)
+    return find_name(shard.pages.text, path, stop)
+
+
+@inlined_kernel
+def _host_of(shard: ShardArrays, row: int) -> Any:
+    """Return the group of the host of the page of `row`, which is in a group. O(1)."""
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
+    return np.int64(group.host)
+
+
+@inlined_kernel
+def _hash_page(shard: ShardArrays, row: int, is_common: bool) -> KeyHashes:
+    """Return the hashes of the keys of the page of `row`; `is_common`: whether its name is. O(URL)."""
+    return hash_names(shard.pages.text, _name_of(shard, row), _host_of(shard, row), is_common)
+
+
+@inlined_kernel
+def _hash_page_directory(shard: ShardArrays, row: int) -> KeyHashes:
+    """Return the hash of the key of the directory of the page of `row`, which has a name, and 0 for the others."""
+    none: Any = np.uint64(0)
+    return none, none, hash_directory(shard.pages.text, _name_of(shard, row), _host_of(shard, row))
 
 
 @bare_kernel
 def _key_hashes(shard: ShardArrays, row: int) -> KeyHashes:
     """Return the hashes of the keys of the page of `row`, which is in a group. O(URL)."""
-    text, related = shard.pages.text, shard.related
-    path, stop, host = _path_of(shard, row)
-    place = find_name(text, path, stop)
-    is_common = False
-    if place.name < place.end:
-        key = find_key(related, hash_name(text, place, host))
-        is_common = key >= 0 and related.keys[key].members > MOST_MEMBERS
-    return hash_names(text, place, host, is_common)
+    related = shard.related
+    hashes = _hash_page(shard, row, False)
+    for kind in range(KEY_KINDS):
+        prefetch(related.slots, _slot_of(related, hashes[kind] >> np.uint64(32)))
+    key = find_key(related, hashes[SAME_NAME]) if hashes[SAME_NAME] != 0 else -1
+    if key >= 0 and related.keys[key].members > MOST_MEMBERS:
+        hashes = _hash_page(shard, row, True)
+    return hashes
+
+
+@bare_kernel
+def _prefetch_keys(shard: ShardArrays, first: int, stop: int) -> None:
+    """Write the hashes of the keys of new pages, by their last segments, to ``related.hashes``, and prefetch them."""
+    related = shard.related
+    for row in range(first, stop):
+        hashes = _hash_page(shard, row, False)
+        for kind in range(KEY_KINDS):
+            related.hashes[(row - first) * KEY_KINDS + kind] = hashes[kind]
+            prefetch(related.slots, _slot_of(related, hashes[kind] >> np.uint64(32)))
+            prefetch(related.sightings, _sighting_place(related, hashes[kind]))
+    rows = (np.int64(1) << _row_bits(related)) - 1
+    for i in range((stop - first) * KEY_KINDS):
+        hash_ = related.hashes[i]
+        key = np.int64(related.slots[_slot_of(related, hash_ >> np.uint64(32))]) - 1
+        if key >= 0:
+            prefetch(related.keys, key)
+        seen = np.int64(related.sightings[_sighting_place(related, hash_)])
+        if seen and (seen ^ np.int64(hash_ & np.uint64(0xFFFFFFFF))) & ~rows == 0:
+            prefetch(shard.pages.records, (seen & rows) - 1)
+            prefetch(shard.pages.traces, (seen & rows) - 1)
+
+
+@inlined_kernel
+def _join_page(shard: ShardArrays, row: int, at: int) -> None:
+    """Make the page of `row`, whose hashes begin at `at`, a member of its keys.
+
+    O(1), O(members) if a key has too many.
+    """
+    related = shard.related
+    if row > 2 * related.state[0].places:
+        _grow_sightings(related)
+    name = related.hashes[at + SAME_NAME]
+    key = find_key(related, name) if name != 0 else -1
+    if key >= 0 and related.keys[key].members >= MOST_MEMBERS:
+        if related.keys[key].members == MOST_MEMBERS:
+            _lengthen_names(shard, key)
+        hashes = _hash_page(shard, row, True)
+        for kind in range(KEY_KINDS):
+            related.hashes[at + kind] = hashes[kind]
+    for kind in range(KEY_KINDS):
+        if related.hashes[at + kind] != 0:
+            _join(shard, kind, related.hashes[at + kind], row)
 
 
 @bare_kernel
@@ -148,16 +211,17 @@ def _lengthen_names(shard: ShardArrays, key: int) -> None:
     """Let the members of a name that becomes common join by their longer names. O(members)."""
     related = shard.related
     rows = related.work
-    at: Any = np.int64(related.keys[key].first)
-    for i in range(MOST_MEMBERS):
-        rows[i] = at - 1
-        at = np.int64(related.members[at - 1].after[SAME_NAME])
-    for i in range(MOST_MEMBERS):
-        if shard.seasonality.links[rows[i]].related[SAME_TOKEN] & MEMBER_BIT:
-            _leave(shard, SAME_TOKEN, rows[i])
+    count = list_rows(related, key, rows)
+    for i in range(count):
+        link: Record = shard.seasonality.links[rows[i]]
+        if link.related[SAME_TOKEN] & MEMBER_BIT:
+            token = find_key(related, _hash_page(shard, rows[i], False)[SAME_TOKEN])
+            related.keys[token].members -= 1
+            remove_row(related, token, rows[i])
+            _clear_member(shard, SAME_TOKEN, rows[i])
     _dissolve(shard, SAME_NAME, key)
-    for i in range(MOST_MEMBERS):
-        hashes = _key_hashes(shard, rows[i])
+    for i in range(count):
+        hashes = _hash_page(shard, rows[i], True)
         for kind in (SAME_NAME, SAME_TOKEN):
             if hashes[kind] != 0:
                 _join(shard, kind, hashes[kind], rows[i])
@@ -203,34 +267,28 @@ def _open_shared(shard: ShardArrays, kind: int, hash_: int, other: int, row: int
     """Add a key of the pages of two rows, unless the `other` one does not have it; return whether it does. O(URL)."""
     if _key_hashes(shard, other)[kind] != hash_:
         return False
-    key = _open_key(shard.related, hash_)
+    related = shard.related
+    state = related.state[0]
+    key = int(state.keys)
+    record: Record = related.keys[key]
+    record.tag = hash_ >> np.uint64(32)
+    _place(related, key)
+    state.keys = key + 1
     _add_member(shard, kind, key, other)
     _add_member(shard, kind, key, row)
     return True
 
 
 @inlined_kernel
-def _open_key(related: RelatedArrays, hash_: int) -> int:
-    """Add a key without members; return its number."""
-    state = related.state[0]
-    key = int(state.keys)
-    record: Record = related.keys[key]
-    record.hash = hash_
-    record.first = record.members = 0
-    _place(related, key)
-    state.keys = key + 1
-    return key
-
-
-@inlined_kernel
 def _place(related: RelatedArrays, key: int) -> None:
     """Enter a key into the index. O(1)."""
     slots = related.slots
-    mask = np.uint64(slots.size - 1)
-    position = mix(related.keys[key].hash ^ related.key[0]) & mask
-    while slots[position] != 0:
-        position = (position + np.uint64(1)) & mask
-    slots[position] = key + 1
+    at = _slot_of(related, related.keys[key].tag)
+    while slots[at] != 0:
+        at += 1
+        if at == slots.size:
+            at = 0
+    slots[at] = key + 1
 
 
 @bare_kernel
@@ -238,48 +296,32 @@ def _add_member(shard: ShardArrays, kind: int, key: int, row: int) -> None:
     """Add a page to the members of a key. O(1)."""
     related = shard.related
     record: Record = related.keys[key]
-    member: Record = related.members[row]
-    member.key[kind] = key + 1
-    member.after[kind] = record.first
-    record.first = row + 1
+    append_row(related, key, row)
     record.members += 1
-    related.state[0].linked = max(related.state[0].linked, row + 1)
+    if kind == SAME_NAME and record.members == MOST_MEMBERS:
+        related.state[0].full += 1
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
     shard.seasonality.links[row].related[kind] |= MEMBER_BIT
 
 
-@bare_kernel
-def _leave(shard: ShardArrays, kind: int, row: int) -> None:
-    """Let a member leave its key of one kind. O(members)."""
-    members = shard.related.members
-    record: Record = shard.related.keys[np.int64(members[row].key[kind]) - 1]
-    before, at = np.int64(0), np.int64(record.first)
-    while at != row + 1:
-        before, at = at, np.int64(members[at - 1].after[kind])
-    if before:
-        members[before - 1].after[kind] = members[row].after[kind]
-    else:
-        record.first = members[row].after[kind]
-    record.members -= 1
-    members[row].key[kind] = members[row].after[kind] = 0
+@inlined_kernel
+def _clear_member(shard: ShardArrays, kind: int, row: int) -> None:
+    """Let a page be a member of no key of a kind; a claim on it stays until its next visit. O(1)."""
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
     shard.seasonality.links[row].related[kind] &= SHARE_BITS
 
 
 @bare_kernel
 def _dissolve(shard: ShardArrays, kind: int, key: int) -> None:
-    """Release the members of a key that has too many; claims on them stay until their next visits. O(members)."""
+    """Release the members of a key that has too many. O(members)."""
     related = shard.related
-    record: Record = related.keys[key]
-    at = np.int64(record.first)
-    while at:
-        row = at - 1
-        mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-        shard.seasonality.links[row].related[kind] &= SHARE_BITS
-        at = np.int64(related.members[row].after[kind])
-        related.members[row].after[kind] = 0
-    record.first = 0
-    record.members = MOST_MEMBERS + 1
+    rows = related.work[MOST_MEMBERS:]
+    for i in range(list_rows(related, key, rows)):
+        _clear_member(shard, kind, rows[i])
+    clear_rows(related, key)
+    related.keys[key].members = MOST_MEMBERS + 1
+    if kind == SAME_NAME:
+        related.state[0].full -= 1
 
 
 @bare_kernel

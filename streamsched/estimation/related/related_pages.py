@@ -24,13 +24,22 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.estimation.related.claims import unclaimed
+from streamsched.estimation.related.key_members import find_keys
+from streamsched.estimation.related.member_lists import list_rows
 from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
-from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS, SHARE_BITS, SHARE_UNIT, RelatedArrays
+from streamsched.records.related.related_schema import (
+    MEMBER_BIT,
+    MOST_MEMBERS,
+    RESTING_BIT,
+    SHARE_BITS,
+    SHARE_UNIT,
+    RelatedArrays,
+)
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.seasonality_schema import KEY_KINDS
 
@@ -39,7 +48,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["claim_related", "own_probability", "settle_claims"]
+__all__ = ["claim_related", "kinds_to_claim", "own_probability", "settle_claims"]
 
 FIRST_FOLLOWED: Final = 1.0  # prior of the chance that pages follow: one of ...
 FIRST_CLAIMS: Final = 10.0  # ... as many claims
@@ -47,9 +56,22 @@ KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; f
 KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
 WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
-WEAK_TURNS: Final = 4  # ... at one change in this many, so that the chance can still be learned
+WEAK_TURNS: Final = 4  # ... at one change in this many, or in as many as the key has members, to learn the chance
+AWAKE: Final = 2 * WEAK_CLAIM  # chance at which a key with a chance below WEAK_CLAIM claims again at any change
 _LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
+
+
+@inlined_kernel
+def kinds_to_claim(corpus: Record, link: Record) -> int:
+    """Return 1 << kind for each kind of key by which a change of a page makes claims, 0 for none. O(1)."""
+    kinds = 0
+    is_turn = _is_turn(corpus.applied, 0)
+    for kind in range(KEY_KINDS):
+        bits = np.int64(link.related[kind])
+        if bits & MEMBER_BIT and (is_turn or not bits & RESTING_BIT):
+            kinds |= 1 << kind
+    return kinds
 
 
 @inlined_kernel
@@ -76,9 +98,13 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     group: Record = shard.groups.records[page.group]
     link: Record = shard.seasonality.links[row]
     related = shard.related
-    member: Record = related.members[row]
+    kinds = 0
     for kind in range(KEY_KINDS):
-        prefetch(related.chances, max(np.int64(member.key[kind]) - 1, 0))
+        bits = np.int64(link.related[kind])
+        if bits & MEMBER_BIT and bits & SHARE_BITS:
+            kinds |= 1 << kind
+    if kinds:
+        find_keys(shard, row, kinds)
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
     quiet *= exp(-min(group.hazard * cycles, _LEAST_LOG)) * unclaimed(link)
@@ -86,55 +112,54 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     spared = 1.0
     for kind in range(KEY_KINDS):
         share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
-        key = np.int64(member.key[kind]) - 1
+        key = related.found[kind] if kinds >> kind & 1 else -1
         claims = 1.0
-        if share > 0.0 and key >= 0:
+        if key >= 0:
             chance = _chance(related, kind, key)
             claims = min(log1p(-share) / log1p(-chance), float(MOST_MEMBERS))
             credit = min(chance / max(1.0 - quiet, _LEAST), 1.0) if observed.changed else 0.0
             _learn(related, kind, key, claims * (quiet / (1.0 - share)), credit)
+            rested = (link.related[kind] & RESTING_BIT) != 0
+            rests = _chance(related, kind, key) < (AWAKE if rested else WEAK_CLAIM)
+            if rests != rested:
+                _let_rest(shard, kind, key, RESTING_BIT if rests else 0)
         spared *= 1.0 - share / max(claims, 1.0)
-        link.related[kind] &= MEMBER_BIT
+        link.related[kind] &= MEMBER_BIT | RESTING_BIT
     return 1.0 - spared
 
 
 @bare_kernel
 def claim_related(
-    shard: ShardArrays, row: int, observed: ObservedInterval, unexplained: float, invalidated: InvalidationBuffer
+    shard: ShardArrays,
+    row: int,
+    observed: ObservedInterval,
+    unexplained: float,
+    kinds: int,
+    invalidated: InvalidationBuffer,
 ) -> None:
-    """Make the claims of a change of the page of `row`, which is a member of a key. O(members).
+    """Make the claims of a change of the page of `row`. O(members).
 
-    `unexplained`: the probability that the page did not just follow another, whose change has made its claims.
+    `unexplained`: the probability that the page did not just follow another, whose change has made its claims; `kinds`:
+    as of `kinds_to_claim`, not 0.
     """
     related = shard.related
-    link: Record = shard.seasonality.links[row]
-    member: Record = related.members[row]
-    is_turn = shard.corpus[0].applied % WEAK_TURNS == 0
+    applied = shard.corpus[0].applied
+    find_keys(shard, row, kinds)
     for kind in range(KEY_KINDS):
-        if not link.related[kind] & MEMBER_BIT:
+        key = related.found[kind]
+        if key < 0:
             continue
-        key = np.int64(member.key[kind]) - 1
+        record: Record = related.keys[key]
         share = _chance(related, kind, key) * unexplained
-        if share < WEAK_CLAIM and not is_turn:
+        if share < WEAK_CLAIM and not _is_turn(applied, int(record.members)):
             continue
-        for i in range(_list_members(shard, kind, key)):
+        count = list_rows(related, key, related.work)
+        for i in range(count):
+            prefetch(shard.pages.records, related.work[i])
+            prefetch(shard.seasonality.links, related.work[i])
+        for i in range(count):
             if related.work[i] != row:
                 _claim(shard, related.work[i], kind, 1.0 - share, observed.end_s, invalidated)
-
-
-@inlined_kernel
-def _list_members(shard: ShardArrays, kind: int, key: int) -> int:
-    """Write the rows of a key's members to `work`, and prefetch their records; return their number. O(members)."""
-    related = shard.related
-    count, at = 0, np.int64(related.keys[key].first)
-    while at:
-        other = at - 1
-        prefetch(shard.pages.records, other)
-        prefetch(shard.seasonality.links, other)
-        related.work[count] = other
-        count += 1
-        at = np.int64(related.members[other].after[kind])
-    return count
 
 
 @inlined_kernel
@@ -148,11 +173,30 @@ def _claim(
     link: Record = shard.seasonality.links[row]
     before = np.int64(link.related[kind]) & SHARE_BITS
     share = 1.0 - (1.0 - SHARE_UNIT * float(before)) * spared
-    after: int = min(int(np.int64(share * MEMBER_BIT + 0.5)), SHARE_BITS)
+    after: int = min(int(np.int64(share * RESTING_BIT + 0.5)), SHARE_BITS)
     if after != before:
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-        link.related[kind] = after | MEMBER_BIT
+        link.related[kind] = (link.related[kind] & RESTING_BIT) | MEMBER_BIT | after
         invalidate_row(invalidated, row)
+
+
+@bare_kernel
+def _let_rest(shard: ShardArrays, kind: int, key: int, bit: int) -> None:
+    """Let the members of a key note whether it rests: `bit` is RESTING_BIT or 0. O(members)."""
+    related = shard.related
+    for i in range(list_rows(related, key, related.work)):
+        mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
+        link: Record = shard.seasonality.links[related.work[i]]
+        link.related[kind] = (link.related[kind] & (MEMBER_BIT | SHARE_BITS)) | bit
+
+
+@inlined_kernel
+def _is_turn(applied: int, members: int) -> bool:
+    """Return whether outcome number `applied` makes weak claims by a key of that many members: about one a change."""
+    turns = WEAK_TURNS
+    while turns < members:
+        turns *= 2
+    return bool(applied % turns == 0)
 
 
 @inlined_kernel

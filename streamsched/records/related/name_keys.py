@@ -24,7 +24,7 @@ __all__ = [
     "KeyHashes",
     "NamePlace",
     "find_name",
-    "hash_name",
+    "hash_directory",
     "hash_names",
 ]
 
@@ -66,9 +66,9 @@ def find_name(text: Bytes, path: int, stop: int) -> NamePlace:
 
 
 @inlined_kernel
-def hash_name(text: Bytes, place: NamePlace, host: int) -> Any:
-    """Return the hash of the key of a name that is not empty and not common. O(name)."""
-    return _mark(hash_bytes(text, place.name, place.end), host, SAME_NAME)
+def hash_directory(text: Bytes, place: NamePlace, host: int) -> Any:
+    """Return the hash of the key of the directory of a name that is not empty. O(path)."""
+    return _mark(hash_bytes(text, place.path, place.name), host, SAME_DIRECTORY)
 
 
 @bare_kernel
@@ -82,7 +82,7 @@ def hash_names(text: Bytes, place: NamePlace, host: int, is_common: bool) -> Key
     begin, name, end = place.path, place.name, place.end
     if name == end:
         return none, none, none
-    directory = _mark(hash_bytes(text, begin, name), host, SAME_DIRECTORY)
+    directory = hash_directory(text, place, host)
     if is_common:
         name = _segment_start(text, begin, name - 1)
         if name == begin:

@@ -21,8 +21,10 @@ __all__ = [
     "MOST_MEMBERS",
     "RELATED_CHANCE",
     "RELATED_KEY",
-    "RELATED_MEMBER",
+    "RELATED_ROWS",
     "RELATED_STATE",
+    "RESTING_BIT",
+    "ROW_STEPS",
     "SHARE_BITS",
     "SHARE_UNIT",
     "RelatedArrays",
@@ -30,35 +32,37 @@ __all__ = [
 
 MOST_MEMBERS: Final = 64  # pages of a key; a key of more pages relates none: a change would cost too much
 
-# SEASONAL_LINK.related holds, for each kind of key, whether the page is a member of such a key, and a probability.
+# SEASONAL_LINK.related holds, for each kind of key, whether the page is a member of such a key, whether the key rests,
+# and a probability.
 MEMBER_BIT: Final = 1 << 15
-SHARE_BITS: Final = MEMBER_BIT - 1
-SHARE_UNIT: Final = 1.0 / MEMBER_BIT  # of the probability in SHARE_BITS, which is below 1
+RESTING_BIT: Final = 1 << 14
+SHARE_BITS: Final = RESTING_BIT - 1
+SHARE_UNIT: Final = 1.0 / RESTING_BIT  # of the probability in SHARE_BITS, which is below 1
 
+ROW_STEPS: Final = 7  # bytes of steps from row to row: two to seven more rows
+_ROWS: Final = (
+    ("row", "<u4"),  # the first row plus 1; 0: none
+    ("after", "<u4"),  # number plus 1 of the record of the rows before; 0: none
+    ("steps", "u1", ROW_STEPS),  # from each row to the next, see `member_lists`
+)
 RELATED_KEY: Final = np.dtype(  # follows from the URLs; not saved
     [
-        ("hash", "<u8"),
-        ("first", "<u4"),  # row of the newest member plus 1; 0: none
-        ("members", "<u4"),  # MOST_MEMBERS + 1: too many, so none is listed
+        ("tag", "<u4"),  # the upper half of its hash
+        ("members", "u1"),  # MOST_MEMBERS + 1: too many, so none is listed
+        *_ROWS,  # the newest members
     ]
 )
-RELATED_MEMBER: Final = np.dtype(  # of a page, for each kind of key; not saved
-    [
-        (
-            "key",
-            "<u4",
-            KEY_KINDS,
-        ),  # number plus 1 of its key, or of the last that had too many members
-        ("after", "<u4", KEY_KINDS),  # row plus 1 of the next member, 0: none
-    ]
-)
+RELATED_ROWS: Final = np.dtype(list(_ROWS))  # members of a key that its record has no room for; not saved
 RELATED_CHANCE: Final = np.dtype(  # evidence of whether the members of a key follow a change, fading
     [("followed", "<f4"), ("failed", "<f4")]
 )
 RELATED_STATE: Final = np.dtype(
     [
+        ("joined", "<i8"),  # pages that are members of their keys by now
         ("keys", "<i8"),  # keys with records
-        ("linked", "<i8"),  # rows up to the last that has ever been a member
+        ("full", "<i8"),  # names with MOST_MEMBERS members
+        ("lists", "<i8"),  # RELATED_ROWS that have ever been in use
+        ("free", "<i8"),  # number plus 1 of the first that is free again; 0: none
         ("places", "<i8"),  # in use in the table of sightings
         ("followed", "<f8", KEY_KINDS),  # evidence from all keys of a kind, fading
         ("failed", "<f8", KEY_KINDS),
@@ -71,9 +75,11 @@ class RelatedArrays(NamedTuple):
 
     keys: Records  # RELATED_KEY[keys]
     chances: Records  # RELATED_CHANCE[keys]
-    members: Records  # RELATED_MEMBER[pages]; the system commits no memory for rows that were never members
-    slots: npt.NDArray[np.uint32]  # uint32[2^k]: hash index of the keys, number plus 1; 0: free
+    lists: Records  # RELATED_ROWS[m]
+    slots: npt.NDArray[np.uint32]  # uint32[m]: hash index of the keys, number plus 1; 0: free
     sightings: npt.NDArray[np.uint32]  # uint32[2^k]: newest page of keys without a record, see `key_members`
     key: Hashes  # uint64[2]: of the index's hash
     state: Records  # RELATED_STATE[1]
-    work: Ints  # int64[MOST_MEMBERS], working memory
+    hashes: Hashes  # uint64[pages joined at a time, KEY_KINDS] as one row, working memory
+    found: Ints  # int64[KEY_KINDS], working memory
+    work: Ints  # int64[2 * MOST_MEMBERS], working memory

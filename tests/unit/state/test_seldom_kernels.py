@@ -29,7 +29,7 @@ def stream() -> list[Outcome]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seldom_kernels, "_known", [SeldomKernels(0, 0, 0)])
+    monkeypatch.setattr(seldom_kernels, "_known", [SeldomKernels(0, 0, 0, 0)])
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
@@ -53,6 +53,6 @@ def test_a_first_batch_of_known_pages_needs_none(monkeypatch: pytest.MonkeyPatch
     table.discover(batch.urls, 0.0)
     forget(monkeypatch)
     table.observe(batch)
-    assert seldom_kernels._known == [SeldomKernels(0, 0, 0)]
+    assert seldom_kernels._known == [SeldomKernels(0, 0, 0, 0)]
     table.observe(OutcomeBatch.from_outcomes([Outcome("https://a.example/new", DAY)]))
     assert seldom_kernels._known[0].add_page != 0
