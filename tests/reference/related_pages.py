@@ -211,16 +211,17 @@ class RelatedPages:
                 self.claims[url].resting[key[0]] = rests
 
     def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
-        """Make the claims of a change; the weak ones, by a key of m pages, once in m outcomes or more.
+        """Make the claims of a change; the weak ones once in 64 outcomes.
 
         `applied`: the number of the outcome; `may_follow`: the pages that have been visited, but not since.
         """
         for kind, key in enumerate(self.joined_keys(url)):
-            if key is None or (applied % 4 and self.claims[url].resting[kind]):
+            if key is None or (applied % 64 and self.claims[url].resting[kind]):
                 continue
+            if not self.claims[url].resting[kind]:
+                self.rest(key, rested=False)
             claimed = self.chance(key) * unexplained
-            turns = next(turns for turns in (4, 8, 16, 32, 64) if turns >= len(self.members[key] or []))
-            if claimed < 1 / 128 and applied % turns:
+            if claimed < 1 / 128 and applied % 64:
                 continue
             for other in self.members[key] or []:
                 if other != url and other in may_follow:

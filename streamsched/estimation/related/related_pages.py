@@ -56,7 +56,7 @@ KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; f
 KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
 WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
-WEAK_TURNS: Final = 4  # ... at one change in this many, or in as many as the key has members, to learn the chance
+WEAK_TURNS: Final = 64  # ... at one outcome in this many, to learn the chance: one claim a change at most
 AWAKE: Final = 2 * WEAK_CLAIM  # chance at which a key with a chance below WEAK_CLAIM claims again at any change
 _LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
@@ -66,7 +66,7 @@ _LEAST: Final = 1e-12  # least probability that divides
 def kinds_to_claim(corpus: Record, link: Record) -> int:
     """Return 1 << kind for each kind of key by which a change of a page makes claims, 0 for none. O(1)."""
     kinds = 0
-    is_turn = _is_turn(corpus.applied, 0)
+    is_turn = corpus.applied % WEAK_TURNS == 0
     for kind in range(KEY_KINDS):
         bits = np.int64(link.related[kind])
         if bits & MEMBER_BIT and (is_turn or not bits & RESTING_BIT):
@@ -144,14 +144,17 @@ def claim_related(
     """
     related = shard.related
     applied = shard.corpus[0].applied
+    link: Record = shard.seasonality.links[row]
     find_keys(shard, row, kinds)
     for kind in range(KEY_KINDS):
         key = related.found[kind]
         if key < 0:
             continue
-        record: Record = related.keys[key]
-        share = _chance(related, kind, key) * unexplained
-        if share < WEAK_CLAIM and not _is_turn(applied, int(record.members)):
+        chance = _chance(related, kind, key)
+        if chance < WEAK_CLAIM and not link.related[kind] & RESTING_BIT:
+            _let_rest(shard, kind, key, RESTING_BIT)
+        share = chance * unexplained
+        if share < WEAK_CLAIM and applied % WEAK_TURNS != 0:
             continue
         count = list_rows(related, key, related.work)
         for i in range(count):
@@ -188,15 +191,6 @@ def _let_rest(shard: ShardArrays, kind: int, key: int, bit: int) -> None:
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
         link: Record = shard.seasonality.links[related.work[i]]
         link.related[kind] = (link.related[kind] & (MEMBER_BIT | SHARE_BITS)) | bit
-
-
-@inlined_kernel
-def _is_turn(applied: int, members: int) -> bool:
-    """Return whether outcome number `applied` makes weak claims by a key of that many members: about one a change."""
-    turns = WEAK_TURNS
-    while turns < members:
-        turns *= 2
-    return bool(applied % turns == 0)
 
 
 @inlined_kernel
