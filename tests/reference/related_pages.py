@@ -211,17 +211,18 @@ class RelatedPages:
                 self.claims[url].resting[key[0]] = rests
 
     def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
-        """Make the claims of a change; the weak ones once in 64 outcomes.
+        """Make the claims of a change; the weak ones, by a key of m pages, once in 4m outcomes or more.
 
         `applied`: the number of the outcome; `may_follow`: the pages that have been visited, but not since.
         """
         for kind, key in enumerate(self.joined_keys(url)):
-            if key is None or (applied % 64 and self.claims[url].resting[kind]):
+            if key is None or (applied % 16 and self.claims[url].resting[kind]):
                 continue
             if not self.claims[url].resting[kind]:
                 self.rest(key, rested=False)
             claimed = self.chance(key) * unexplained
-            if claimed < 1 / 128 and applied % 64:
+            turns = next(turns for turns in (16, 32, 64, 128, 256) if turns >= 4 * len(self.members[key] or []))
+            if claimed < 1 / 128 and applied % turns:
                 continue
             for other in self.members[key] or []:
                 if other != url and other in may_follow:

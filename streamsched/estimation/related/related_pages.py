@@ -56,7 +56,7 @@ KEY_CLAIMS: Final = 2.0  # claims that a key's prior weighs: keys differ much; f
 KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
 WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
-WEAK_TURNS: Final = 64  # ... at one outcome in this many, to learn the chance: one claim a change at most
+WEAK_TURNS: Final = 16  # ... at one outcome in this many, or in 4 for each member, to learn the chance
 AWAKE: Final = 2 * WEAK_CLAIM  # chance at which a key with a chance below WEAK_CLAIM claims again at any change
 _LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
@@ -154,7 +154,7 @@ def claim_related(
         if chance < WEAK_CLAIM and not link.related[kind] & RESTING_BIT:
             _let_rest(shard, kind, key, RESTING_BIT)
         share = chance * unexplained
-        if share < WEAK_CLAIM and applied % WEAK_TURNS != 0:
+        if share < WEAK_CLAIM and not _is_turn(applied, int(related.keys[key].members)):
             continue
         count = list_rows(related, key, related.work)
         for i in range(count):
@@ -191,6 +191,15 @@ def _let_rest(shard: ShardArrays, kind: int, key: int, bit: int) -> None:
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
         link: Record = shard.seasonality.links[related.work[i]]
         link.related[kind] = (link.related[kind] & (MEMBER_BIT | SHARE_BITS)) | bit
+
+
+@inlined_kernel
+def _is_turn(applied: int, members: int) -> bool:
+    """Return whether outcome number `applied` makes weak claims by a key of that many members. O(1)."""
+    turns = WEAK_TURNS
+    while turns < 4 * members:
+        turns *= 2
+    return bool(applied % turns == 0)
 
 
 @inlined_kernel
