@@ -132,11 +132,14 @@ def test_what_is_foretold_with_claims_comes_true(share: float) -> None:
 
 @pytest.mark.parametrize(("alone", "share"), [(0.1, 0.0), (0.005, 0.8)])
 def test_keys_of_pages_that_change_apart_rest(alone: float, share: float) -> None:
-    """A page changes by itself with probability `alone` a day; one day in ten, `share` of the pages of a name do."""
+    """A page changes by itself with probability `alone` a day; one day in ten, `share` of the pages of a name do.
+
+    A page's own changes that no other follows let a key rest for a while, even if most pages follow most changes.
+    """
     rng = np.random.default_rng(4)
     urls = [f"https://a.example/{part}/name{i}" for i in range(30) for part in range(20)]
     scheduler = known(urls)
-    for day in range(1, 61):
+    for day in range(1, 201):
         changed = rng.random(600) < alone
         changed |= np.repeat(rng.random(30) < 0.1, 20) & (rng.random(600) < share)
         order = rng.permutation(600)
