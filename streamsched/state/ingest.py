@@ -206,6 +206,9 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         deepest: Record = shard.groups.records[near.group]
         prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
         prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
+        if is_claimed(shard.seasonality.links[rows[i + _HOST_AHEAD]]):  # its keys are found by its URL
+            trace: Record = shard.pages.traces[rows[i + _HOST_AHEAD]]
+            prefetch(shard.pages.text, np.int64(trace.url_span >> np.uint64(16)))
 
 
 @bare_kernel

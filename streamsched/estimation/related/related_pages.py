@@ -150,11 +150,12 @@ def claim_related(
         key = related.found[kind]
         if key < 0:
             continue
+        record: Record = related.keys[key]
         chance = _chance(related, kind, key)
         if chance < WEAK_CLAIM and not link.related[kind] & RESTING_BIT:
             _let_rest(shard, kind, key, RESTING_BIT)
         share = chance * unexplained
-        if share < WEAK_CLAIM and not _is_turn(applied, int(related.keys[key].members)):
+        if share < WEAK_CLAIM and not _is_turn(applied, int(record.members)):
             continue
         count = list_rows(related, key, related.work)
         for i in range(count):
