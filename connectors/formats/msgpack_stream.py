@@ -183,7 +183,7 @@ class _MapReader:
         yield from self._make_chunk(outcomes, end - len(data), 1)
 
     def _make_chunk(self, outcomes: OutcomeBatch, end: int, maps: int) -> Iterator[OutcomeChunk]:
-        """Count `maps`, the last of which ends at `end` from the position of the stream; none without outcomes."""
+        """Count `maps`; the last ends at `end` from the position of the stream; none without outcomes."""
         self._records += maps
         if len(outcomes):
             yield OutcomeChunk(outcomes, self._reader.stream.offset + end, self._records)

@@ -57,7 +57,7 @@ def format_duration(seconds: float) -> str:
 
 
 def write_duration(seconds: float) -> str:
-    """Return a duration as `parse_duration` reads it, in the largest unit of which it is a whole multiple.
+    """Return a duration as `parse_duration` reads it, in the largest unit that divides it.
 
     >>> write_duration(86_400.0), write_duration(5_400.0), write_duration(0.25)
     ('1d', '90m', '0.25s')

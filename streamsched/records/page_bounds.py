@@ -24,7 +24,7 @@ class BoundLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageBounds:
-    """The most pages of a shard, pages of a host, and URL patterns of a host; None for as many as the shard can hold.
+    """The most pages of a shard, pages of a host, and URL patterns of a host; None: all that the shard can hold.
 
     At a bound, new pages are refused and known pages are updated as before. The pages of a refused URL pattern belong
     to the group above. Raises SettingsError, naming the bound, if a value is invalid.

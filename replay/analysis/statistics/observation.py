@@ -23,7 +23,7 @@ __all__ = ["Observation", "find_appearances", "observe_steps", "observe_visits"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """Visits of n pages while they existed: N visits each, X of which saw a change, and k intervals between changes.
+    """Visits of n pages while they existed: N visits each, X of them with a change, and k intervals between changes.
 
     ``step_s``: float64[n], the time between two visits of a page; ``visits``: int64[n]; ``changes``: int64[n];
     ``watched_s``: float64[n], the time observed. ``steps``: int64[k], intervals from a seen change to the next of the

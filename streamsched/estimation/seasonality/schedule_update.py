@@ -105,9 +105,9 @@ def update_schedule(  # noqa: PLR0913, PLR0917  a kernel
 ) -> None:
     """Update a schedule by what a visit at `end` found of the time since `start`, local hours. O(128).
 
-    `predicted`: the probability of a change by the page's rate and by surges; `visits`: how many it had, of which
-    `changes` saw one. The evidence counts the schedule against the better of `predicted` and the running share of
-    changes.
+    `predicted`: the probability of a change by the page's rate and by surges; `visits`: how many it had;
+    `changes`: how many of them saw one. The evidence counts the schedule against the better of `predicted` and the
+    running share of changes.
     """
     if not end > start:
         return

@@ -63,7 +63,7 @@ class _ClassVisit(NamedTuple):
 
 @inlined_kernel
 def begin_cycle(arena: Arena, chosen: int) -> None:
-    """Reset the counts of a cycle's visits to `chosen` classes, each of which has two parts at most."""
+    """Reset the counts of a cycle's visits to `chosen` classes; a class has two parts at most."""
     counts = arena.counts[0]
     counts.before = counts.classes
     counts.hits = counts.misses = counts.parts = counts.vacant = 0

@@ -104,9 +104,9 @@ def signals_deferred() -> Iterator[None]:
     handlers = {number: handler for number, handler in before.items() if callable(handler)}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}  # other threads take no signals, and may not set handlers
-    for number in handlers:
-        signal.signal(number, lambda number, frame: taken.append((number, frame)))
     try:
+        for number in handlers:
+            signal.signal(number, lambda number, frame: taken.append((number, frame)))
         yield
     finally:
         for number, handler in handlers.items():
