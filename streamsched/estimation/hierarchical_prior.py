@@ -35,6 +35,7 @@ from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
 from streamsched.numerics.compilation.machine_operations import call, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.numerics.vector_math import expm1, log, log1p
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.group_schema import SUMS_AT
 from streamsched.records.page_init import assign_prior
@@ -161,22 +162,35 @@ def update_pattern_evidence(
 
     The host keeps the log-likelihood ratio of the two, decaying: the posterior odds that its patterns' means are
     useful. Where pages of a pattern change together, one bulk edit looks like many pages that change often, and the
-    pattern predicts changes that do not come. Only every fourth outcome is used, because this costs two logarithms or
+    pattern predicts changes that do not come. Only every fourth outcome is used, because this costs a logarithm or
     more. `own`: the probability that the change was the page's own.
     """
     group: Record = groups[page.group]
     if corpus.applied % EVIDENCE_STRIDE != 0 or group.depth == 0:
         return
-    shape = corpus.shape
+    shape, exposure = corpus.shape, page.own_exposure
     above: Record = groups[group.parent]
     host: Record = groups[group.host]
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
-    by_pattern = -(shape + page.own_shape) * np.log1p(interval / (shape / group.own_mean + page.own_exposure))
-    by_parent = -(shape + page.own_shape) * np.log1p(interval / (shape / above.mean + page.own_exposure))
+    by_pattern, by_parent = (
+        shape + group.own_mean * exposure,
+        shape + above.mean * exposure,
+    )  # exposures times the means
     if observed.changed:
-        by_pattern = np.log(max(-np.expm1(by_pattern), _UNLIKELY))
-        by_parent = np.log(max(-np.expm1(by_parent), _UNLIKELY))
-    host.log_odds += own * (by_pattern - by_parent) - host.log_odds / EVIDENCE_MEMORY
+        gain = _log_chance(shape + page.own_shape, group.own_mean * interval / by_pattern)
+        gain -= _log_chance(shape + page.own_shape, above.mean * interval / by_parent)
+    else:
+        quiet = (
+            (by_pattern + group.own_mean * interval) * by_parent / (by_pattern * (by_parent + above.mean * interval))
+        )
+        gain = -(shape + page.own_shape) * log(quiet)
+    host.log_odds += own * gain - host.log_odds / EVIDENCE_MEMORY
+
+
+@inlined_kernel
+def _log_chance(shape: float, ratio: float) -> float:
+    """Return the logarithm of the probability of a change, by a Gamma and an interval of `ratio` times its exposure."""
+    return float(log(max(0.0 - expm1(-shape * log1p(ratio)), _UNLIKELY)))
 
 
 @bare_kernel

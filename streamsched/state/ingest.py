@@ -205,6 +205,7 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
         deepest: Record = shard.groups.records[near.group]
         prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
+        prefetch(shard.groups.records, np.int64(deepest.parent))
         prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
         if is_claimed(shard.seasonality.links[rows[i + _HOST_AHEAD]]):  # its keys are found by its URL
             trace: Record = shard.pages.traces[rows[i + _HOST_AHEAD]]
@@ -266,7 +267,7 @@ def _apply_one(
         if (verdict == CHANGE or is_claimed(link)) and shard.related.state[0].joined < corpus.pages:
             call(rules.seldom.join_pages, (shard, corpus.pages))
         unexplained = _update_estimators(shard, row, observed, due, rules.surges, invalidated)
-        kinds = kinds_to_claim(corpus, link) if rules.surges and observed.changed else 0
+        kinds = kinds_to_claim(shard.related, corpus, link) if rules.surges and observed.changed else 0
         if kinds:
             claim_related(shard, row, observed, unexplained, kinds, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)

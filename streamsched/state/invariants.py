@@ -10,7 +10,7 @@ import numpy.typing as npt
 from streamsched.estimation.forgetting import half_lives_days
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
 from streamsched.records.page_schema import LEASED, OUT, VISITED
-from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS
+from streamsched.records.related.related_schema import KEY_BITS, MOST_MEMBERS
 from streamsched.records.schema import SHADOW_PAGES
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
 from streamsched.records.url_index import hash_urls
@@ -103,7 +103,7 @@ def _check_related(shard: ShardArrays) -> dict[str, bool]:
     count, related = int(shard.corpus["pages"][0]), shard.related
     state = related.state[0]
     keys, chances = related.keys[: int(state["keys"])], related.chances[: int(state["keys"])]
-    members = np.count_nonzero(shard.seasonality.links["related"][:count] & MEMBER_BIT)
+    members = np.count_nonzero(shard.seasonality.links["related"][:count] & KEY_BITS)
     evidence = (chances["followed"], chances["failed"], state["followed"], state["failed"])
     return {
         "keys have as many members as pages have keys": bool(

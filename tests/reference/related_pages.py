@@ -61,7 +61,7 @@ class Claims:
     """What a page knows of its related pages: whether it is a member of a key of each kind, and the claims."""
 
     member: list[bool] = field(default_factory=lambda: [False] * KINDS)
-    resting: list[bool] = field(default_factory=lambda: [False] * KINDS)
+    awake: list[bool | None] = field(default_factory=lambda: [None] * KINDS)  # None: when the kind is
     shares: list[int] = field(default_factory=lambda: [0] * KINDS)
 
     @property
@@ -75,12 +75,12 @@ class Claims:
     @property
     def packed(self) -> list[int]:
         """As the shard stores it."""
-        parts = zip(self.member, self.resting, self.shares, strict=True)
-        return [2 * UNIT * member + UNIT * rests + share for member, rests, share in parts]
+        parts = zip(self.member, self.awake, self.shares, strict=True)
+        return [UNIT * {None: 1, True: 2, False: 3}[awake] * member + share for member, awake, share in parts]
 
     def leave(self, kind: int) -> None:
         """The page is a member of no key of that kind."""
-        self.member[kind] = self.resting[kind] = False
+        self.member[kind], self.awake[kind] = False, None
 
 
 @dataclass
@@ -186,7 +186,7 @@ class RelatedPages:
                 made = min(float(log1p(-share) / log1p(-chance)), float(MOST))
                 credit = min(chance / max(1.0 - quiet * missed, 1e-12), 1.0) if changed else 0.0
                 self.learn(key, made * (quiet * missed / (1.0 - share)), credit)
-                self.rest(key, rested=claims.resting[key[0]])
+                self.wake_or_rest(key, claims.awake[key[0]])
             spared *= 1.0 - share / max(made, 1.0)
         claims.shares = [0] * KINDS
         return 1.0 - missed, 1.0 - spared
@@ -203,12 +203,18 @@ class RelatedPages:
         fade = 1.0 - made / 1000.0
         self.kinds[key[0]] = followed * fade + made * credit, failed * fade + (made - made * credit)
 
-    def rest(self, key: Key, *, rested: bool) -> None:
+    def kind_is_awake(self, kind: int) -> bool:
+        """Whether a key without evidence has a chance of 1/128 or more."""
+        followed, failed = self.kinds[kind]
+        return 1.0 + followed >= 1 / 128 * (10.0 + followed + failed)
+
+    def wake_or_rest(self, key: Key, awake: bool | None) -> None:
         """A key rests from a chance below 1/128 on until it is 1/64."""
-        rests = self.chance(key) < (1 / 64 if rested else 1 / 128)
-        if rests != rested:
+        as_known = self.kind_is_awake(key[0]) if awake is None else awake
+        chance = self.chance(key)
+        if chance < 1 / 128 if as_known else chance >= 1 / 64:
             for url in self.members[key] or []:
-                self.claims[url].resting[key[0]] = rests
+                self.claims[url].awake[key[0]] = not as_known
 
     def claim(self, url: str, unexplained: float, may_follow: set[str], applied: int) -> None:
         """Make the claims of a change; the weak ones, by a key of m pages, once in 4m outcomes or more.
@@ -216,10 +222,10 @@ class RelatedPages:
         `applied`: the number of the outcome; `may_follow`: the pages that have been visited, but not since.
         """
         for kind, key in enumerate(self.joined_keys(url)):
-            if key is None or (applied % 16 and self.claims[url].resting[kind]):
+            awake = self.claims[url].awake[kind]
+            if key is None or (applied % 16 and not (self.kind_is_awake(kind) if awake is None else awake)):
                 continue
-            if not self.claims[url].resting[kind]:
-                self.rest(key, rested=False)
+            self.wake_or_rest(key, awake)
             claimed = self.chance(key) * unexplained
             turns = next(turns for turns in (16, 32, 64, 128, 256) if turns >= 4 * len(self.members[key] or []))
             if claimed < 1 / 128 and applied % turns:

@@ -30,7 +30,7 @@ from streamsched.records.related.name_keys import (
     hash_directory,
     hash_names,
 )
-from streamsched.records.related.related_schema import MEMBER_BIT, MOST_MEMBERS, SHARE_BITS, RelatedArrays
+from streamsched.records.related.related_schema import AS_KIND, KEY_BITS, MOST_MEMBERS, SHARE_BITS, RelatedArrays
 from streamsched.records.seasonality_schema import KEY_KINDS
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _lengthen_names(shard: ShardArrays, key: int) -> None:
     count = list_rows(related, key, rows)
     for i in range(count):
         link: Record = shard.seasonality.links[rows[i]]
-        if link.related[SAME_TOKEN] & MEMBER_BIT:
+        if link.related[SAME_TOKEN] & KEY_BITS:
             token = find_key(related, _hash_page(shard, rows[i], False)[SAME_TOKEN])
             related.keys[token].members -= 1
             remove_row(related, token, rows[i])
@@ -301,7 +301,7 @@ def _add_member(shard: ShardArrays, kind: int, key: int, row: int) -> None:
     if kind == SAME_NAME and record.members == MOST_MEMBERS:
         related.state[0].full += 1
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-    shard.seasonality.links[row].related[kind] |= MEMBER_BIT
+    shard.seasonality.links[row].related[kind] |= AS_KIND
 
 
 @inlined_kernel

@@ -33,9 +33,11 @@ from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.dirty_tracking import mark_dirty_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
 from streamsched.records.related.related_schema import (
-    MEMBER_BIT,
+    AS_KIND,
+    AWAKE,
+    KEY_BITS,
     MOST_MEMBERS,
-    RESTING_BIT,
+    RESTING,
     SHARE_BITS,
     SHARE_UNIT,
     RelatedArrays,
@@ -57,19 +59,19 @@ KEY_MEMORY: Final = 100.0  # claims: time constant of a key's evidence
 KIND_MEMORY: Final = 1_000.0  # claims: time constant of the evidence of all keys of a kind
 WEAK_CLAIM: Final = 1 / 128  # probability; lower claims hardly move a score, and are made only ...
 WEAK_TURNS: Final = 16  # ... at one outcome in this many, or in 4 for each member, to learn the chance
-AWAKE: Final = 2 * WEAK_CLAIM  # chance at which a key with a chance below WEAK_CLAIM claims again at any change
+WAKING_CHANCE: Final = 2 * WEAK_CLAIM  # at which a key that rested from WEAK_CLAIM on is awake again
 _LEAST_LOG: Final = 700.0  # e to minus that is still a normal number
 _LEAST: Final = 1e-12  # least probability that divides
 
 
 @inlined_kernel
-def kinds_to_claim(corpus: Record, link: Record) -> int:
+def kinds_to_claim(related: RelatedArrays, corpus: Record, link: Record) -> int:
     """Return 1 << kind for each kind of key by which a change of a page makes claims, 0 for none. O(1)."""
     kinds = 0
     is_turn = corpus.applied % WEAK_TURNS == 0
     for kind in range(KEY_KINDS):
-        bits = np.int64(link.related[kind])
-        if bits & MEMBER_BIT and (is_turn or not bits & RESTING_BIT):
+        known = np.int64(link.related[kind]) & KEY_BITS
+        if known and (is_turn or _is_awake(related, kind, known)):
             kinds |= 1 << kind
     return kinds
 
@@ -101,7 +103,7 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     kinds = 0
     for kind in range(KEY_KINDS):
         bits = np.int64(link.related[kind])
-        if bits & MEMBER_BIT and bits & SHARE_BITS:
+        if bits & KEY_BITS and bits & SHARE_BITS:
             kinds |= 1 << kind
     if kinds:
         find_keys(shard, row, kinds)
@@ -119,12 +121,9 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
             claims = min(log1p(-share) / log1p(-chance), float(MOST_MEMBERS))
             credit = min(chance / max(1.0 - quiet, _LEAST), 1.0) if observed.changed else 0.0
             _learn(related, kind, key, claims * (quiet / (1.0 - share)), credit)
-            rested = (link.related[kind] & RESTING_BIT) != 0
-            rests = _chance(related, kind, key) < (AWAKE if rested else WEAK_CLAIM)
-            if rests != rested:
-                _let_rest(shard, kind, key, RESTING_BIT if rests else 0)
+            _wake_or_rest(shard, kind, key, link, _chance(related, kind, key))
         spared *= 1.0 - share / max(claims, 1.0)
-        link.related[kind] &= MEMBER_BIT | RESTING_BIT
+        link.related[kind] &= KEY_BITS
     return 1.0 - spared
 
 
@@ -152,8 +151,7 @@ def claim_related(
             continue
         record: Record = related.keys[key]
         chance = _chance(related, kind, key)
-        if chance < WEAK_CLAIM and not link.related[kind] & RESTING_BIT:
-            _let_rest(shard, kind, key, RESTING_BIT)
+        _wake_or_rest(shard, kind, key, link, chance)
         share = chance * unexplained
         if share < WEAK_CLAIM and not _is_turn(applied, int(record.members)):
             continue
@@ -177,21 +175,40 @@ def _claim(
     link: Record = shard.seasonality.links[row]
     before = np.int64(link.related[kind]) & SHARE_BITS
     share = 1.0 - (1.0 - SHARE_UNIT * float(before)) * spared
-    after: int = min(int(np.int64(share * RESTING_BIT + 0.5)), SHARE_BITS)
+    after: int = min(int(np.int64(share / SHARE_UNIT + 0.5)), SHARE_BITS)
     if after != before:
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-        link.related[kind] = (link.related[kind] & RESTING_BIT) | MEMBER_BIT | after
+        link.related[kind] = (link.related[kind] & KEY_BITS) | after
         invalidate_row(invalidated, row)
 
 
+@inlined_kernel
+def _wake_or_rest(shard: ShardArrays, kind: int, key: int, link: Record, chance: float) -> None:
+    """Wake a key or let it rest, if its chance is not as the `link` of its member has it. O(1), O(members) if so."""
+    awake = _is_awake(shard.related, kind, np.int64(link.related[kind]) & KEY_BITS)
+    if awake and chance < WEAK_CLAIM:
+        _mark_members(shard, kind, key, RESTING)
+    elif not awake and chance >= WAKING_CHANCE:
+        _mark_members(shard, kind, key, AWAKE)
+
+
 @bare_kernel
-def _let_rest(shard: ShardArrays, kind: int, key: int, bit: int) -> None:
-    """Let the members of a key note whether it rests: `bit` is RESTING_BIT or 0. O(members)."""
+def _mark_members(shard: ShardArrays, kind: int, key: int, known: int) -> None:
+    """Let the members of a key note that it is AWAKE or RESTING. O(members)."""
     related = shard.related
     for i in range(list_rows(related, key, related.work)):
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
         link: Record = shard.seasonality.links[related.work[i]]
-        link.related[kind] = (link.related[kind] & (MEMBER_BIT | SHARE_BITS)) | bit
+        link.related[kind] = (link.related[kind] & SHARE_BITS) | known
+
+
+@inlined_kernel
+def _is_awake(related: RelatedArrays, kind: int, known: int) -> bool:
+    """Return whether a key makes claims at any change; `known`: the KEY_BITS of a member. O(1)."""
+    state = related.state[0]
+    followed, failed = state.followed[kind], state.failed[kind]
+    kind_rests = FIRST_FOLLOWED + followed < WEAK_CLAIM * (FIRST_CLAIMS + followed + failed)
+    return bool(known == AWAKE or (known == AS_KIND and not kind_rests))
 
 
 @inlined_kernel

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Ints, Records
 
 __all__ = [
-    "MEMBER_BIT",
+    "AS_KIND",
+    "AWAKE",
+    "KEY_BITS",
     "MOST_MEMBERS",
     "RELATED_CHANCE",
     "RELATED_KEY",
     "RELATED_ROWS",
     "RELATED_STATE",
-    "RESTING_BIT",
+    "RESTING",
     "ROW_STEPS",
     "SHARE_BITS",
     "SHARE_UNIT",
@@ -32,12 +34,14 @@ __all__ = [
 
 MOST_MEMBERS: Final = 64  # pages of a key; a key of more pages relates none: a change would cost too much
 
-# SEASONAL_LINK.related holds, for each kind of key, whether the page is a member of such a key, whether the key rests,
-# and a probability.
-MEMBER_BIT: Final = 1 << 15
-RESTING_BIT: Final = 1 << 14
-SHARE_BITS: Final = RESTING_BIT - 1
-SHARE_UNIT: Final = 1.0 / RESTING_BIT  # of the probability in SHARE_BITS, which is below 1
+# SEASONAL_LINK.related holds, for each kind of key, a probability and what the page knows of its key: it has none, the
+# key rests when its kind does, the key is awake, or it rests.
+SHARE_BITS: Final = (1 << 14) - 1
+SHARE_UNIT: Final = 1.0 / (1 << 14)  # of the probability in SHARE_BITS, which is below 1
+KEY_BITS: Final = 3 << 14
+AS_KIND: Final = 1 << 14
+AWAKE: Final = 2 << 14
+RESTING: Final = 3 << 14
 
 ROW_STEPS: Final = 7  # bytes of steps from row to row: two to seven more rows
 _ROWS: Final = (

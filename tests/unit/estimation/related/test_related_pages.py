@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch, Scheduler
+from streamsched.estimation.related.related_pages import WEAK_CLAIM
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.reasons import ReasonCode
 from streamsched.records.related.name_keys import SAME_DIRECTORY, SAME_NAME
-from streamsched.records.related.related_schema import MEMBER_BIT, RESTING_BIT, SHARE_BITS, SHARE_UNIT
+from streamsched.records.related.related_schema import AS_KIND, KEY_BITS, RESTING, SHARE_BITS, SHARE_UNIT
 
 DAY = 86_400.0
 VERSIONS = ("5.1", "7.4", "7.5", "7.6")
@@ -34,7 +35,7 @@ def keys_of(scheduler: Scheduler, urls: list[str]) -> list[list[bool]]:
     """Whether each page shares a name, a first token, a directory with others."""
     table = scheduler.core.pages
     rows = table.find(PackedUrls.pack(urls))
-    members: list[list[bool]] = ((table.arrays.seasonality.links["related"][rows] & MEMBER_BIT) != 0).tolist()
+    members: list[list[bool]] = ((table.arrays.seasonality.links["related"][rows] & KEY_BITS) != 0).tolist()
     return members
 
 
@@ -145,8 +146,11 @@ def test_keys_of_pages_that_change_apart_rest(alone: float, share: float) -> Non
         order = rng.permutation(600)
         times = (day + np.sort(rng.random(600))) * DAY
         scheduler.observe(OutcomeBatch([urls[i] for i in order], times, changed=changed[order]))
-    links = scheduler.core.pages.arrays.seasonality.links["related"][:600]
-    resting = np.mean(links & RESTING_BIT > 0, axis=0)
+    arrays = scheduler.core.pages.arrays
+    known_keys = arrays.seasonality.links["related"][:600] & KEY_BITS
+    state = arrays.related.state[0]
+    kinds_rest = (1.0 + state["followed"]) / (10.0 + state["followed"] + state["failed"]) < WEAK_CLAIM
+    resting = np.mean((known_keys == RESTING) | ((known_keys == AS_KIND) & kinds_rest), axis=0)
     assert resting[SAME_DIRECTORY] > 0.5
     assert resting[SAME_NAME] > 0.5 if share == 0.0 else resting[SAME_NAME] < 0.25
 
