@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from streamsched.errors import FormulaError, ReplayError, SettingsError
+from streamsched.errors import FormulaError, ReplayError, SettingsError, shorten
 from streamsched.formula.bounds.ranges import TERMINAL, Range, range_of
 from streamsched.formula.champion import parse_provided
 from streamsched.formula.objectives import OBJECTIVES, find_objective
@@ -60,7 +60,7 @@ def check_policy(name: str) -> None:
         if not _NAME.fullmatch(name):
             raise
         known = ", ".join(POLICIES)
-        raise ReplayError(f"unknown policy {name!r}: expected a formula in quotes or one of {known}") from None
+        raise ReplayError(f"unknown policy {shorten(name)}: expected a formula in quotes or one of {known}") from None
 
 
 def formula_of(name: str) -> str | None:

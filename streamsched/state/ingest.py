@@ -16,25 +16,13 @@ from streamsched.estimation.change_detection import (
     is_success,
     shows_content,
 )
-from streamsched.estimation.forgetting import fade_page, update_shadow
-from streamsched.estimation.hierarchical_prior import (
-    advance_sweep,
-    count_first_interval,
-    refresh_prior,
-    update_pattern_evidence,
-)
+from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior
+from streamsched.estimation.interval_update import update_estimators
 from streamsched.estimation.observed_interval import ObservedInterval
-from streamsched.estimation.page_update import update_page
-from streamsched.estimation.related.claims import is_claimed, unclaimed
-from streamsched.estimation.related.related_pages import (
-    claim_related,
-    kinds_to_claim,
-    own_probability,
-    settle_claims,
-)
+from streamsched.estimation.related.claims import is_claimed
+from streamsched.estimation.related.related_pages import claim_related, kinds_to_claim
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
-from streamsched.estimation.surges import update_surges
 from streamsched.numerics.compilation.machine_operations import call, call_for_int, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
@@ -207,9 +195,15 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         prefetch_field(shard.groups.records, np.int64(deepest.host), HOST_AT)
         prefetch(shard.groups.records, np.int64(deepest.parent))
         prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
-        if is_claimed(shard.seasonality.links[rows[i + _HOST_AHEAD]]):  # its keys are found by its URL
-            trace: Record = shard.pages.traces[rows[i + _HOST_AHEAD]]
-            prefetch(shard.pages.text, np.int64(trace.url_span >> np.uint64(16)))
+        _prefetch_keys(shard, rows[i + _HOST_AHEAD])
+
+
+@inlined_kernel
+def _prefetch_keys(shard: ShardArrays, row: int) -> None:
+    """Prefetch the URL of a page with claims: its keys are found by it."""
+    if is_claimed(shard.seasonality.links[row]):
+        trace: Record = shard.pages.traces[row]
+        prefetch(shard.pages.text, np.int64(trace.url_span >> np.uint64(16)))
 
 
 @bare_kernel
@@ -262,14 +256,7 @@ def _apply_one(
     if verdict != FIRST:
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
-        due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
-        link: Record = seasonality.links[row]
-        if (verdict == CHANGE or is_claimed(link)) and shard.related.state[0].joined < corpus.pages:
-            call(rules.seldom.join_pages, (shard, corpus.pages))
-        unexplained = _update_estimators(shard, row, observed, due, rules.surges, invalidated)
-        kinds = kinds_to_claim(shard.related, corpus, link) if rules.surges and observed.changed else 0
-        if kinds:
-            claim_related(shard, row, observed, unexplained, kinds, invalidated)
+        _learn(shard, row, observed, rules, invalidated)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -279,6 +266,22 @@ def _apply_one(
         return FIRST_VISITS
     advance_sweep(shard, rules.seldom.step_sweep)
     return CHANGES if verdict == CHANGE else UNCHANGED
+
+
+@inlined_kernel
+def _learn(
+    shard: ShardArrays, row: int, observed: ObservedInterval, rules: IngestRules, invalidated: InvalidationBuffer
+) -> None:
+    """Learn from an observed interval of a page, whose record is as before the visit. O(1), O(members) at a change."""
+    corpus: Record = shard.corpus[0]
+    due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
+    link: Record = shard.seasonality.links[row]
+    if (observed.changed or is_claimed(link)) and shard.related.state[0].joined < corpus.pages:
+        call(rules.seldom.join_pages, (shard, corpus.pages))
+    unexplained = update_estimators(shard, row, observed, due, rules.surges, invalidated)
+    kinds = kinds_to_claim(shard.related, corpus, link) if rules.surges and observed.changed else 0
+    if kinds:
+        claim_related(shard, row, observed, unexplained, kinds, invalidated)
 
 
 @inlined_kernel
@@ -340,43 +343,6 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
         trace.fingerprint,
         change_bits,
     )
-
-
-@inlined_kernel
-def _update_estimators(
-    shard: ShardArrays, row: int, observed: ObservedInterval, due: float, surges: bool, invalidated: InvalidationBuffer
-) -> float:
-    """Update the page's estimators, its group's counts and surges, and its claims by one observed interval.
-
-    `due`: the probability of the change by the page's models of seasonality, NaN if unknown. Returns the probability
-    that the page did not just follow a change of a related page.
-    """
-    corpus: Record = shard.corpus[0]
-    page: Record = shard.pages.records[row]
-    groups = shard.groups.records
-    group: Record = groups[page.group]
-    group.visits += 1
-    group.changes += observed.changed
-    own = part = unexplained = 1.0
-    if surges:
-        apart = due  # the probability of a change by no surge
-        link: Record = shard.seasonality.links[row]
-        if is_claimed(link):
-            missed, alone = unclaimed(link), own_probability(page, observed, due)
-            by_one = settle_claims(shard, row, observed, due)
-            if observed.changed:
-                apart = 1.0 - (1.0 - alone) * missed
-                unexplained = alone / apart
-                part = alone / (1.0 - (1.0 - alone) * (1.0 - by_one))
-        own = update_surges(corpus, groups, invalidated, page, observed, apart) * part
-    update_pattern_evidence(corpus, groups, page, observed, own)
-    if page.visits == 0:
-        count_first_interval(shard, observed, own)
-    if row & (corpus.shadow_stride - 1) == 0:
-        update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own)
-    counted = fade_page(page, corpus, observed)
-    update_page(page, shard.pages.traces[row], counted, observed.changed, own)
-    return unexplained
 
 
 @inlined_kernel

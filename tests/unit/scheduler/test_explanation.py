@@ -92,7 +92,9 @@ def test_text_has_every_number_and_reason() -> None:
 
 
 def test_surges_are_reasons_of_the_pages_they_may_have_hit() -> None:
-    scheduler = crawled()
+    scheduler = Scheduler(formula="posterior")
+    urls = [f"https://a.example/docs/{i}" for i in range(20)]
+    scheduler.observe([Outcome(url, day * DAY, changed=False) for day in (0, 2) for url in urls])
     scheduler.observe([Outcome(f"https://a.example/docs/{i}", 3 * DAY, changed=True) for i in range(2, 8)])
     shown = float(scheduler.core.pages.arrays.groups.records["open_share"][1])
     explanation = scheduler.explain("https://a.example/docs/9", now=4 * DAY)
