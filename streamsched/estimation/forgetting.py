@@ -24,7 +24,7 @@ import numpy as np
 
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.vector_math import exp, expm1, log, log1p
+from streamsched.numerics.vector_math import expm1, log, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.schema import HALF_LIVES, SHADOW_PAGES
 
@@ -48,7 +48,6 @@ FIT_MEMORY: Final = 50_000.0  # observed intervals of the sample: time constant 
 _DAY_S: Final = 86_400.0
 _LN_2: Final = math.log(2.0)
 _MIDDLE: Final = HALF_LIVES // 2  # place of the first half-life; each is twice the one before
-_LARGEST_POWER: Final = 700.0  # e to minus that is still a normal number
 _UNLIKELY: Final = 1e-300  # least likelihood of a change, as in `hierarchical_prior`
 
 
@@ -74,10 +73,10 @@ def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> float
     Returns the cycles that the interval counts as.
     """
     fading = _fading(observed.cycle_s, corpus.half_life)
-    kept = exp(-min(min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL) * fading, _LARGEST_POWER))
-    page.own_shape *= kept
-    page.own_exposure *= kept
-    return (1.0 - kept) / fading
+    gone = _share_gone(observed, fading)
+    page.own_shape *= 1.0 - gone
+    page.own_exposure *= 1.0 - gone
+    return gone / fading
 
 
 @bare_kernel
