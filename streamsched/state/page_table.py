@@ -25,7 +25,7 @@ from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
-from streamsched.records.related.related_schema import CLAIM_BITS
+from streamsched.records.related.related_schema import SHARE_BITS
 from streamsched.records.schema import CORPUS, SHADOW, SHADOW_PAGES, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex, url_texts
@@ -289,7 +289,7 @@ class PageTable:
         count = len(self)
         links = self.seasonality.arrays.links[:count]
         known = links["related"].copy()
-        links["related"] &= CLAIM_BITS
+        links["related"] &= SHARE_BITS
         self.related.clear()
         for start in range(0, count, _CHUNK):
             self.related.make_room(min(_CHUNK, count - start))

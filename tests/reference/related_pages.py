@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from streamsched.numerics.jit import mix
+from streamsched.numerics.vector_math import log1p
 from tests.reference.url_hash import hash_of
 
 KINDS = 3
 MOST = 64
-UNIT = 1 << 10
+UNIT = 1 << 14
 PLACES = 1 << 16  # of the table of sightings, for up to 131,072 pages
 
 Key = tuple[int, int, str]
@@ -61,7 +62,6 @@ class Claims:
 
     member: list[bool] = field(default_factory=lambda: [False] * KINDS)
     awake: list[bool | None] = field(default_factory=lambda: [None] * KINDS)  # None: when the kind is
-    made: list[int] = field(default_factory=lambda: [0] * KINDS)  # claims, up to 15
     shares: list[int] = field(default_factory=lambda: [0] * KINDS)
 
     @property
@@ -75,9 +75,8 @@ class Claims:
     @property
     def packed(self) -> list[int]:
         """As the shard stores it."""
-        known = {None: 1 << 14, True: 2 << 14, False: 3 << 14}
-        parts = zip(self.member, self.awake, self.made, self.shares, strict=True)
-        return [known[awake] * member + UNIT * made + share for member, awake, made, share in parts]
+        parts = zip(self.member, self.awake, self.shares, strict=True)
+        return [UNIT * {None: 1, True: 2, False: 3}[awake] * member + share for member, awake, share in parts]
 
     def leave(self, kind: int) -> None:
         """The page is a member of no key of that kind."""
@@ -180,17 +179,16 @@ class RelatedPages:
         """
         claims = self.claims[url]
         missed, spared = claims.missed, 1.0
-        for kind, key in enumerate(self.joined_keys(url)):
-            share, made = claims.shares[kind] / UNIT, max(claims.made[kind], 1)
-            once = share
+        for key, share in zip(self.joined_keys(url), [one / UNIT for one in claims.shares], strict=True):
+            made = 1.0
             if key is not None and share:
                 chance = self.chance(key)
-                once = min(share, chance)
+                made = min(float(log1p(-share) / log1p(-chance)), float(MOST))
                 credit = min(chance / max(1.0 - quiet * missed, 1e-12), 1.0) if changed else 0.0
                 self.learn(key, made * (quiet * missed / (1.0 - share)), credit)
                 self.wake_or_rest(key, claims.awake[key[0]])
-            spared *= 1.0 - once
-        claims.shares, claims.made = [0] * KINDS, [0] * KINDS
+            spared *= 1.0 - share / max(made, 1.0)
+        claims.shares = [0] * KINDS
         return 1.0 - missed, 1.0 - spared
 
     def learn(self, key: Key, made: float, credit: float) -> None:
@@ -234,7 +232,6 @@ class RelatedPages:
                 continue
             for other in self.members[key] or []:
                 if other != url and other in may_follow:
-                    claims = self.claims[other]
-                    share = 1.0 - (1.0 - claims.shares[kind] / UNIT) * (1.0 - claimed)
-                    claims.shares[kind] = min(max(int(share * UNIT + 0.5), 1), UNIT - 1)
-                    claims.made[kind] = min(claims.made[kind] + 1, 15)
+                    shares = self.claims[other].shares
+                    share = 1.0 - (1.0 - shares[kind] / UNIT) * (1.0 - claimed)
+                    shares[kind] = min(int(share * UNIT + 0.5), UNIT - 1)

@@ -30,7 +30,7 @@ from streamsched.records.related.name_keys import (
     hash_directory,
     hash_names,
 )
-from streamsched.records.related.related_schema import AS_KIND, CLAIM_BITS, KEY_BITS, MOST_MEMBERS, RelatedArrays
+from streamsched.records.related.related_schema import AS_KIND, KEY_BITS, MOST_MEMBERS, SHARE_BITS, RelatedArrays
 from streamsched.records.seasonality_schema import KEY_KINDS
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def _add_member(shard: ShardArrays, kind: int, key: int, row: int) -> None:
 def _clear_member(shard: ShardArrays, kind: int, row: int) -> None:
     """Let a page be a member of no key of a kind; a claim on it stays until its next visit. O(1)."""
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-    shard.seasonality.links[row].related[kind] &= CLAIM_BITS
+    shard.seasonality.links[row].related[kind] &= SHARE_BITS
 
 
 @bare_kernel

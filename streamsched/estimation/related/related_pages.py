@@ -35,10 +35,8 @@ from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL,
 from streamsched.records.related.related_schema import (
     AS_KIND,
     AWAKE,
-    CLAIM_BITS,
     KEY_BITS,
-    MOST_CLAIMS,
-    ONE_CLAIM,
+    MOST_MEMBERS,
     RESTING,
     SHARE_BITS,
     SHARE_UNIT,
@@ -115,17 +113,16 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     quiet = min(max(quiet, 0.0), 1.0)
     spared = 1.0
     for kind in range(KEY_KINDS):
-        bits = np.int64(link.related[kind]) & CLAIM_BITS
-        share, claims = SHARE_UNIT * float(bits & SHARE_BITS), max(float(bits // ONE_CLAIM), 1.0)
+        share = SHARE_UNIT * float(np.int64(link.related[kind]) & SHARE_BITS)
         key = related.found[kind] if kinds >> kind & 1 else -1
-        once = share
+        claims = 1.0
         if key >= 0:
             chance = _chance(related, kind, key)
+            claims = min(log1p(-share) / log1p(-chance), float(MOST_MEMBERS))
             credit = min(chance / max(1.0 - quiet, _LEAST), 1.0) if observed.changed else 0.0
             _learn(related, kind, key, claims * (quiet / (1.0 - share)), credit)
-            once = min(share, chance)
             _wake_or_rest(shard, kind, key, link, _chance(related, kind, key))
-        spared *= 1.0 - once
+        spared *= 1.0 - share / max(claims, 1.0)
         link.related[kind] &= KEY_BITS
     return 1.0 - spared
 
@@ -176,14 +173,12 @@ def _claim(
     if not page.flags & VISITED or page.last_visit_s >= at_s:
         return
     link: Record = shard.seasonality.links[row]
-    bits = np.int64(link.related[kind])
-    before = bits & SHARE_BITS
+    before = np.int64(link.related[kind]) & SHARE_BITS
     share = 1.0 - (1.0 - SHARE_UNIT * float(before)) * spared
-    after: int = min(max(int(np.int64(share / SHARE_UNIT + 0.5)), 1), SHARE_BITS)
-    claims: int = min(int((bits & CLAIM_BITS) // ONE_CLAIM) + 1, MOST_CLAIMS)
-    mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
-    link.related[kind] = (bits & KEY_BITS) | (claims * ONE_CLAIM) | after
+    after: int = min(int(np.int64(share / SHARE_UNIT + 0.5)), SHARE_BITS)
     if after != before:
+        mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+        link.related[kind] = (link.related[kind] & KEY_BITS) | after
         invalidate_row(invalidated, row)
 
 
@@ -204,7 +199,7 @@ def _mark_members(shard: ShardArrays, kind: int, key: int, known: int) -> None:
     for i in range(list_rows(related, key, related.work)):
         mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
         link: Record = shard.seasonality.links[related.work[i]]
-        link.related[kind] = (link.related[kind] & CLAIM_BITS) | known
+        link.related[kind] = (link.related[kind] & SHARE_BITS) | known
 
 
 @inlined_kernel

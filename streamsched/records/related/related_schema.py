@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AS_KIND",
     "AWAKE",
-    "CLAIM_BITS",
     "KEY_BITS",
-    "MOST_CLAIMS",
     "MOST_MEMBERS",
-    "ONE_CLAIM",
     "RELATED_CHANCE",
     "RELATED_KEY",
     "RELATED_ROWS",
@@ -37,13 +34,10 @@ __all__ = [
 
 MOST_MEMBERS: Final = 64  # pages of a key; a key of more pages relates none: a change would cost too much
 
-# SEASONAL_LINK.related holds, for each kind of key, the claims on the page, their number and the probability that one
-# is true; and what the page knows of its key: it has none, the key rests when its kind does, it is awake, or it rests.
-SHARE_BITS: Final = (1 << 10) - 1
-SHARE_UNIT: Final = 1.0 / (1 << 10)  # of the probability in SHARE_BITS, which is below 1, and not 0 if there are claims
-ONE_CLAIM: Final = 1 << 10
-MOST_CLAIMS: Final = 15  # that are counted
-CLAIM_BITS: Final = (1 << 14) - 1  # both
+# SEASONAL_LINK.related holds, for each kind of key, a probability and what the page knows of its key: it has none, the
+# key rests when its kind does, the key is awake, or it rests.
+SHARE_BITS: Final = (1 << 14) - 1
+SHARE_UNIT: Final = 1.0 / (1 << 14)  # of the probability in SHARE_BITS, which is below 1
 KEY_BITS: Final = 3 << 14
 AS_KIND: Final = 1 << 14
 AWAKE: Final = 2 << 14

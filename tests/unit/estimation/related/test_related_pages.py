@@ -57,7 +57,7 @@ def test_change_concerns_pages_of_the_same_name_until_their_next_visits() -> Non
     visit(scheduler, [urls[7]], 1.0, changed=True)
     concerned = np.flatnonzero(claims(scheduler, urls)).tolist()
     assert concerned == [107, 207, 307]
-    np.testing.assert_allclose(claims(scheduler, urls)[concerned], 0.1, atol=SHARE_UNIT)
+    np.testing.assert_allclose(claims(scheduler, urls)[concerned], 0.1, atol=1e-4)
     assert claims(scheduler, ["https://a.example/8/item7"]) == 0.0  # never visited
     visit(scheduler, [urls[107]], 2.0)
     assert np.flatnonzero(claims(scheduler, urls)).tolist() == [207, 307]
@@ -217,5 +217,5 @@ def test_explanation_names_the_keys() -> None:
     reasons = {reason.code: reason.fields for reason in scheduler.explain(urls[107], now=2 * DAY).reasons}
     fields = reasons[ReasonCode.RELATED_CHANGED]
     assert fields["keys"] == ["name"]
-    assert fields["probability"] == pytest.approx(0.1, abs=SHARE_UNIT)
+    assert fields["probability"] == pytest.approx(0.1, abs=1e-4)
     assert ReasonCode.RELATED_CHANGED not in {one.code for one in scheduler.explain(urls[8], now=2 * DAY).reasons}
