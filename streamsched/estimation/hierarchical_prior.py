@@ -172,17 +172,14 @@ def update_pattern_evidence(
     above: Record = groups[group.parent]
     host: Record = groups[group.host]
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
-    by_pattern, by_parent = (
-        shape + group.own_mean * exposure,
-        shape + above.mean * exposure,
-    )  # exposures times the means
+    mean, mean_above = group.own_mean, above.mean
+    scaled, scaled_above = shape + mean * exposure, shape + mean_above * exposure  # the posteriors' exposures · means
+    expected, expected_above = mean * interval, mean_above * interval
     if observed.changed:
-        gain = _log_chance(shape + page.own_shape, group.own_mean * interval / by_pattern)
-        gain -= _log_chance(shape + page.own_shape, above.mean * interval / by_parent)
+        gain = _log_chance(shape + page.own_shape, expected / scaled)
+        gain -= _log_chance(shape + page.own_shape, expected_above / scaled_above)
     else:
-        quiet = (
-            (by_pattern + group.own_mean * interval) * by_parent / (by_pattern * (by_parent + above.mean * interval))
-        )
+        quiet = (scaled + expected) * scaled_above / (scaled * (scaled_above + expected_above))
         gain = -(shape + page.own_shape) * log(quiet)
     host.log_odds += own * gain - host.log_odds / EVIDENCE_MEMORY
 
