@@ -1,7 +1,7 @@
 # A machine needs Python 3.11 to 3.15 and make. Everything else is installed into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint style mypy pyright pytest house soak bench clean
+.PHONY: help demo live test lint style mypy pyright pytest house client soak bench clean
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
@@ -30,6 +30,9 @@ demo: .venv/ready ## replay a year of real changes with every policy, then show 
 	@echo
 	$(BIN)/streamsched explain --state out/state --now $(THEN) "$$(head -n 1 out/next.txt)"
 
+live: .venv/ready-live ## a year of real changes in a minute: Kafka, the service, and a crawler beside oldest first
+	@$(BIN)/python -m examples.live $(WITH)
+
 test: style ## run all checks of CI: style, imports, then types and tests side by side
 	@$(MAKE) --no-print-directory --jobs mypy pyright pytest
 
@@ -52,6 +55,9 @@ pytest: .venv/ready-dev
 house: .venv/ready-dev ## measure the structure of the code: modules on a level, import chains, sizes
 	$(BIN)/python -m benchmarks.house
 
+client: .venv/ready-dev ## make the client for threads out of the one for asyncio
+	$(BIN)/python -m tests.support.sync_source
+
 soak: .venv/ready-dev ## run the whole hostile test, an hour at most; make soak WITH='--seed 7 --json'
 	@$(BIN)/python -m tests.soak $(WITH)
 
@@ -71,6 +77,11 @@ clean: ## remove everything that make and the tools created, .venv included
 	@echo 'Installing streamsched and its dependencies into .venv ...'
 	@$(INSTALL) setuptools
 	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+.venv/ready-live: .venv/ready
+	@echo 'Installing the service and its client into .venv ...'
+	@$(INSTALL) --no-build-isolation --editable '.[client,http]'
 	@touch $@
 
 .venv/ready-dev: .venv/ready

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from benchmarks import (
     bulk_edits,
+    console,
     durability,
     evolution,
     formulas,
@@ -19,6 +20,8 @@ from benchmarks import (
     ranking,
     reevolution,
     schedules,
+    service,
+    signal_streams,
     startup,
 )
 from benchmarks.timing import Row, print_rows
@@ -55,9 +58,14 @@ _BENCHMARKS: Final = {
         _tabulate("Re-evolution", lambda pages, given: reevolution.measure(pages, given.repeats)), 1_000_000
     ),
     "kafka": Benchmark(_tabulate("Kafka", lambda _, given: kafka.measure(given.outcomes, given.repeats))),
+    "signal_streams": Benchmark(
+        _tabulate("Streams of signals", lambda pages, given: signal_streams.measure(pages, given.repeats)), 500_000
+    ),
     "durability": Benchmark(
         _tabulate("Saved state", lambda pages, given: durability.measure(pages, given.repeats)), 10_000_000
     ),
+    "service": Benchmark(_tabulate("Service", lambda pages, _: service.measure(pages)), 10_000_000),
+    "console": Benchmark(_tabulate("Console", lambda pages, _: console.measure(pages)), 1_000_000, False),
     "schedules": Benchmark(_tabulate("Schedules", lambda _, given: schedules.measure(seeds=given.seeds))),
     "bulk_edits": Benchmark(lambda _, given: bulk_edits.print_settings(given.seeds)),
     "hostile_urls": Benchmark(
@@ -70,7 +78,7 @@ _BENCHMARKS: Final = {
 
 
 def main() -> None:
-    """Run the named benchmarks, by default all of them but `growth`."""
+    """Run the named benchmarks, by default all of them but `growth` and `console`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_BENCHMARKS, []], metavar="NAME", help=", ".join(_BENCHMARKS))
     sizes = ", ".join(f"{name} {one.pages:,}" for name, one in _BENCHMARKS.items() if one.pages is not None)

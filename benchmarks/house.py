@@ -26,7 +26,7 @@ __all__ = ["BOUNDS", "House", "measure_house"]
 ROOT: Final = Path(__file__).resolve().parents[1]
 _FOLDERS: Final = ("streamsched", "connectors", "replay")
 _WHOLE_STATE: Final = "ShardArrays"
-_SHARED: Final = {"streamsched.errors", "streamsched.numerics", "streamsched.outcomes"}  # imported by every room
+_SHARED: Final = {f"streamsched.{name}" for name in ("errors", "numerics", "outcomes", "signals")}  # by every room
 _Node = TypeVar("_Node", bound=ast.AST)
 BOUNDS: Final = {  # least or greatest value of each figure
     "modules_on_a_level": ("most", 12),

@@ -162,7 +162,7 @@ def _file_speed(
 
     def observe() -> None:
         with open_source(path) as source:
-            _observe_all(scheduler, (delivery.outcomes for delivery in source))
+            _observe_all(scheduler, (delivery.records for delivery in source))
 
     return count / best_seconds(observe, 1)
 

@@ -106,7 +106,7 @@ def _read(url: str, client: str, count: int) -> float:
     applied = 0
     with open_kafka(f"{url}?until-end=true&client={client}") as source:
         for delivery in source:
-            applied += scheduler.observe(delivery.outcomes).applied
+            applied += scheduler.observe(delivery.records).applied
         seconds = time.perf_counter() - start
     assert applied == count, f"{applied} of {count} outcomes"
     return count / seconds

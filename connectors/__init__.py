@@ -1,18 +1,22 @@
-"""Sources of crawl outcomes: files and standard input in several formats, and Kafka topics.
+"""Sources of crawl outcomes and of change signals: files and standard input in several formats, and Kafka topics.
 
 ::
 
     with open_source("outcomes.jsonl.gz") as source:
         for delivery in source:
-            scheduler.observe(delivery.outcomes)
+            scheduler.observe(delivery.records)
+    with open_signals("signals.jsonl") as source:
+        for delivery in source:
+            scheduler.notice(delivery.records)
 """
 
 from streamsched.connectors.file_source import FileSource
 from streamsched.connectors.formats.microsoft import write_sample
-from streamsched.connectors.formats.msgpack_frames import decode_frame, encode_frame
 from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
 from streamsched.connectors.kafka import KafkaSettings, KafkaSink, KafkaSource, open_kafka, open_sink
-from streamsched.connectors.open_source import open_source
+from streamsched.connectors.open_source import open_signals, open_source
+from streamsched.connectors.records.outcome_frames import decode_frame, encode_frame
+from streamsched.connectors.records.signal_frames import decode_signal_frame, encode_signal_frame
 from streamsched.connectors.source import Delivery, Position, Rejection, Source
 
 __all__ = [
@@ -25,8 +29,11 @@ __all__ = [
     "Rejection",
     "Source",
     "decode_frame",
+    "decode_signal_frame",
     "encode_frame",
+    "encode_signal_frame",
     "open_kafka",
+    "open_signals",
     "open_sink",
     "open_source",
     "write_jsonl",

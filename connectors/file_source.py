@@ -1,27 +1,28 @@
-"""Crawl outcomes from a file or standard input, in any of the formats, plain or gzip."""
+"""Records from a file or standard input, in any of the formats, plain or gzip."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from streamsched.connectors.formats.changelog import CHANGE_LOG
-from streamsched.connectors.formats.columns import encode_event
-from streamsched.connectors.formats.detection import FORMATS, HEAD_BYTES, recognise_format
-from streamsched.connectors.formats.jsonl import JSON_LINES
+from streamsched.connectors.formats.detection import HEAD_BYTES, recognise_format
+from streamsched.connectors.formats.jsonl import make_json_lines
 from streamsched.connectors.formats.microsoft import ORIGIN_S, CrawlHistory
-from streamsched.connectors.formats.msgpack_stream import read_maps
+from streamsched.connectors.formats.msgpack_stream import MapStream
 from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
-from streamsched.connectors.reading.record_reader import OutcomeChunk, Read, RecordReader
+from streamsched.connectors.reading.record_reader import Read, RecordChunk, RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, Rejections
-from streamsched.connectors.source import Delivery, Position, Rejection, Source, Unit
+from streamsched.connectors.records.event_decoder import EventDecoder
+from streamsched.connectors.source import Delivery, Position, Records, Rejection, Source, Unit
 from streamsched.errors import SettingsError, SourceError, shorten
 
 if TYPE_CHECKING:
-    from streamsched.errors import InvalidOutcome
+    from streamsched.connectors.records.record_types import RecordType
+    from streamsched.errors import InvalidRecord
 
 __all__ = ["BATCH", "FileSource", "open_file"]
 
@@ -29,16 +30,17 @@ BATCH: Final = 65_536  # most records in a delivery; usually a block of 1 MiB en
 _BYTEWISE: Final = "msgpack"  # the only format without lines
 
 
-def open_file(
+def open_file(  # noqa: PLR0913  what a user may say of a file
     path: str | Path,
+    records: RecordType[Records],
     *,
     format: str | None = None,  # noqa: A002  the name that users know
     position: Position | None = None,
     dead_letters: str | Path | None = None,
     batch: int = BATCH,
     origin_s: float = ORIGIN_S,
-) -> FileSource:
-    """Open the file at `path`, "-" for standard input, as a source; see `streamsched.connectors.open_source`."""
+) -> FileSource[Records]:
+    """Open the file at `path`, "-" for standard input, as a source of `records`; see `open_source`."""
     if batch < 1:
         raise SettingsError("batch", batch, "a whole number of 1 or more")
     if not math.isfinite(origin_s):
@@ -47,10 +49,10 @@ def open_file(
     with ExitStack() as undo:
         stream = ByteStream(name)
         undo.callback(stream.close)
-        kind = _choose_format(stream, format or (position.kind if position else None))
+        kind = _choose_format(stream, records, format or (records.format_of(position.kind) if position else None))
         rejections = Rejections(dead_letters)
         undo.callback(rejections.close)
-        source = FileSource(stream, kind, _choose_reader(kind, name, origin_s), rejections, batch)
+        source = FileSource(stream, records, kind, _choose_reader(records, kind, name, origin_s), rejections, batch)
         if position is not None:
             undo.callback(source.close)
             source.seek(position)
@@ -58,14 +60,23 @@ def open_file(
     return source
 
 
-class FileSource(Source):
+class FileSource(Source[Records]):
     """A file or a pipe as a `Source`, opened by `open_file`.
 
     A position counts bytes of the decompressed input, so resuming in a gzip decompresses everything before it.
     """
 
-    def __init__(self, stream: ByteStream, kind: str, read: Read, rejections: Rejections, batch: int) -> None:
+    def __init__(
+        self,
+        stream: ByteStream,
+        records: RecordType[Records],
+        kind: str,
+        read: Read[Records],
+        rejections: Rejections,
+        batch: int,
+    ) -> None:
         self.format = kind
+        self._type = records
         self._stream = stream
         self._read = read
         self._rejections = rejections
@@ -74,7 +85,7 @@ class FileSource(Source):
         self.is_replayable = stream.path != STDIN and Path(stream.path).is_file()
         self._closed = False
         self._unit: Unit = "byte" if kind == _BYTEWISE else "line"
-        self._delivered = self._records = 0  # before the last delivery; after it
+        self._lines: Sequence[int] = ()  # of the records of the last delivery, if they are lines
         self._cuts = self._start(0)
 
     @property
@@ -87,6 +98,11 @@ class FileSource(Source):
         """The last rejections, at most 100, oldest first."""
         return tuple(self._rejections.last)
 
+    @property
+    def starts(self) -> Mapping[str, Position]:
+        """The position at which reading began last, by path; none if it cannot begin there again."""
+        return {self._path: self._began} if self.is_replayable else {}
+
     def owns(self, path: str) -> bool:
         """Return whether `path` is the absolute name of this file."""
         return path == self._path
@@ -95,8 +111,10 @@ class FileSource(Source):
         """Continue at `position`. Raises SourceError if it is of another file. O(1), in a gzip O(offset)."""
         self._check_open()
         path = self._stream.path
-        if (position.kind, position.path) != (self.format, self._path):
-            reason = f"the position belongs to {position.path} ({position.kind}), not to this file ({self.format})"
+        if (position.kind, position.path) != (self._position_kind, self._path):
+            reason = (
+                f"the position belongs to {position.path} ({position.kind}), not to this file ({self._position_kind})"
+            )
             raise SourceError(path, reason)
         stream = ByteStream(path)
         try:
@@ -112,19 +130,17 @@ class FileSource(Source):
         self._stream = stream
         self._cuts = self._start(position.records)
 
-    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
-        """Count outcomes of the last `delivery` as rejected, and write them to the dead letters as JSON. O(bytes).
+    def reject(self, delivery: Delivery[Records], problems: Sequence[InvalidRecord]) -> None:
+        """Count records of the last `delivery` as rejected, and write them to the dead letters as JSON. O(bytes).
 
-        Their place is their line if each line of the delivery was one outcome, else the end of the delivery.
+        Their place is their line if each record is one, else the end of the delivery.
         """
         counter = RejectionCounter(self._rejections, self._stream.path, self._unit)
         position = delivery.position
-        is_line_each = self._unit == "line" and position.records - self._delivered == len(delivery.outcomes)
+        end = position.records if self._unit == "line" else position.offset
         for problem in problems:
-            raw = encode_event(delivery.outcomes, problem.record)
-            end = position.records if self._unit == "line" else position.offset
-            offset = self._delivered + 1 + problem.record if is_line_each else end
-            counter.reject(offset, RecordProblem.of(problem), raw)
+            raw = self._type.encode(delivery.records, problem.record)
+            counter.reject(self._lines[problem.record] if self._lines else end, RecordProblem.of(problem), raw)
         self._rejections.flush()
 
     def close(self) -> None:
@@ -133,47 +149,56 @@ class FileSource(Source):
         self._stream.close()
         self._rejections.close()
 
-    def __next__(self) -> Delivery:
+    def __next__(self) -> Delivery[Records]:
         """Return the next delivery, after the records rejected before it were written to the dead letters."""
         self._check_open()
         cut = next(self._cuts, None)
         self._rejections.flush()
         if cut is not None:
-            self._delivered, self._records = self._records, cut.records
-            return Delivery(cut.outcomes, Position(self.format, self._path, cut.offset, cut.records))
+            self._lines = cut.lines
+            return Delivery(cut.records, self._position(cut.offset, cut.count))
         damage, self._stream.damage = self._stream.damage, None
         if damage is not None:
             raise damage
         raise StopIteration
 
-    def _start(self, records: int) -> Iterator[OutcomeChunk]:
-        self._delivered = self._records = records
+    def _start(self, records: int) -> Iterator[RecordChunk[Records]]:
+        self._lines = ()
+        self._began = self._position(self._stream.offset, records)
         counter = RejectionCounter(self._rejections, self._stream.path, self._unit)
         return self._read(RecordReader(self._stream, counter, self._batch, records))
+
+    @property
+    def _position_kind(self) -> str:
+        return self._type.position_kind(self.format)
+
+    def _position(self, offset: int, records: int) -> Position:
+        return Position(self._position_kind, self._path, offset, records)
 
     def _check_open(self) -> None:
         if self._closed:
             raise SourceError(self._stream.path, "is closed: open it again")
 
 
-def _choose_format(stream: ByteStream, asked: str | None) -> str:
-    if asked is not None and asked not in FORMATS:
-        raise SourceError(stream.path, f"format: expected one of {', '.join(FORMATS)}, found {shorten(asked)}")
+def _choose_format(stream: ByteStream, records: RecordType[Any], asked: str | None) -> str:
+    formats = ", ".join(records.formats)
+    if asked is not None and asked not in records.formats:
+        raise SourceError(stream.path, f"format: expected one of {formats}, found {shorten(asked)}")
     head = b"" if asked else stream.peek(HEAD_BYTES)
     found = asked or recognise_format(stream.path, head)
     if found is None and not head:
-        return FORMATS[0]  # empty: every format reads nothing
-    if found is None:
-        reason = f"format not recognised: expected one of {', '.join(FORMATS)}, by name or content"
+        return records.formats[0]  # empty: every format reads nothing
+    if found not in records.formats:
+        of = "" if found is None else f": {found} holds no {records.name}"
+        reason = f"format not recognised: expected one of {formats}, by name or content{of}"
         raise SourceError(stream.path, reason)
     return found
 
 
-def _choose_reader(kind: str, path: str, origin_s: float) -> Read:
-    readers: dict[str, Read] = {
-        "changes": CHANGE_LOG.read,
-        "jsonl": JSON_LINES.read,
-        "microsoft": CrawlHistory(path, origin_s).read,
-        "msgpack": read_maps,
-    }
-    return readers[kind]
+def _choose_reader(records: RecordType[Records], kind: str, path: str, origin_s: float) -> Read[Records]:
+    if kind == "jsonl":
+        return make_json_lines(EventDecoder(records)).read
+    if kind == _BYTEWISE:
+        return MapStream(records).read
+    of_outcomes = {"changes": CHANGE_LOG.read, "microsoft": CrawlHistory(path, origin_s).read}
+    return cast(Read[Records], of_outcomes[kind])

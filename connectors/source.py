@@ -1,6 +1,7 @@
-"""The contract of every source of crawl outcomes: deliveries, positions to resume at, and rejected records.
+"""The contract of every source of records: deliveries, positions to resume at, and rejected records.
 
-A source is an iterator of `Delivery` objects, each with valid outcomes and the `Position` after them. Save that
+Records are crawl outcomes or change signals; a source has one of the two. It is an iterator of `Delivery` objects, each
+with valid records and the `Position` after them. Save that
 position together with the state that resulted from the delivery, and pass it to `Source.seek` after a restart. A source
 with several partitions delivers from one at a time: keep the last position of each ``path``.
 """
@@ -11,27 +12,73 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    runtime_checkable,
+)
+
+import numpy as np
+import numpy.typing as npt
 
 from streamsched.errors import SourceError, shorten
 
 if TYPE_CHECKING:
-    from streamsched.errors import InvalidOutcome
+    from streamsched.errors import InvalidRecord
     from streamsched.numerics.arrays import Floats
-    from streamsched.outcomes import OutcomeBatch
+    from streamsched.numerics.packed_urls import PackedUrls
 
-__all__ = ["Delivery", "Position", "Rejection", "RevokeCallback", "Source", "Unit", "VisitBatch"]
+__all__ = [
+    "AnySource",
+    "Delivery",
+    "Position",
+    "RecordBatch",
+    "Records",
+    "Rejection",
+    "RevokeCallback",
+    "Source",
+    "Unit",
+    "VisitBatch",
+]
 
 Unit: TypeAlias = Literal["line", "byte", "message"]
+
+
+class RecordBatch(Protocol):
+    """Records of one type as columns; `OutcomeBatch` and `SignalBatch` implement it."""
+
+    urls: PackedUrls
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Self:
+        """Return the records at `rows`: intp[m], in that order."""
+        ...
+
+    def problems(self) -> Sequence[InvalidRecord]:
+        """Return what breaks the format, the first problem of each invalid record, in record order."""
+        ...
+
+
+Records = TypeVar("Records", bound=RecordBatch)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where to resume in a file or a partition.
 
-    ``kind``: a file's format, or "kafka"; ``path``: an absolute file name, or topic and partition; ``offset``: the
-    first byte (of the decompressed input) or message not read yet; ``records``: the number of lines, maps or messages
-    before it, delivered, rejected or blank, so that line numbers continue after a restart.
+    ``kind``: a file's format or "kafka", followed by " signals" if that is what it holds; ``path``: an absolute file
+    name, or topic and partition; ``offset``: the first byte (of the decompressed input) or message not read yet;
+    ``records``: the number of lines, maps or messages before it, delivered, rejected or blank, so that line numbers
+    continue after a restart.
     """
 
     kind: str
@@ -73,10 +120,10 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """Valid outcomes in stream order, at least one, and the position after them."""
+class Delivery(Generic[Records]):
+    """Valid records in stream order, at least one, and the position after them."""
 
-    outcomes: OutcomeBatch
+    records: Records
     position: Position
 
 
@@ -103,8 +150,8 @@ _EMPTY: Final[Mapping[str, Position]] = MappingProxyType({})
 
 
 @runtime_checkable
-class Source(Protocol):
-    """A stream of crawl outcomes that can be resumed; use it as a context manager, or `close` it.
+class Source(Protocol[Records]):
+    """A stream of crawl outcomes or of change signals that can be resumed; use it as a context manager, or `close` it.
 
     Iterating a second time continues after the last delivery. Raises SourceError if the input cannot be read further;
     everything before that point has been delivered.
@@ -163,7 +210,7 @@ class Source(Protocol):
         """Continue at `position`; with several partitions, once for each. Raises SourceError if it does not fit."""
         ...
 
-    def deliveries(self, timeout_s: float) -> Iterator[Delivery | None]:
+    def deliveries(self, timeout_s: float) -> Iterator[Delivery[Records] | None]:
         """Yield deliveries until the source ends, and None whenever none arrives within `timeout_s`.
 
         A file or a pipe waits for its next delivery without a timeout.
@@ -172,10 +219,10 @@ class Source(Protocol):
         yield from self
 
     @abstractmethod
-    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
-        """Count outcomes of the last `delivery` as rejected, and keep them aside with the other dead letters.
+    def reject(self, delivery: Delivery[Records], problems: Sequence[InvalidRecord]) -> None:
+        """Count records of the last `delivery` as rejected, and keep them aside with the other dead letters.
 
-        For outcomes that are well formed but impossible, as one from the future. Raises SourceError if they cannot be
+        For records that are well formed but impossible, as one from the future. Raises SourceError if they cannot be
         stored.
         """
         ...
@@ -193,7 +240,7 @@ class Source(Protocol):
         return self
 
     @abstractmethod
-    def __next__(self) -> Delivery: ...
+    def __next__(self) -> Delivery[Records]: ...
 
     def __enter__(self) -> Self:
         return self
@@ -202,6 +249,10 @@ class Source(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+AnySource: TypeAlias = Source[Any]
+"""A source of records of whichever type."""
 
 
 class VisitBatch(Protocol):

@@ -12,6 +12,7 @@ from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.saved_state import prepare_state
 from streamsched.replay.simulation.policy_names import EVOLVING, POLICIES, STEADY
 from streamsched.replay.simulation.promotions import Evolution
+from streamsched.replay.simulation.signals.simulated_source import SimulatedSource
 from streamsched.replay.simulation.simulator import Trace
 from streamsched.replay.synthetic.generator import SyntheticCorpus, synthesize, synthesize_corpus
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
@@ -32,6 +33,7 @@ __all__ = [
     "Progress",
     "ReplayResult",
     "ReplaySettings",
+    "SimulatedSource",
     "SyntheticCorpus",
     "SyntheticSettings",
     "Trace",

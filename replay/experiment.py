@@ -17,9 +17,11 @@ from streamsched.replay.replay_results import MeasuredCycles, ReplayResult, summ
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
 from streamsched.replay.simulation.evolving_policies import SupportsEvolution
 from streamsched.replay.simulation.metrics import assign_deciles
-from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.policy_names import EVOLVING, foretells_changes, formula_of
+from streamsched.replay.simulation.policies import ReplayedSignals, deliver_signals, make_policy
+from streamsched.replay.simulation.policy_names import evolves, foretells_changes, formula_of
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.signals.learned_sources import compare_sources
+from streamsched.replay.simulation.signals.recorded_signals import read_signals
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import ChangeLog
 from streamsched.replay.truth.reader import read_truth
@@ -47,6 +49,7 @@ class _SharedInputs(NamedTuple):
     window: Window
     schedule: Schedule
     deciles: Ints
+    signals: ReplayedSignals
     calibration: bool
     workers: int
 
@@ -79,7 +82,9 @@ def replay_log(
     window = choose_window(log, settings)
     changes = window.changes(settings.learned_cycles)
     deciles = assign_deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
-    shared = _SharedInputs(window, settings.schedule, deciles, settings.calibration, settings.workers)
+    files = [read_signals(path) for path in settings.signal_files]
+    signals = ReplayedSignals(settings.signals, tuple(batch for one in files for batch in one.batches))
+    shared = _SharedInputs(window, settings.schedule, deciles, signals, settings.calibration, settings.workers)
     runs = [_Run(policy, seed) for policy in settings.policies for seed in settings.seeds]
     traces = _trace_all(shared, runs, progress or _ignore, keep)
     counted = np.logical_and.reduce([trace.counted for trace in traces])
@@ -88,7 +93,9 @@ def replay_log(
     by_policy = {policy: traces[at * each : (at + 1) * each] for at, policy in enumerate(settings.policies)}
     formulas = {policy: formula_of(policy) for policy in settings.policies}
     policies = summarise(by_policy, formulas, settings.compared_with, measured)
-    return ReplayResult(settings, window, changes, deciles, measured, policies, log.rejected, log.rejections, log.note)
+    rejected = log.rejected + sum(one.rejected for one in files)
+    rejections = (*log.rejections, *(rejection for one in files for rejection in one.rejections))
+    return ReplayResult(settings, window, changes, deciles, measured, policies, rejected, rejections, log.note)
 
 
 def _trace_all(shared: _SharedInputs, runs: Sequence[_Run], progress: Progress, keep: KeepPolicy | None) -> list[Trace]:
@@ -96,8 +103,8 @@ def _trace_all(shared: _SharedInputs, runs: Sequence[_Run], progress: Progress, 
     total = shared.window.cycles * len(runs)
     # This process runs the policies that evolve, with its threads, and the first of the others: the kernels that it
     # compiles are on disk when other processes need them.
-    order = sorted(range(len(runs)), key=lambda index: runs[index].policy not in EVOLVING)
-    evolving = sum(run.policy in EVOLVING for run in runs)
+    order = sorted(range(len(runs)), key=lambda index: not evolves(runs[index].policy))
+    evolving = sum(evolves(run.policy) for run in runs)
     worth = shared.workers > 1 and _expected_s(shared.window) * (len(runs) - evolving - 1) > WORTH_WORKERS_S
     here = evolving + 1 if worth else len(runs)
     traces: dict[int, Trace] = {}
@@ -131,7 +138,10 @@ def _trace(
     foretell = None
     if shared.calibration and isinstance(policy, ScheduledPolicy) and foretells_changes(run.policy):
         foretell = policy.foretell
-    trace = simulate(shared.window, policy, shared.schedule, shared.deciles, tick, foretell)
+    listening, stream = deliver_signals(run.policy, policy, shared.window, shared.signals, run.seed)
+    trace = simulate(shared.window, listening, shared.schedule, shared.deciles, tick, foretell)
+    if shared.calibration and stream is not None and isinstance(policy, ScheduledPolicy):
+        trace = replace(trace, sources=compare_sources(stream, policy.scheduler.sources()))
     if not isinstance(policy, SupportsEvolution):
         return trace
     if keep is not None:

@@ -17,6 +17,7 @@ from streamsched.replay.confidence_intervals import (
     replicate_figure,
     replicate_mean,
 )
+from streamsched.replay.simulation.signals.learned_sources import LearnedSource, average_sources
 
 if TYPE_CHECKING:
     from streamsched.connectors.source import Rejection
@@ -78,6 +79,11 @@ class PolicyResult:
         """Forecasts against what came, summed over the seeds; None if the policy made none."""
         parts = [trace.calibration for trace in self.traces if trace.calibration is not None]
         return reduce(add, parts) if parts else None
+
+    @property
+    def sources(self) -> list[LearnedSource]:
+        """What the policy learned of the sources of its signals, means over the seeds; empty if it was not asked."""
+        return average_sources([trace.sources for trace in self.traces])
 
     def total(self, count: Callable[[Trace], float]) -> float:
         """Return the mean of a count over the seeds, as int if whole. O(seeds)."""

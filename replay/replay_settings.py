@@ -11,7 +11,8 @@ import numpy as np
 
 from streamsched.errors import ReplayError
 from streamsched.numerics.argument_checks import check_fields, read_items
-from streamsched.replay.simulation.policy_names import STEADY, check_policy
+from streamsched.replay.simulation.policy_names import STEADY, check_policy, is_signalled
+from streamsched.replay.simulation.signals.simulated_source import SimulatedSource, name_sources
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ class ReplaySettings:
     midnight, and ``end_s``: epoch seconds, by default the log's first midnight and its end; whole cycles are replayed.
     ``learn_from_s``: an earlier UTC midnight; the cycles between it and ``start_s`` are crawled and learned from, and
     not measured. ``seeds``: one run each, for the random policy and the order of ties. ``later_pages``: include pages
-    that appear within the window. ``against``: the policy that the others are compared with, by default "age", else the
-    first. ``calibration``: whether to compare forecasts with what came. ``workers``: the maximum number of processes,
+    that appear within the window. ``against``: the policy that the others are compared with, by default "age", else
+    the first without signals, else the first. ``signals``: simulated sources of change signals, drawn anew for each
+    seed. ``signal_files``: names of files with recorded signals. ``calibration``: whether to compare forecasts with
+    what came, and what was learned of the sources with what is true. ``workers``: the maximum number of processes,
     started if the work is large enough; results do not depend on it.
 
     Raises ReplayError, or FormulaError for a formula, if a value is invalid; SettingsError or TypeError if it is of
@@ -58,6 +61,8 @@ class ReplaySettings:
     seeds: tuple[int, ...] = (0,)
     later_pages: bool = False
     against: str | None = None
+    signals: tuple[SimulatedSource, ...] = ()
+    signal_files: tuple[str, ...] = ()
     calibration: bool = False
     workers: int = 1
 
@@ -83,8 +88,22 @@ class ReplaySettings:
         self._check_times()
         for policy in self.policies:
             check_policy(policy)
+        self._name_signals()
         known = self.against is None or self.against in self.policies
         _require(known, "against", self.against, f"one of the policies {', '.join(self.policies)}")
+
+    def _name_signals(self) -> None:
+        """Give the sources names. Raise ReplayError unless all are SimulatedSource and of different names."""
+        sources = read_items("signals", self.signals, "simulated sources")
+        _require(
+            all(isinstance(one, SimulatedSource) for one in sources), "signals", self.signals, "SimulatedSource objects"
+        )
+        named = name_sources(sources)
+        kinds = [one.kind for one in named]
+        _require(len(set(kinds)) == len(kinds), "signals", kinds, "each kind once")
+        files = read_items("signal_files", self.signal_files, "names of files")
+        _require(all(isinstance(one, str) for one in files), "signal_files", files, "names of files")
+        object.__setattr__(self, "signals", named)
 
     def _check_times(self) -> None:
         """Raise ReplayError if a time has no date, a period starts within a day, or they are in the wrong order."""
@@ -118,8 +137,10 @@ class ReplaySettings:
         """The policy that the others are compared with; None if there is one policy only."""
         if len(self.policies) == 1:
             return None
-        plain = DEFAULT_BASE if DEFAULT_BASE in self.policies else self.policies[0]
-        return plain if self.against is None else self.against
+        if self.against is not None:
+            return self.against
+        untold = [name for name in self.policies if name == DEFAULT_BASE or not is_signalled(name)]
+        return DEFAULT_BASE if DEFAULT_BASE in untold else (*untold, *self.policies)[0]
 
 
 def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 from streamsched.errors import (
     FormulaError,
     InvalidOutcome,
+    InvalidSignal,
+    KeyReusedError,
     ReplayError,
     SettingsError,
     SnapshotError,
@@ -16,7 +18,8 @@ from streamsched.errors import (
 
 if TYPE_CHECKING:
     from streamsched.estimation.change_detection import hamming
-    from streamsched.estimation.simhash import simhash
+    from streamsched.estimation.content.simhash import simhash
+    from streamsched.estimation.signals.source_list import SourceReliability
     from streamsched.evolution.plan import EvolutionPlan
     from streamsched.formula import Formula
     from streamsched.numerics.packed_urls import PackedUrls
@@ -27,9 +30,16 @@ if TYPE_CHECKING:
     from streamsched.scheduler.durable import DurableScheduler
     from streamsched.scheduler.evolver import Evolver
     from streamsched.scheduler.explanation import Explanation
-    from streamsched.scheduler.results import Batch, Observed
+    from streamsched.scheduler.planning.optimiser import Optimiser
+    from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
+    from streamsched.scheduler.reading.host_view import HostPage, HostView
+    from streamsched.scheduler.reading.page_view import PageView
+    from streamsched.scheduler.reading.surge_view import SurgeView
+    from streamsched.scheduler.reading.week_view import WeekView
+    from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
     from streamsched.scheduler.scheduler import Scheduler
     from streamsched.scheduler.warming.warm import warm
+    from streamsched.signals import Signal, SignalBatch
     from streamsched.state.stream_clock import WallClock
 
 __all__ = [
@@ -40,12 +50,21 @@ __all__ = [
     "Explanation",
     "Formula",
     "FormulaError",
+    "Granted",
+    "HostPage",
     "HostRule",
+    "HostView",
     "InvalidOutcome",
+    "InvalidSignal",
+    "KeyReusedError",
+    "Noticed",
     "Observed",
+    "Optimiser",
+    "OptimiserSettings",
     "Outcome",
     "OutcomeBatch",
     "PackedUrls",
+    "PageView",
     "Politeness",
     "Reason",
     "ReasonCode",
@@ -54,11 +73,16 @@ __all__ = [
     "SavePlan",
     "Scheduler",
     "SettingsError",
+    "Signal",
+    "SignalBatch",
     "SnapshotError",
     "SourceError",
+    "SourceReliability",
     "StreamschedError",
+    "SurgeView",
     "UnknownPage",
     "WallClock",
+    "WeekView",
     "hamming",
     "simhash",
     "warm",
@@ -72,20 +96,32 @@ _HOMES: Final = {
     "Evolver": "streamsched.scheduler.evolver",
     "Explanation": "streamsched.scheduler.explanation",
     "Formula": "streamsched.formula",
+    "Granted": "streamsched.scheduler.results",
+    "HostPage": "streamsched.scheduler.reading.host_view",
     "HostRule": "streamsched.politeness.politeness_settings",
+    "HostView": "streamsched.scheduler.reading.host_view",
+    "Noticed": "streamsched.scheduler.results",
     "Observed": "streamsched.scheduler.results",
+    "Optimiser": "streamsched.scheduler.planning.optimiser",
+    "OptimiserSettings": "streamsched.scheduler.planning.optimiser_settings",
     "Outcome": "streamsched.outcomes",
     "OutcomeBatch": "streamsched.outcomes",
     "PackedUrls": "streamsched.numerics.packed_urls",
+    "PageView": "streamsched.scheduler.reading.page_view",
     "Politeness": "streamsched.politeness.politeness_settings",
     "Reason": "streamsched.reasons",
     "ReasonCode": "streamsched.reasons",
     "Rule": "streamsched.politeness.politeness_settings",
     "SavePlan": "streamsched.persistence.image_writer",
     "Scheduler": "streamsched.scheduler.scheduler",
+    "Signal": "streamsched.signals",
+    "SignalBatch": "streamsched.signals",
+    "SourceReliability": "streamsched.estimation.signals.source_list",
+    "SurgeView": "streamsched.scheduler.reading.surge_view",
     "WallClock": "streamsched.state.stream_clock",
+    "WeekView": "streamsched.scheduler.reading.week_view",
     "hamming": "streamsched.estimation.change_detection",
-    "simhash": "streamsched.estimation.simhash",
+    "simhash": "streamsched.estimation.content.simhash",
     "warm": "streamsched.scheduler.warming.warm",
 }
 

@@ -3,14 +3,21 @@
 ::
 
     StreamschedError
-    ├── InvalidOutcome     a crawl outcome breaks the event format   .record .field .found .expected
+    ├── InvalidRecord      a record of a stream breaks its format    .record .field .found .expected
+    │   ├── InvalidOutcome a crawl outcome
+    │   └── InvalidSignal  a change signal
     ├── FormulaError       a score formula does not parse            .text .column .reason
     ├── UnknownPage        a URL that was never observed             .url
     ├── SettingsError      a setting has an invalid value            .setting .found .expected
     │   └── SettingsErrors several settings have invalid values      .errors
+    ├── KeyReusedError     a key in use came with other arguments    .key .until_s
     ├── SourceError        an input cannot be opened or read         .path .reason .offset
+    ├── DocumentError      a sitemap, feed or notice is refused     .url .reason .offset
     ├── SnapshotError      saved state is missing or damaged         .path .reason
     │   └── StateInUse     another process is changing it (retriable)
+    ├── ServiceError       a service refused a request              .request .reason .status .code
+    │   ├── AccessDenied   the token is missing, invalid or lacks a scope
+    │   └── ServiceUnavailable no answer in time (retriable)
     └── ReplayError        a replay cannot be run
 
 Each message says what was found, what was expected and, if there is something to do, what to do. ``retriable`` is True
@@ -24,9 +31,16 @@ from typing import Final
 
 __all__ = [
     "NOTHING",
+    "AccessDenied",
+    "DocumentError",
     "FormulaError",
     "InvalidOutcome",
+    "InvalidRecord",
+    "InvalidSignal",
+    "KeyReusedError",
     "ReplayError",
+    "ServiceError",
+    "ServiceUnavailable",
     "SettingsError",
     "SettingsErrors",
     "SnapshotError",
@@ -57,8 +71,8 @@ class StreamschedError(Exception):
     retriable = False
 
 
-class InvalidOutcome(StreamschedError, ValueError):
-    """A crawl outcome breaks the event format. Names the record, the field, what was found and what was expected."""
+class InvalidRecord(StreamschedError, ValueError):
+    """A record of a stream breaks its format. Names the record, the field, what was found and what was expected."""
 
     def __init__(self, record: int, field: str, found: object, expected: str) -> None:
         self.record = record
@@ -69,6 +83,14 @@ class InvalidOutcome(StreamschedError, ValueError):
 
     def __str__(self) -> str:
         return f"record {self.record}: {self.field}: expected {self.expected}, found {shorten(self.found)}"
+
+
+class InvalidOutcome(InvalidRecord):
+    """A crawl outcome breaks the event format."""
+
+
+class InvalidSignal(InvalidRecord):
+    """A change signal breaks the event format."""
 
 
 class FormulaError(StreamschedError, ValueError):
@@ -125,6 +147,24 @@ class SettingsErrors(SettingsError):
         )
 
 
+class KeyReusedError(StreamschedError, ValueError):
+    """An idempotency key came with other arguments than those of the batch it was used for, before ``until_s``.
+
+    A service does not say until when its key is in use: ``until_s`` is None.
+    """
+
+    code = "key_reused"
+
+    def __init__(self, key: str, until_s: float | None) -> None:
+        self.key = key
+        self.until_s = until_s
+        super().__init__(key, until_s)
+
+    def __str__(self) -> str:
+        until = "" if self.until_s is None else f"; it is in use until {self.until_s:.17g}"
+        return f"key: expected a new one, or the arguments that {shorten(self.key)} was used with{until}"
+
+
 class SourceError(StreamschedError, OSError):
     """An input cannot be opened or read; ``offset`` is the byte or line of the failure, None at opening."""
 
@@ -141,6 +181,23 @@ class SourceError(StreamschedError, OSError):
         return f"{where}: {self.reason}"
 
 
+class DocumentError(StreamschedError, ValueError):
+    """A document of signals is malformed, hostile or too large.
+
+    ``offset``: the byte of the decompressed document at which that was found, None if it has no place.
+    """
+
+    def __init__(self, url: str, reason: str, offset: int | None = None) -> None:
+        self.url = url
+        self.reason = reason
+        self.offset = offset
+        super().__init__(url, reason, offset)
+
+    def __str__(self) -> str:
+        where = _shorten_path(self.url)
+        return f"{where}: {self.reason}" if self.offset is None else f"{where}, at byte {self.offset}: {self.reason}"
+
+
 class SnapshotError(StreamschedError):
     """Saved state is missing, damaged, or of a format version that this release cannot read."""
 
@@ -155,6 +212,35 @@ class SnapshotError(StreamschedError):
 
 class StateInUse(SnapshotError):
     """Another process is changing the saved state, and one of the two would overwrite the other."""
+
+    retriable = True
+
+
+class ServiceError(StreamschedError):
+    """A service refused a request, or what answered is no such service.
+
+    ``request``: its method and URL; ``status``: of the answer, None without one; ``code``: of the refusal, as the
+    service names it, None if it named none.
+    """
+
+    def __init__(self, request: str, reason: str, status: int | None = None, code: str | None = None) -> None:
+        self.request = request
+        self.reason = reason
+        self.status = status
+        self.code = code
+        super().__init__(request, reason, status, code)
+
+    def __str__(self) -> str:
+        answer = "" if self.status is None else f" {self.status}"
+        return f"{_shorten_path(self.request)}:{answer} {_shorten_path(self.reason)}"
+
+
+class AccessDenied(ServiceError):
+    """The token is missing, unknown or expired (401), or lacks the scope that the request needs (403)."""
+
+
+class ServiceUnavailable(ServiceError):
+    """A service gave no answer in time, or refused to work for now."""
 
     retriable = True
 

@@ -30,6 +30,7 @@ class ReasonCode(StrEnum):
     BACKING_OFF = "backing_off"
     RETRY_AFTER = "retry_after"
     RETIRED = "retired"
+    UNKNOWN = "unknown"
     # Why it has priority over pages that are ranked by score.
     ASKED_FOR = "asked_for"
     OVERDUE = "overdue"
@@ -41,6 +42,7 @@ class ReasonCode(StrEnum):
     IN_BATCH_NEW_SHARE = "in_batch_new_share"
     IN_BATCH_EXPLORATION = "in_batch_exploration"
     IN_BATCH_SURGE_PROBE = "in_batch_surge_probe"
+    IN_BATCH_GRANTED = "in_batch_granted"
     # Why an eligible page is not in a batch.
     EMPTY_BATCH = "empty_batch"
     OUTRANKED = "outranked"
@@ -58,9 +60,11 @@ class ReasonCode(StrEnum):
     SURGE_SHOWN = "surge_shown"
     UNSEEN_SURGES = "unseen_surges"
     RELATED_CHANGED = "related_changed"
+    ANNOUNCED = "announced"
     PERIODICITY = "periodicity"
     FAILED_VISITS = "failed_visits"
     PANEL_MEMBER = "panel_member"
+    PLANNED = "planned"
 
 
 @dataclass(frozen=True, slots=True)

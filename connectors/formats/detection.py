@@ -7,10 +7,11 @@ from pathlib import PurePath
 from typing import Final
 
 from streamsched.connectors.formats.microsoft import HISTORY
+from streamsched.connectors.records.record_types import OUTCOMES
 
 __all__ = ["FORMATS", "HEAD_BYTES", "recognise_format"]
 
-FORMATS: Final = ("changes", "jsonl", "microsoft", "msgpack")
+FORMATS: Final = OUTCOMES.formats
 HEAD_BYTES: Final = 4096  # of the decompressed input that are inspected
 
 _SUFFIXES: Final = {

@@ -10,7 +10,8 @@ scheduler may observe them as they come, whoever needs one clock sorts them firs
 
 Companions are looked for beside it, plain or with ``.gz``: ``url_urlid_hostid.txt`` gives the URL, without it page 5
 is ``http://unknown.invalid/urlid/5``; ``urlid_imp.txt`` gives ``importance``, absent without it. The host file is not
-needed: a URL contains its host. A page whose id the URL file lacks is rejected.
+needed: a URL contains its host. A page whose id the URL file lacks is rejected. `read_page_histories` reads pages, not
+outcomes, for the papers' experiments; it needs no URLs, but ``urlid_chrate_compl_obs_hist.txt``.
 
 The start is published as "2017" only: `ORIGIN_S` takes that year's first second, UTC. So hours of the day and of the
 week mean nothing in this data, unless you know better and say so.
@@ -26,14 +27,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsched.connectors.formats.columns import assemble
-from streamsched.connectors.formats.events import UNREADABLE
-from streamsched.connectors.formats.microsoft_companions import ImportanceTable, UrlTable, parse_id, parse_number
-from streamsched.connectors.reading.byte_stream import STDIN
+from streamsched.connectors.formats.microsoft_companions import NumberTable, UrlTable, parse_id, parse_number
+from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
 from streamsched.connectors.reading.lines import LineChunk, split_lines
-from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
-from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
+from streamsched.connectors.reading.record_reader import RecordChunk, RecordReader
+from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, Rejections, describe
 from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
+from streamsched.connectors.records.event_checks import UNREADABLE
+from streamsched.connectors.records.outcome_columns import assemble
+from streamsched.errors import SourceError
 from streamsched.numerics.argument_checks import check_path, check_whole
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, IMPORTANCE, OutcomeBatch
@@ -41,15 +43,26 @@ from streamsched.outcomes import CHANGED, IMPORTANCE, OutcomeBatch
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints
 
-__all__ = ["HISTORY", "IMPORTANCES", "ORIGIN_S", "URLS", "CrawlHistory", "write_sample"]
+__all__ = [
+    "HISTORY",
+    "IMPORTANCES",
+    "ORIGIN_S",
+    "RATES",
+    "URLS",
+    "CrawlHistory",
+    "PageHistories",
+    "read_page_histories",
+    "write_sample",
+]
 
 HISTORY: Final = "urlid_offset_history.txt"
 URLS: Final = "url_urlid_hostid.txt"
 IMPORTANCES: Final = "urlid_imp.txt"
+RATES: Final = "urlid_chrate_compl_obs_hist.txt"
 ORIGIN_S: Final = 1_483_228_800.0  # 2017-01-01T00:00:00Z
 
 _HOSTS: Final = "host_hostid_isconstrained.txt"
-_RATES: Final = "urlid_chrate_compl_obs_hist.txt"
+_LINES: Final = 16_384  # of pages in a chunk of histories
 _MOST_PAGES: Final = 10**7  # of a sample: all are in memory
 _MOST_DAYS: Final = 10**5
 _PAGES_PER_HOST: Final = 20  # in a sample
@@ -79,14 +92,14 @@ class CrawlHistory:
     def __init__(self, path: str, origin_s: float = ORIGIN_S) -> None:
         self._path = path
         self._origin_s = origin_s
-        self._tables: tuple[UrlTable | None, ImportanceTable | None] | None = None
+        self._tables: tuple[UrlTable | None, NumberTable | None] | None = None
 
-    def read(self, reader: RecordReader) -> Iterator[OutcomeChunk]:
+    def read(self, reader: RecordReader) -> Iterator[RecordChunk[OutcomeBatch]]:
         """Return the outcomes of each chunk of lines; rejects lines that are malformed or have no URL. O(bytes)."""
         for chunk in split_lines(reader):
             outcomes = self._decode(chunk, reader.rejections)
             if len(outcomes):
-                yield OutcomeChunk(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
+                yield RecordChunk(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
 
     def _decode(self, chunk: LineChunk, rejections: RejectionCounter) -> OutcomeBatch:
         urls, importances = self._load(rejections)
@@ -98,16 +111,16 @@ class CrawlHistory:
         reject_each(lines, problems, rejections)
         return self._join(list(pages.values()), urls, importances)
 
-    def _load(self, rejections: RejectionCounter) -> tuple[UrlTable | None, ImportanceTable | None]:
+    def _load(self, rejections: RejectionCounter) -> tuple[UrlTable | None, NumberTable | None]:
         if self._tables is None:
             urls, importances = (_find_companion(self._path, name) for name in (URLS, IMPORTANCES))
             self._tables = (
                 None if urls is None else UrlTable(urls, rejections),
-                None if importances is None else ImportanceTable(importances, rejections),
+                None if importances is None else NumberTable(importances, rejections),
             )
         return self._tables
 
-    def _join(self, pages: Sequence[_Page], urls: UrlTable | None, importances: ImportanceTable | None) -> OutcomeBatch:
+    def _join(self, pages: Sequence[_Page], urls: UrlTable | None, importances: NumberTable | None) -> OutcomeBatch:
         """Return the outcomes of `pages`, all of whose ids `urls` has, one page after the other."""
         if not pages:
             return OutcomeBatch([], [])
@@ -163,6 +176,61 @@ def _parse_page(line: bytes) -> _Page:
     return _Page(url_id, np.cumsum(history[:, 0]), history[:, 1] != 0)
 
 
+class PageHistories(NamedTuple):
+    """Pages in the order of their lines, and what visits saw of them.
+
+    - ``times``: float64[v], days of visits since the page's first; ``changed``: bool[v];
+    - ``offsets``: int64[n + 1], where each page's visits begin;
+    - ``importance``: float64[n], NaN if unknown;
+    - ``change_rate``: float64[n], changes a day as published for pages with complete observations, else NaN.
+    """
+
+    times: Floats
+    changed: Bools
+    offsets: Ints
+    importance: Floats
+    change_rate: Floats
+
+
+def read_page_histories(path: str, rejections: Rejections) -> Iterator[PageHistories]:
+    """Yield the pages of the history at `path`, 16,384 lines at a time; malformed lines go into `rejections`. O(bytes).
+
+    Raises SourceError if `path`, or its companion of importances or of change rates, cannot be read.
+    """
+    stream = ByteStream(path)
+    counter = RejectionCounter(rejections, path, "line")
+    try:
+        importances = NumberTable(_need_companion(path, IMPORTANCES), counter)
+        rates = NumberTable(_need_companion(path, RATES), counter, "change_rate")
+        for chunk in split_lines(RecordReader(stream, counter, _LINES)):
+            lines = chunk.numbered()
+            pages, problems = parse_each(lines, _parse_page)
+            reject_each(lines, problems, counter)
+            yield _gather_histories(list(pages.values()), importances, rates)
+    finally:
+        stream.close()
+    if stream.damage is not None:
+        raise stream.damage
+
+
+def _need_companion(history: str, name: str) -> Path:
+    found = _find_companion(history, name)
+    if found is None:
+        raise SourceError(history, f"expected {name} beside it, plain or with .gz")
+    return found
+
+
+def _gather_histories(pages: Sequence[_Page], importances: NumberTable, rates: NumberTable) -> PageHistories:
+    ids = np.array([page.url_id for page in pages], np.int64)
+    times = [page.days[1:] - page.days[0] for page in pages]
+    offsets = np.cumsum([0, *(one.size for one in times)], dtype=np.int64)
+    columns = [np.where(known, values, np.nan) for values, known in (importances.find(ids), rates.find(ids))]
+    changed = [page.changed[1:] for page in pages]
+    return PageHistories(
+        np.concatenate([*times, np.empty(0)]), np.concatenate([*changed, np.empty(0, np.bool_)]), offsets, *columns
+    )
+
+
 def write_sample(directory: str | Path, pages: int = 100, seed: int = 0, days: int = 98) -> Path:
     """Write the history of `pages` made-up pages over `days` into `directory` and return the path of the history file.
 
@@ -186,7 +254,7 @@ def write_sample(directory: str | Path, pages: int = 100, seed: int = 0, days: i
     )
     _write_rows(folder / _HOSTS, ((f"host{host}.example", host, host % 2) for host in sorted(set(hosts))))
     _write_rows(folder / IMPORTANCES, zip(ids, importances, strict=True))
-    _write_rows(folder / _RATES, list(zip(ids, rates, strict=True))[::_PAGES_PER_RATE])
+    _write_rows(folder / RATES, list(zip(ids, rates, strict=True))[::_PAGES_PER_RATE])
     histories = ((page, *_make_history(rng, rate, days)) for page, rate in zip(ids, rates, strict=True))
     _write_rows(folder / HISTORY, histories)
     return folder / HISTORY

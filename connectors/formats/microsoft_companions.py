@@ -1,4 +1,4 @@
-"""The files beside Microsoft's crawl history: each page's URL and importance, found by its id.
+"""The files beside Microsoft's crawl history: each page's URL, importance and change rate, found by its id.
 
 Read once, front to back, into sorted arrays: 24 bytes a row in each and the URLs' text, about twice that while
 loading, 1.7 µs a row. So the 18 million URLs published need some 2 GB and a minute. If an id occurs twice the
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from streamsched.connectors.formats.columns import pack_bytes
 from streamsched.connectors.reading.byte_stream import ByteStream
 from streamsched.connectors.reading.lines import split_lines
 from streamsched.connectors.reading.record_reader import RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
 from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
+from streamsched.connectors.records.packed_columns import pack_bytes
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 
-__all__ = ["ImportanceTable", "UrlTable", "parse_id", "parse_number"]
+__all__ = ["NumberTable", "UrlTable", "parse_id", "parse_number"]
 
 _ID: Final = re.compile(rb"\d{1,18}")  # what int64 holds
 _NUMBER: Final = re.compile(rb"\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,2})?")
@@ -79,20 +79,20 @@ class UrlTable:
         return self._urls.take(rows)
 
 
-class ImportanceTable:
-    """Importances by id, from ``urlid_imp.txt``: URL_ID and Importance_score."""
+class NumberTable:
+    """Numbers by id, from ``urlid_imp.txt`` or ``urlid_chrate_compl_obs_hist.txt``: URL_ID and a number."""
 
-    def __init__(self, path: Path, rejections: RejectionCounter) -> None:
-        """Read `path` whole; rows that are malformed go into `rejections`. O(n log n)."""
+    def __init__(self, path: Path, rejections: RejectionCounter, field: str = "importance") -> None:
+        """Read `path` whole; rows that are malformed go into `rejections`, their number as `field`. O(n log n)."""
         ids, values = [], []
-        for chunk_ids, importances in _read_rows(path, rejections, _parse_importance_row):
+        for chunk_ids, numbers in _read_rows(path, rejections, lambda line: _parse_number_row(line, field)):
             ids.append(np.array(chunk_ids, np.int64))
-            values.append(np.array(importances, np.float64))
+            values.append(np.array(numbers, np.float64))
         self._index = _IdIndex(ids)
         self._values = np.concatenate([*values, np.zeros(1)])  # the last is for absent ids
 
     def find(self, ids: Ints) -> tuple[Floats, Bools]:
-        """Return the importance of each of `ids`: int64[m], and whether there is one. O(m log n)."""
+        """Return the number of each of `ids`: int64[m], and whether there is one. O(m log n)."""
         rows = self._index.find(ids)
         return self._values[rows], rows >= 0
 
@@ -146,11 +146,11 @@ def _parse_url_row(line: bytes) -> tuple[int, bytes]:
     return parse_id(fields[1]), url
 
 
-def _parse_importance_row(line: bytes) -> tuple[int, float]:
+def _parse_number_row(line: bytes, field: str) -> tuple[int, float]:
     fields = line.split()
     if len(fields) != 2:
-        raise ParseError(RecordProblem("record", "expected url_id and importance", describe(line)))
-    return parse_id(fields[0]), parse_number("importance", fields[1])
+        raise ParseError(RecordProblem("record", f"expected url_id and {field}", describe(line)))
+    return parse_id(fields[0]), parse_number(field, fields[1])
 
 
 def _join(parts: Sequence[PackedUrls]) -> PackedUrls:

@@ -1,5 +1,7 @@
 """A stream of msgpack maps, one after another: single events, columnar frames, or both mixed.
 
+The events of a stream are outcomes or signals. An outcome:
+
 =================  =================================  ==================================================
 key of an event    value                              meaning
 =================  =================================  ==================================================
@@ -12,12 +14,15 @@ key of an event    value                              meaning
 ``importance``     float or int, 0 to 3.4e38
 ``cost``           float or int, 0 to 3.4e38
 ``retry_after``    float or int, 0 to 3.4e38          seconds
+``significance``   float or int, 0 to 1               how much of the page changed
 ``moved_to``       str                                where the page redirects, 1 to 8,192 bytes of UTF-8
 =================  =================================  ==================================================
 
-A map whose ``url`` is bin or an array is a frame (`formats.msgpack_frames`). Keys are str; unknown keys are ignored;
-of a key that occurs twice the last value counts. Nothing separates the maps. A map may have 64 MiB and 1,025 levels
-of arrays and maps. A map that breaks this table is one rejection.
+A signal has ``url``, ``at`` (UTC epoch seconds), ``source`` (str) and perhaps ``significance``, a number from 0 to 1.
+
+A map whose ``url`` is bin or an array is a frame (`records.outcome_frames`, `records.signal_frames`). Keys are str;
+unknown keys are ignored; of a key that occurs twice the last value counts. Nothing separates the maps. A map may have
+64 MiB and 1,025 levels of arrays and maps. A map that breaks this table is one rejection.
 
 Other bytes, larger maps among them, are skipped up to the next whole map with a key ``url`` and are one rejection with
 their number.
@@ -27,11 +32,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic
 
 from msgpack import Unpacker
 
-from streamsched.connectors.formats.columns import to_columns
 from streamsched.connectors.formats.msgpack_boundaries import (
     ANONYMOUS,
     FRAME,
@@ -40,33 +44,41 @@ from streamsched.connectors.formats.msgpack_boundaries import (
     MapScanner,
     find_ends,
 )
-from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame, show_bytes
+from streamsched.connectors.formats.msgpack_maps import EventMaps, FrameReader, show_bytes
 from streamsched.connectors.reading.byte_stream import BLOCK_BYTES
-from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
+from streamsched.connectors.reading.record_reader import RecordChunk, RecordReader
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, RejectionCounter
 from streamsched.connectors.reading.validation import parse_valid
+from streamsched.connectors.records.event_decoder import EventDecoder
+from streamsched.connectors.source import Records
 
 if TYPE_CHECKING:
+    from streamsched.connectors.records.record_types import RecordType
     from streamsched.errors import SourceError
-    from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["MAX_MAP_BYTES", "read_maps"]
+__all__ = ["MAX_MAP_BYTES", "MapStream"]
 
-MAX_MAP_BYTES: Final = 64 << 20  # a frame of 500,000 outcomes; bounds the memory that a header can make the reader use
-
-_EVENTS: Final = EventMaps()
+MAX_MAP_BYTES: Final = 64 << 20  # a frame of 500,000 records; bounds the memory that a header can make the reader use
 
 
-def read_maps(reader: RecordReader) -> Iterator[OutcomeChunk]:
-    """Return the valid outcomes of each run of at most ``reader.batch`` events and of each frame; rejects the others.
+class MapStream(Generic[Records]):
+    """The format of a stream of maps whose events and frames hold `records`."""
 
-    Holds one block, or twice the longest map. O(bytes), hostile or not.
-    """
-    maps = _MapReader(reader)
-    rest = b""
-    while block := _read_more(reader, len(rest)):
-        rest = yield from maps.consume(rest + block, final=False)
-    yield from maps.consume(rest, final=True)
+    def __init__(self, records: RecordType[Records]) -> None:
+        self.records = records
+        self.events = EventMaps(EventDecoder(records))
+        self.frames = FrameReader(records)
+
+    def read(self, reader: RecordReader) -> Iterator[RecordChunk[Records]]:
+        """Return the valid records of each run of at most ``reader.batch`` events and of each frame.
+
+        Rejects the others. Holds one block, or twice the longest map. O(bytes), hostile or not.
+        """
+        maps = _MapReader(self, reader)
+        rest = b""
+        while block := _read_more(reader, len(rest)):
+            rest = yield from maps.consume(rest + block, final=False)
+        yield from maps.consume(rest, final=True)
 
 
 def _read_more(reader: RecordReader, held: int) -> bytes:
@@ -101,17 +113,18 @@ class _SkippedBytes:
             self.size = 0
 
 
-class _MapReader:
+class _MapReader(Generic[Records]):
     """Turns blocks of the input into chunks; counts the maps and keeps the head of bytes that are being skipped."""
 
-    def __init__(self, reader: RecordReader) -> None:
+    def __init__(self, maps: MapStream[Records], reader: RecordReader) -> None:
+        self._maps = maps
         self._reader = reader
         self._records = reader.records
         self._skipped = _SkippedBytes()
         self._chunk_maps = min(reader.batch, BLOCK_BYTES)  # a block holds no more maps
         self._after_frame = False
 
-    def consume(self, data: bytes, *, final: bool) -> Generator[OutcomeChunk, None, bytes]:
+    def consume(self, data: bytes, *, final: bool) -> Generator[RecordChunk[Records], None, bytes]:
         """Yield the chunks in `data`, the last of the input if `final`; return the bytes that need the next block."""
         bounds = [0]
         if not self._skipped.size and not self._after_frame and len(data) <= MAX_MAP_BYTES:
@@ -121,19 +134,19 @@ class _MapReader:
             self._skipped.report(self._reader.rejections, self._reader.stream.damage)
         return data[at:]
 
-    def _read_events(self, data: bytes) -> Generator[OutcomeChunk, None, list[int]]:
+    def _read_events(self, data: bytes) -> Generator[RecordChunk[Records], None, list[int]]:
         """Yield chunks as long as they hold valid events only; return the bounds of the values in the next one."""
         unpacker, at = Unpacker(max_buffer_size=0), 0
         unpacker.feed(data)
         while ends := find_ends(unpacker, self._chunk_maps):
-            outcomes = _EVENTS.decode_run(memoryview(data)[at : ends[-1]], len(ends))
-            if outcomes is None:
+            records = self._maps.events.decode_run(memoryview(data)[at : ends[-1]], len(ends))
+            if records is None:
                 break
             at = ends[-1]
-            yield from self._make_chunk(outcomes, at - len(data), len(ends))
+            yield from self._make_chunk(records, at - len(data), len(ends))
         return [at, *ends]
 
-    def _read_maps(self, data: bytes, bounds: list[int], *, final: bool) -> Generator[OutcomeChunk, None, int]:
+    def _read_maps(self, data: bytes, bounds: list[int], *, final: bool) -> Generator[RecordChunk[Records], None, int]:
         """Yield the chunks from ``bounds[0]``, measuring each map; return the start of the bytes that need more."""
         scanner, at = MapScanner(data, MAX_MAP_BYTES, final=final, bounds=bounds), bounds[0]
         events = [at]  # bounds of those that follow each other and are not decoded yet
@@ -166,24 +179,25 @@ class _MapReader:
             self._skipped.report(self._reader.rejections, None)
         return next_at, found
 
-    def _decode_events(self, data: bytes, bounds: list[int]) -> Iterator[OutcomeChunk]:
+    def _decode_events(self, data: bytes, bounds: list[int]) -> Iterator[RecordChunk[Records]]:
         """Return the chunk of the valid events between `bounds`: decoded in one call, or one by one if that fails."""
         if len(bounds) == 1:
             return
-        outcomes = _EVENTS.decode_run(memoryview(data)[bounds[0] : bounds[-1]], len(bounds) - 1)
-        if outcomes is None:
+        records = self._maps.events.decode_run(memoryview(data)[bounds[0] : bounds[-1]], len(bounds) - 1)
+        if records is None:
             base = self._reader.stream.offset - len(data)
             maps = {base + start: data[start:end] for start, end in pairwise(bounds)}
-            outcomes = parse_valid(maps, _EVENTS.parse, to_columns, self._reader.rejections)
-        yield from self._make_chunk(outcomes, bounds[-1] - len(data), len(bounds) - 1)
+            to_columns = self._maps.records.to_columns
+            records, _ = parse_valid(maps, self._maps.events.parse, to_columns, self._reader.rejections)
+        yield from self._make_chunk(records, bounds[-1] - len(data), len(bounds) - 1)
 
-    def _decode_frame(self, data: bytes, start: int, end: int) -> Iterator[OutcomeChunk]:
+    def _decode_frame(self, data: bytes, start: int, end: int) -> Iterator[RecordChunk[Records]]:
         offset = self._reader.stream.offset - len(data) + start
-        outcomes = read_frame(memoryview(data)[start:end], offset, self._reader.rejections)
-        yield from self._make_chunk(outcomes, end - len(data), 1)
+        records = self._maps.frames.read(memoryview(data)[start:end], offset, self._reader.rejections)
+        yield from self._make_chunk(records, end - len(data), 1)
 
-    def _make_chunk(self, outcomes: OutcomeBatch, end: int, maps: int) -> Iterator[OutcomeChunk]:
-        """Count `maps`; the last ends at `end` from the position of the stream; none without outcomes."""
+    def _make_chunk(self, records: Records, end: int, maps: int) -> Iterator[RecordChunk[Records]]:
+        """Count `maps`; the last ends at `end` from the position of the stream; none without records."""
         self._records += maps
-        if len(outcomes):
-            yield OutcomeChunk(outcomes, self._reader.stream.offset + end, self._records)
+        if len(records):
+            yield RecordChunk(records, self._reader.stream.offset + end, self._records)

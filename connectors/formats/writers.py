@@ -1,4 +1,5 @@
-"""Outcomes into files that `open_source` reads: JSON Lines and msgpack, gzip if the name ends in ``.gz``.
+"""Outcomes or signals into files that `open_source` and `open_signals` read: JSON Lines
+and msgpack, gzip if the name ends in ``.gz``.
 
 A file appears under its name only once it is whole. The same batches give the same bytes.
 """
@@ -10,62 +11,70 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
 
-from streamsched.connectors.formats.columns import to_events
-from streamsched.connectors.formats.msgpack_frames import encode_frame
+from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS, RecordType
 from streamsched.errors import SettingsError, SourceError, StreamschedError
 from streamsched.numerics.argument_checks import check_flag, check_path, check_type
 from streamsched.outcomes import OutcomeBatch
+from streamsched.signals import SignalBatch
 
 __all__ = ["replacing", "write_jsonl", "write_msgpack"]
 
 _FRAME_ROWS: Final = 4096  # decoding costs 40 µs a frame and 5 ns a row: more rows gain little
 _GZIP_LEVEL: Final = 6
 
+_Batches: TypeAlias = Iterable[OutcomeBatch] | Iterable[SignalBatch]
 
-def write_jsonl(batches: Iterable[OutcomeBatch], path: str | Path) -> int:
-    """Write the outcomes of `batches` as JSON Lines and return how many; some 2 µs each.
 
-    Raises InvalidOutcome if one breaks the event format; the file is then not written.
+def write_jsonl(batches: _Batches, path: str | Path) -> int:
+    """Write the records of `batches` as JSON Lines and return how many; some 2 µs each.
+
+    A file holds outcomes or signals, not both. Raises InvalidOutcome or InvalidSignal if one breaks the event format;
+    the file is then not written.
     """
     encoder = msgspec.json.Encoder()
-    return _write(batches, path, lambda batch: [encoder.encode_lines(to_events(batch))])
+    return _write(batches, path, lambda kind, batch: [encoder.encode_lines(kind.to_events(batch))])
 
 
-def write_msgpack(batches: Iterable[OutcomeBatch], path: str | Path, *, frames: bool = True) -> int:
-    """Write the outcomes of `batches` as msgpack and return how many: columnar frames, or a map for each event.
+def write_msgpack(batches: _Batches, path: str | Path, *, frames: bool = True) -> int:
+    """Write the records of `batches` as msgpack and return how many: columnar frames, or a map for each event.
 
-    Raises InvalidOutcome if one breaks the event format; the file is then not written.
+    A file holds outcomes or signals, not both. Raises InvalidOutcome or InvalidSignal if one breaks the event format;
+    the file is then not written.
     """
     check_flag("frames", frames)
     encoder = msgspec.msgpack.Encoder()
-    return _write(batches, path, _frame if frames else lambda batch: map(encoder.encode, to_events(batch)))
+    return _write(batches, path, _frame if frames else lambda kind, batch: map(encoder.encode, kind.to_events(batch)))
 
 
-def _write(batches: Iterable[OutcomeBatch], path: str | Path, encode: Callable[[OutcomeBatch], Iterable[bytes]]) -> int:
+def _write(batches: _Batches, path: str | Path, encode: Callable[[RecordType[Any], Any], Iterable[bytes]]) -> int:
     path, count = check_path("path", path), 0
     try:
-        each = iter(batches)
+        each: Iterator[OutcomeBatch | SignalBatch] = iter(batches)
     except TypeError:
-        raise SettingsError("batches", batches, "OutcomeBatch objects in a list or another iterable") from None
+        raise SettingsError(
+            "batches", batches, "OutcomeBatch or SignalBatch objects in a list or another iterable"
+        ) from None
     with replacing(path, pack=path.suffix == ".gz") as file:
+        kind: RecordType[Any] | None = None  # the first batch decides
         for batch in each:
-            check_type("batches", batch, OutcomeBatch, "OutcomeBatch objects")
+            kind = kind or (SIGNALS if isinstance(batch, SignalBatch) else OUTCOMES)
+            check_type("batches", batch, kind.batch, f"{kind.batch.__name__} objects")
             for problem in batch.problems():
                 raise problem
-            file.writelines(encode(batch))
+            file.writelines(encode(kind, batch))
             count += len(batch)
     return count
 
 
-def _frame(batch: OutcomeBatch) -> Iterator[bytes]:
-    """Return `batch` as frames of at most 4,096 outcomes: 32 MiB if every URL has the maximum length."""
+def _frame(kind: RecordType[Any], batch: Any) -> Iterator[bytes]:
+    """Return `batch` as frames of at most 4,096 records: 32 MiB if every URL has the maximum length."""
     for start in range(0, len(batch), _FRAME_ROWS):
-        yield encode_frame(batch.take(np.arange(start, min(start + _FRAME_ROWS, len(batch)))))
+        yield kind.encode_frame(batch.take(np.arange(start, min(start + _FRAME_ROWS, len(batch)))))
 
 
 @contextmanager

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
 from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.connectors.kafka.source import BATCH, KafkaSource
-from streamsched.connectors.source import Position
+from streamsched.connectors.records.record_types import OUTCOMES, RecordType
+from streamsched.connectors.source import Position, Records
 from streamsched.numerics.argument_checks import check_path, check_type, check_whole
 
-__all__ = ["BATCH", "SCHEME", "KafkaSettings", "KafkaSink", "KafkaSource", "open_kafka", "open_sink", "read_settings"]
+if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
+
+__all__ = [
+    "BATCH",
+    "SCHEME",
+    "KafkaSettings",
+    "KafkaSink",
+    "KafkaSource",
+    "open_kafka",
+    "open_sink",
+    "open_topic",
+    "read_settings",
+]
 
 
 def open_kafka(
@@ -21,7 +36,7 @@ def open_kafka(
     position: Position | None = None,
     dead_letters: str | Path | None = None,
     batch: int = BATCH,
-) -> KafkaSource:
+) -> KafkaSource[OutcomeBatch]:
     """Open the topic at `url`, ``kafka://HOST:PORT/TOPIC?…``, as a source of crawl outcomes.
 
     `settings`: further settings of the URL's query (`read_settings`), for example passwords. ``position``: where to
@@ -31,10 +46,23 @@ def open_kafka(
     Raises SettingsError if a setting is invalid, SourceError if the brokers cannot be reached, refuse the connection or
     have no such topic, or if `position` does not fit.
     """
+    return open_topic(OUTCOMES, url, settings, position=position, dead_letters=dead_letters, batch=batch)
+
+
+def open_topic(
+    records: RecordType[Records],
+    url: str,
+    settings: Mapping[str, object] | None = None,
+    *,
+    position: Position | None = None,
+    dead_letters: str | Path | None = None,
+    batch: int = BATCH,
+) -> KafkaSource[Records]:
+    """Open the topic at `url` as a source of `records`; see `open_kafka`."""
     check_type("position", position, Position | None, "a Position, or None for the beginning")
     dead_letters = None if dead_letters is None else check_path("dead_letters", dead_letters)
     batch = check_whole("batch", batch, 1, "1 or more messages")
-    source = KafkaSource(read_settings(url, settings), batch=batch, dead_letters=dead_letters)
+    source = KafkaSource(records, read_settings(url, settings), batch=batch, dead_letters=dead_letters)
     if position is not None:
         try:
             source.seek(position)

@@ -9,36 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic
 
 import numpy as np
 
-from streamsched.connectors.formats.columns import encode_event
 from streamsched.connectors.kafka.clients.protocol import Headers, Producer, partition_path
 from streamsched.connectors.kafka.decoding import RejectedMessage
 from streamsched.connectors.kafka.message_keys import host_keys
 from streamsched.connectors.reading.rejections import RecordProblem, Rejections
-from streamsched.connectors.source import Rejection
+from streamsched.connectors.source import Records, Rejection
 
 if TYPE_CHECKING:
     from streamsched.connectors.kafka.clients.protocol import Messages
+    from streamsched.connectors.records.record_types import RecordType
     from streamsched.connectors.source import Delivery
-    from streamsched.errors import InvalidOutcome
+    from streamsched.errors import InvalidRecord
 
 __all__ = ["DeadLetters"]
 
 _MOST_BYTES: Final = 900_000  # of a value: the default limit of brokers, 1 MiB, less space for headers
 
 
-class DeadLetters:
-    """Counts the rejections of a topic, and sends each to the topic `target` if one is given.
+class DeadLetters(Generic[Records]):
+    """Counts the rejections of a topic of `records`, and sends each to the topic `target` if one is given.
 
     ``open_producer`` is called at the first rejection.
     """
 
     def __init__(
-        self, topic: str, target: str | None, open_producer: Callable[[], Producer], file: str | Path | None = None
+        self,
+        records: RecordType[Records],
+        topic: str,
+        target: str | None,
+        open_producer: Callable[[], Producer],
+        file: str | Path | None = None,
     ) -> None:
+        self._type = records
         self.rejections = Rejections(file)
         self._topic = topic
         self._target = target
@@ -76,12 +82,12 @@ class DeadLetters:
         if rejected:
             self.rejections.flush()
 
-    def reject(self, partition: int, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
-        """Send and count outcomes of `delivery` as rejected, as JSON; their place is its last message. O(bytes)."""
+    def reject(self, partition: int, delivery: Delivery[Records], problems: Sequence[InvalidRecord]) -> None:
+        """Send and count records of `delivery` as rejected, as JSON; their place is its last message. O(bytes)."""
         for problem in problems:
-            raw = encode_event(delivery.outcomes, problem.record)
+            raw = self._type.encode(delivery.records, problem.record)
             message = RejectedMessage(delivery.position.offset - 1, RecordProblem.of(problem), raw, len(raw))
-            (host,) = host_keys(delivery.outcomes.urls.take(np.array([problem.record], np.intp)))
+            (host,) = host_keys(delivery.records.urls.take(np.array([problem.record], np.intp)))
             self.send(partition, host.encode(), message)
             self.count(partition, message)
         self.rejections.flush()

@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
+
+from streamsched.connectors.source import Records
 
 if TYPE_CHECKING:
     from streamsched.connectors.kafka.decoding import DecodedBatch, DecodingResult, RejectedMessage
@@ -16,15 +18,15 @@ __all__ = ["AssignedPartitions", "PartitionProgress", "PendingDelivery"]
 
 
 @dataclass(frozen=True, slots=True)
-class PendingDelivery:
-    """Decoded outcomes of partition ``number`` that wait to be delivered, or None, and the messages rejected before.
+class PendingDelivery(Generic[Records]):
+    """Decoded records of partition ``number`` that wait to be delivered, or None, and the messages rejected before.
 
     ``position``: the partition's position after this delivery.
     """
 
     number: int
     position: Position
-    decoded: DecodedBatch | None
+    decoded: DecodedBatch[Records] | None
     rejected: Sequence[RejectedMessage]
 
 
@@ -46,12 +48,12 @@ class PartitionProgress:
         return self.stops and self.read.offset >= self.log_end
 
 
-class AssignedPartitions(Mapping[int, PartitionProgress]):
+class AssignedPartitions(Mapping[int, PartitionProgress], Generic[Records]):
     """The assigned partitions by number, and their pending deliveries in stream order."""
 
     def __init__(self) -> None:
         self._parts: dict[int, PartitionProgress] = {}
-        self._pending: deque[PendingDelivery] = deque()
+        self._pending: deque[PendingDelivery[Records]] = deque()
 
     def __getitem__(self, number: int) -> PartitionProgress:
         return self._parts[number]
@@ -84,8 +86,8 @@ class AssignedPartitions(Mapping[int, PartitionProgress]):
         part = self._parts.pop(number, None)
         return None if part is None else part.delivered
 
-    def add(self, number: int, result: DecodingResult, offset: int, messages: int) -> None:
-        """Append the outcomes of `result`, decoded from that many `messages` up to `offset`, as pending deliveries."""
+    def add(self, number: int, result: DecodingResult[Records], offset: int, messages: int) -> None:
+        """Append the records of `result`, decoded from that many `messages` up to `offset`, as pending deliveries."""
         part = self._parts[number]
         before = part.read
         rejected = deque(sorted(result.rejected, key=attrgetter("offset")))
@@ -108,7 +110,7 @@ class AssignedPartitions(Mapping[int, PartitionProgress]):
         if offset is not None and offset > part.read.offset and not self._pending:
             part.read = part.delivered = replace(part.read, offset=offset)
 
-    def take(self) -> PendingDelivery | None:
+    def take(self) -> PendingDelivery[Records] | None:
         """Remove and return the next pending delivery, or None."""
         if not self._pending:
             return None

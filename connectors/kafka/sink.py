@@ -1,32 +1,32 @@
-"""A Kafka topic as a sink: outcomes as frames or single messages, and batches of pages to visit."""
+"""A Kafka topic as a sink: outcomes or signals as frames or single messages, and batches of pages to visit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 import numpy as np
 
-from streamsched.connectors.formats.columns import join, to_events
-from streamsched.connectors.formats.msgpack_frames import encode_frame
 from streamsched.connectors.kafka.clients.factory import open_producer
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
+from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS, RecordType
 from streamsched.errors import SettingsError
 
 if TYPE_CHECKING:
     from streamsched.connectors.kafka.clients.protocol import Producer
     from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-    from streamsched.connectors.source import VisitBatch
+    from streamsched.connectors.source import Records, VisitBatch
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.signals import SignalBatch
 
 __all__ = ["FORMATS", "FRAME_ROWS", "KafkaSink", "cut_frames"]
 
 FORMATS: Final = ("frames", "msgpack", "json")
-FRAME_ROWS: Final = 1_000  # outcomes in a frame: 80 kB, a tenth of the default limit of brokers
+FRAME_ROWS: Final = 1_000  # records in a frame: 80 kB, a tenth of the default limit of brokers
 _FRAME_BYTES: Final = 500_000  # of a frame, half of that limit: URLs may be long
-_ROW_BYTES: Final = 48  # most bytes of an outcome in a frame, besides its URL
+_ROW_BYTES: Final = 48  # most bytes of a record in a frame, besides its URL
 _ENCODERS: Final[dict[str, Callable[[object], bytes]]] = {
     "json": msgspec.json.Encoder().encode,
     "msgpack": msgspec.msgpack.Encoder().encode,
@@ -44,7 +44,7 @@ class KafkaSink:
         self.settings = settings
         self._producer: Producer = open_producer(settings)
         self._partitions: int | None = None
-        self._waiting: dict[int, list[OutcomeBatch]] = {}
+        self._waiting: dict[tuple[str, int], tuple[RecordType[Any], Any]] = {}  # by type of records and partition
 
     def create(self, partitions: int) -> bool:
         """Create the topic with `partitions`; return False if it exists already."""
@@ -58,19 +58,14 @@ class KafkaSink:
         A frame holds outcomes of one partition's hosts and has no key; outcomes that do not fill one wait for more, or
         for `flush`. A single message has its host as key. Raises InvalidOutcome if one breaks the event format.
         """
-        for problem in outcomes.problems():
-            raise problem
-        if format == "frames":
-            if rows < 1:
-                raise SettingsError("rows", rows, "a whole number of 1 or more")
-            self._send_frames(outcomes, rows)
-            return
-        encode = _ENCODERS.get(format)
-        if encode is None:
-            raise SettingsError("format", format, f"one of {', '.join(FORMATS)}")
-        hosts = host_keys(outcomes.urls)
-        for event, host in zip(to_events(outcomes), hosts, strict=True):
-            self._producer.send(self.settings.topic, encode(event), host.encode())
+        self._send(OUTCOMES, outcomes, format, rows)
+
+    def send_signals(self, signals: SignalBatch, format: str = "frames", rows: int = FRAME_ROWS) -> None:  # noqa: A002
+        """Send `signals` as `send_outcomes` sends outcomes. O(bytes). Raises InvalidSignal.
+
+        A topic holds outcomes or signals, not both: a reader of either rejects the other.
+        """
+        self._send(SIGNALS, signals, format, rows)
 
     def send_batch(self, batch: VisitBatch, format: str = "json") -> None:  # noqa: A002  the name that users know
         """Send each page of `batch` as a map, with its host as key.
@@ -107,32 +102,47 @@ class KafkaSink:
             self._waiting.clear()  # the caller has failed: incomplete frames are not sent
         self.close()
 
-    def _send_frames(self, outcomes: OutcomeBatch, rows: int) -> None:
+    def _send(self, kind: RecordType[Records], records: Records, shape: str, rows: int) -> None:
+        for problem in records.problems():
+            raise problem
+        if shape == "frames":
+            if rows < 1:
+                raise SettingsError("rows", rows, "a whole number of 1 or more")
+            self._send_frames(kind, records, rows)
+            return
+        encode = _ENCODERS.get(shape)
+        if encode is None:
+            raise SettingsError("format", shape, f"one of {', '.join(FORMATS)}")
+        for event, host in zip(kind.to_events(records), host_keys(records.urls), strict=True):
+            self._producer.send(self.settings.topic, encode(event), host.encode())
+
+    def _send_frames(self, kind: RecordType[Records], records: Records, rows: int) -> None:
         if self._partitions is None:
             self._partitions = self._producer.partitions(self.settings.topic)
-        chosen = choose_partitions(host_keys(outcomes.urls), self._partitions)
+        chosen = choose_partitions(host_keys(records.urls), self._partitions)
         for partition in np.unique(chosen).tolist():
-            waiting = self._waiting.pop(partition, [])
-            *full, rest = cut_frames(join([*waiting, outcomes.take(np.flatnonzero(chosen == partition))]), rows)
-            self._waiting[partition] = [rest]
+            own = records.take(np.flatnonzero(chosen == partition))
+            _, waiting = self._waiting.pop((kind.name, partition), (kind, None))
+            *full, rest = cut_frames(own if waiting is None else kind.join([waiting, own]), rows)
+            self._waiting[kind.name, partition] = kind, rest
             for frame in full:
-                self._producer.send(self.settings.topic, encode_frame(frame), partition=partition)
+                self._producer.send(self.settings.topic, kind.encode_frame(frame), partition=partition)
 
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for partition, (rest,) in waiting.items():
-            self._producer.send(self.settings.topic, encode_frame(rest), partition=partition)
+        for (_, partition), (kind, rest) in waiting.items():
+            self._producer.send(self.settings.topic, kind.encode_frame(rest), partition=partition)
 
 
-def cut_frames(outcomes: OutcomeBatch, rows: int) -> list[OutcomeBatch]:
-    """Return `outcomes` in parts of at most `rows`, and 500 kB unless one outcome is larger; at least one part."""
-    ends = outcomes.urls.offsets + np.arange(len(outcomes) + 1) * _ROW_BYTES
+def cut_frames(records: Records, rows: int) -> list[Records]:
+    """Return `records` in parts of at most `rows`, and 500 kB unless one record is larger; at least one part."""
+    ends = records.urls.offsets + np.arange(len(records) + 1) * _ROW_BYTES
     parts, start = [], 0
-    while start + rows < len(outcomes) or ends[-1] - ends[start] > _FRAME_BYTES:
+    while start + rows < len(records) or ends[-1] - ends[start] > _FRAME_BYTES:
         within = int(np.searchsorted(ends, ends[start] + _FRAME_BYTES, "right")) - 1
         stop = max(start + 1, min(start + rows, within))
-        if stop == len(outcomes):
+        if stop == len(records):
             break
-        parts.append(outcomes.take(np.arange(start, stop)))
+        parts.append(records.take(np.arange(start, stop)))
         start = stop
-    return [*parts, outcomes.take(np.arange(start, len(outcomes)))]
+    return [*parts, records.take(np.arange(start, len(records)))]

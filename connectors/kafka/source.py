@@ -1,10 +1,10 @@
-"""A Kafka topic as a `Source` of crawl outcomes.
+"""A Kafka topic as a `Source` of crawl outcomes or of change signals.
 
 ::
 
     with open_source("kafka://localhost:9092/outcomes?group=crawl") as source:
         for delivery in source:
-            scheduler.observe(delivery.outcomes)
+            scheduler.observe(delivery.records)
             ...  # from time to time: save the state with source.positions, then source.commit(those positions)
 
 Reading never commits offsets. Only `commit` does, so that committed offsets always follow a saved state.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
-from streamsched.connectors.kafka.decoding import decode_messages
+from streamsched.connectors.kafka.decoding import MessageDecoder
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
 from streamsched.connectors.kafka.start_offsets import (
@@ -31,47 +31,57 @@ from streamsched.connectors.kafka.start_offsets import (
     choose_start,
     find_partition,
 )
-from streamsched.connectors.source import Delivery, Position, Rejection, RevokeCallback, Source
+from streamsched.connectors.source import Delivery, Position, Records, Rejection, RevokeCallback, Source
 from streamsched.errors import SettingsError, SourceError
 
 if TYPE_CHECKING:
-    from streamsched.errors import InvalidOutcome
+    from streamsched.connectors.records.record_types import RecordType
+    from streamsched.errors import InvalidRecord
 
 __all__ = ["BATCH", "KafkaSource"]
 
 BATCH: Final = 16_384  # most messages in one poll: small messages share the cost of one decode
-_ROWS: Final = 8_192  # outcomes to which small frames are merged: applying a delivery costs 50 µs beside its rows
+_ROWS: Final = 8_192  # records to which small frames are merged: applying a delivery costs 50 µs beside its rows
 _TICK_S: Final = 0.25  # interval at which a blocking iteration looks whether `stop` was called
 
 
-class KafkaSource(Source):
+class KafkaSource(Source[Records]):
     """A topic as a `Source`, opened by `streamsched.connectors.kafka.open_kafka`. For use by one thread.
 
     ``on_revoke(positions)`` is called before partitions are revoked: save the state with these positions and commit
     them, and the next reader neither misses nor repeats a message. It runs while the caller waits in `poll` or for the
     next delivery, possibly on another thread, after every earlier delivery has been processed.
 
-    ``misplaced``, ``unkeyed``: delivered outcomes whose message had a key other than their host, or no key.
+    ``misplaced``, ``unkeyed``: delivered records whose message had a key other than their host, or no key.
     ``skipped``: messages that were deleted before they were read, if the settings allow that.
     """
 
     format = "kafka"
     is_partitioned = True
 
-    def __init__(self, settings: KafkaSettings, *, batch: int = BATCH, dead_letters: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        records: RecordType[Records],
+        settings: KafkaSettings,
+        *,
+        batch: int = BATCH,
+        dead_letters: str | Path | None = None,
+    ) -> None:
         if batch < 1:
             raise SettingsError("batch", batch, "a whole number of 1 or more")
         self.settings = settings
         self.on_revoke: RevokeCallback | None = None
         self.misplaced = self.unkeyed = self.skipped = 0
         self._batch = batch
-        self._assigned = AssignedPartitions()
+        self._kind = records.position_kind(self.format)
+        self._decoder = MessageDecoder(records)
+        self._assigned: AssignedPartitions[Records] = AssignedPartitions()
         self._saved: dict[int, Position] = {}  # where to start in partitions once they are assigned
         self._starts: dict[str, Position] = {}
         self._joined = self._stopped = self._closed = self._paused = False
         self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the whole topic
         self._letters = DeadLetters(
-            settings.topic, settings.dead_letters, partial(open_producer, settings), dead_letters
+            records, settings.topic, settings.dead_letters, partial(open_producer, settings), dead_letters
         )
         with ExitStack() as undo:
             undo.callback(self._letters.close)
@@ -128,7 +138,7 @@ class KafkaSource(Source):
         Raises SourceError if it belongs to another topic or its offset is not in the log (see ``KafkaSettings.lost``).
         """
         self._check_open()
-        number = find_partition(self.settings, position, self._numbers)
+        number = find_partition(self.settings, position, self._kind, self._numbers)
         self._saved[number] = position
         if number in self._assigned:
             bounds = self._consumer.bounds([number])[number]
@@ -138,7 +148,7 @@ class KafkaSource(Source):
             self._failures.pop(number, None)
             self._failures.pop(None, None)
 
-    def poll(self, timeout_s: float) -> Delivery | None:
+    def poll(self, timeout_s: float) -> Delivery[Records] | None:
         """Return the next delivery; None if none arrives within `timeout_s`, or if paused or at the end.
 
         Keeps the membership in the group alive, also while paused: call it at least every few minutes. Raises
@@ -155,13 +165,13 @@ class KafkaSource(Source):
             raise next(iter(self._failures.values()))
         return delivery
 
-    def deliveries(self, timeout_s: float) -> Iterator[Delivery | None]:
+    def deliveries(self, timeout_s: float) -> Iterator[Delivery[Records] | None]:
         """Yield deliveries until the source ends, and None whenever none arrives within `timeout_s`."""
         while not self.ended:
             yield self.poll(timeout_s)
 
-    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
-        """Count outcomes of the last `delivery` as rejected, and send them to the dead letters as JSON. O(bytes).
+    def reject(self, delivery: Delivery[Records], problems: Sequence[InvalidRecord]) -> None:
+        """Count records of the last `delivery` as rejected, and send them to the dead letters as JSON. O(bytes).
 
         Their place is the last message of the delivery.
         """
@@ -228,7 +238,7 @@ class KafkaSource(Source):
                 if position is not None:
                     self._saved[number] = position  # to continue there if the partition is assigned again
 
-    def __next__(self) -> Delivery:
+    def __next__(self) -> Delivery[Records]:
         """Return the next delivery, however long it takes, after the dead letters of records rejected before it."""
         while not self._stopped:
             delivery = self.poll(_TICK_S)
@@ -258,18 +268,18 @@ class KafkaSource(Source):
         self.skipped += start.skipped
 
     def _set_position(self, number: int, start: StartOffset, log_end: int) -> None:
-        position = Position(self.format, partition_path(self.settings.topic, number), start.offset, start.records)
+        position = Position(self._kind, partition_path(self.settings.topic, number), start.offset, start.records)
         self._assigned.begin(number, position, log_end, stops=self.settings.until_end)
         self._starts[position.path] = position
 
-    def _next_delivery(self) -> Delivery | None:
+    def _next_delivery(self) -> Delivery[Records] | None:
         """Return the next pending delivery, and count the messages rejected before it."""
         while (pending := self._assigned.take()) is not None:
             self._letters.count_all(pending.number, pending.rejected)
             if pending.decoded is not None:
                 self.misplaced += pending.decoded.misplaced
                 self.unkeyed += pending.decoded.unkeyed
-                return Delivery(pending.decoded.outcomes, pending.position)
+                return Delivery(pending.decoded.records, pending.position)
         return None
 
     def _fetch(self, timeout_s: float) -> None:
@@ -303,14 +313,14 @@ class KafkaSource(Source):
         number = messages.partition
         part = self._assigned[number]
         messages = messages.before(part.log_end) if part.stops else messages
-        result = decode_messages(messages, min(self._batch, _ROWS))
+        result = self._decoder.decode(messages, min(self._batch, _ROWS))
         unknown = result.first_unknown_version()
         if unknown is not None and self.settings.versions == "stop":
             fault = unknown.fault
             reason = f"{fault.field}: {fault.reason}, found {fault.found}: update streamsched to read it"
             self._failures[number] = SourceError(partition_path(self.settings.topic, number), reason, unknown.offset)
             messages = messages.before(unknown.offset)
-            result = decode_messages(messages, min(self._batch, _ROWS))
+            result = self._decoder.decode(messages, min(self._batch, _ROWS))
         if not len(messages):
             return
         self._letters.send_all(messages, result.rejected)

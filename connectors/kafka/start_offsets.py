@@ -70,9 +70,9 @@ def offset_out_of_range(settings: KafkaSettings, partition: int, wanted: int, bo
     return SourceError(partition_path(settings.topic, partition), reason, wanted)
 
 
-def find_partition(settings: KafkaSettings, position: Position, known: Mapping[str, int]) -> int:
-    """Return the partition of `position`, one of `known` by path. Raises SourceError if there is none."""
-    if position.kind != "kafka" or position.path not in known:
-        reason = f"the position belongs to {position.path} ({position.kind}), not to a partition of this topic"
+def find_partition(settings: KafkaSettings, position: Position, kind: str, known: Mapping[str, int]) -> int:
+    """Return the partition of `position`, one of `known` by path. Raises SourceError if it has none or another kind."""
+    if position.kind != kind or position.path not in known:
+        reason = f"the position belongs to {position.path} ({position.kind}), not to a partition of this topic ({kind})"
         raise SourceError(f"kafka://{settings.topic}", reason)
     return known[position.path]

@@ -6,16 +6,16 @@ import sys
 import zlib
 from collections.abc import Callable
 from io import FileIO
-from typing import Final
+from typing import Final, Protocol
 
 from streamsched.errors import SourceError
 
-__all__ = ["BLOCK_BYTES", "STDIN", "ByteStream"]
+__all__ = ["BLOCK_BYTES", "GZIP_MAGIC", "STDIN", "ByteStream", "Inflater"]
 
 STDIN: Final = "-"
 BLOCK_BYTES: Final = 1 << 20  # one read: some 10,000 events, so that what a block costs is shared by many
 _PACKED_BYTES: Final = 1 << 16  # compressed bytes taken at a time
-_MAGIC: Final = b"\x1f\x8b\x08"  # gzip, deflate
+GZIP_MAGIC: Final = b"\x1f\x8b\x08"  # gzip, deflate
 _GZIP_WINDOW: Final = 31  # zlib's code for "gzip header and trailer, largest window"
 
 
@@ -37,10 +37,10 @@ class ByteStream:
         except OSError as error:
             self._file.close()
             raise SourceError(path, f"cannot be read: {error.strerror or error}") from error
-        self._packed = head == _MAGIC
+        self._packed = head == GZIP_MAGIC
         self._fetch: Callable[[int], bytes]
         if self._packed:
-            self._fetch = _Inflater(self._file, head).read
+            self._fetch = Inflater(self._file, head).read
         else:
             self._peeked = head
             self._fetch = lambda size: self._file.read(size) or b""
@@ -100,15 +100,30 @@ class ByteStream:
         return b""
 
 
-class _Inflater:
-    """Gzip members one after the other, zero padding between and after them; EOFError if the last is cut off."""
+class Readable(Protocol):
+    """What has bytes to read: an open file, or bytes in memory."""
 
-    def __init__(self, file: FileIO, head: bytes) -> None:
+    def read(self, size: int, /) -> bytes | None:
+        """Return at most `size` bytes, none at the end."""
+        ...
+
+
+class Inflater:
+    """The decompressed bytes of `head` and of the rest of `file`, which are gzip.
+
+    Members stand one after the other, with zero padding between and after them.
+    """
+
+    def __init__(self, file: Readable, head: bytes = b"") -> None:
         self._file = file
         self._pending = head
         self._member = zlib.decompressobj(_GZIP_WINDOW)
 
     def read(self, size: int) -> bytes:
+        """Return 1 to `size` bytes, none at the end; however much a member holds, no more is decompressed.
+
+        Raises EOFError if the last member is cut off or what follows it is not gzip, zlib.error if one is damaged.
+        """
         while not self._member.eof or self._next_member():
             packed = self._pending or self._file.read(_PACKED_BYTES) or b""
             data = self._member.decompress(packed, size)
@@ -121,9 +136,9 @@ class _Inflater:
 
     def _next_member(self) -> bool:
         pending = self._pending.lstrip(b"\0")
-        while len(pending) < len(_MAGIC) and (more := self._file.read(_PACKED_BYTES)):
+        while len(pending) < len(GZIP_MAGIC) and (more := self._file.read(_PACKED_BYTES)):
             pending = (pending + more).lstrip(b"\0")
-        if pending and not pending.startswith(_MAGIC):
+        if pending and not pending.startswith(GZIP_MAGIC):
             raise EOFError("damaged gzip: what follows a member is not another")
         if pending:
             self._member = zlib.decompressobj(_GZIP_WINDOW)
@@ -134,7 +149,7 @@ class _Inflater:
 def _read_head(file: FileIO) -> bytes:
     """Return the first bytes of `file`, enough to detect gzip; a pipe may return fewer at a time."""
     head = b""
-    while len(head) < len(_MAGIC) and (more := file.read(len(_MAGIC) - len(head))):
+    while len(head) < len(GZIP_MAGIC) and (more := file.read(len(GZIP_MAGIC) - len(head))):
         head += more
     return head
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
+from streamsched.connectors.reading.record_reader import RecordChunk, RecordReader
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, RejectionCounter, describe
 from streamsched.connectors.reading.validation import parse_valid
+from streamsched.connectors.source import Records
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints
-    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["MAX_LINE_BYTES", "LineChunk", "LineFormat", "split_lines"]
 
@@ -53,25 +53,26 @@ class LineChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class LineFormat(Generic[Row]):
+class LineFormat(Generic[Row, Records]):
     """A format of one record a line.
 
     ``decode_whole(chunk)``: all its lines at once, None if they must be parsed one by one;
     ``parse_line(line)``: one line's record, raises ParseError; ``to_columns(rows)``: records that parsed, as a batch.
     """
 
-    decode_whole: Callable[[LineChunk], OutcomeBatch | None]
+    decode_whole: Callable[[LineChunk], Records | None]
     parse_line: Callable[[bytes], Row]
-    to_columns: Callable[[Sequence[Row]], OutcomeBatch]
+    to_columns: Callable[[Sequence[Row]], Records]
 
-    def read(self, reader: RecordReader) -> Iterator[OutcomeChunk]:
-        """Return the valid outcomes of each chunk of lines, chunks without one left out; rejects the others."""
+    def read(self, reader: RecordReader) -> Iterator[RecordChunk[Records]]:
+        """Return the valid records of each chunk of lines, chunks without one left out; rejects the others."""
         for chunk in split_lines(reader):
-            outcomes = self.decode_whole(chunk)
-            if outcomes is None or outcomes.problems():
-                outcomes = parse_valid(chunk.numbered(), self.parse_line, self.to_columns, reader.rejections)
-            if len(outcomes):
-                yield OutcomeChunk(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
+            records = self.decode_whole(chunk)
+            lines: Sequence[int] = range(chunk.first, chunk.first + len(chunk))
+            if records is None or records.problems():
+                records, lines = parse_valid(chunk.numbered(), self.parse_line, self.to_columns, reader.rejections)
+            if len(records):
+                yield RecordChunk(records, chunk.stop, chunk.first + len(chunk) - 1, lines)
 
 
 def split_lines(reader: RecordReader) -> Iterator[LineChunk]:

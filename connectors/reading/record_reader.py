@@ -1,17 +1,18 @@
-"""The interface between an opened file and the formats: a format reads bytes and yields chunks of outcomes."""
+"""The interface between an opened file and the formats: a format reads bytes and yields chunks of records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias
+
+from streamsched.connectors.source import Records
 
 if TYPE_CHECKING:
     from streamsched.connectors.reading.byte_stream import ByteStream
     from streamsched.connectors.reading.rejections import RejectionCounter
-    from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["OutcomeChunk", "Read", "RecordReader"]
+__all__ = ["Read", "RecordChunk", "RecordReader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,17 @@ class RecordReader:
     records: int = 0
 
 
-class OutcomeChunk(NamedTuple):
-    """Valid outcomes, at least one; the offset of the byte after them and the number of records before that byte."""
+@dataclass(frozen=True, slots=True)
+class RecordChunk(Generic[Records]):
+    """Valid records, at least one; the offset of the byte after them and the number of lines or maps before it.
 
-    outcomes: OutcomeBatch
+    ``lines``: the line of each record, empty if records are no lines.
+    """
+
+    records: Records
     offset: int
-    records: int
+    count: int
+    lines: Sequence[int] = ()
 
 
-Read: TypeAlias = Callable[[RecordReader], Iterator[OutcomeChunk]]
+Read: TypeAlias = Callable[[RecordReader], Iterator[RecordChunk[Records]]]

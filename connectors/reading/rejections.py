@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from streamsched.connectors.source import Rejection, Unit
-from streamsched.errors import InvalidOutcome, SourceError, shorten
+from streamsched.errors import InvalidRecord, SourceError, shorten
 
 __all__ = ["MAX_RAW_BYTES", "RecordProblem", "RejectionCounter", "RejectionSink", "Rejections", "describe"]
 
@@ -30,7 +30,7 @@ class RecordProblem(NamedTuple):
     found: str
 
     @classmethod
-    def of(cls, problem: InvalidOutcome, where: str = "") -> RecordProblem:
+    def of(cls, problem: InvalidRecord, where: str = "") -> RecordProblem:
         """Return `problem` as a RecordProblem; `where` is appended to the reason."""
         return cls(problem.field, f"expected {problem.expected}{where}", shorten(problem.found))
 

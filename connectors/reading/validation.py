@@ -1,4 +1,4 @@
-"""Validation of records: valid ones become outcomes, the others rejections with field, expectation and finding."""
+"""Validation of records: valid ones become columns, the others rejections with field, expectation and finding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionSink
 
 if TYPE_CHECKING:
-    from streamsched.outcomes import OutcomeBatch
+    from streamsched.connectors.source import Records
 
 __all__ = ["ParseError", "keep_valid", "parse_each", "parse_valid", "reject_each"]
 
@@ -25,16 +25,16 @@ class ParseError(ValueError):
         super().__init__(problem)
 
 
-def keep_valid(outcomes: OutcomeBatch, reject: Callable[[int, RecordProblem], None]) -> OutcomeBatch:
-    """Return the valid records of `outcomes` and call `reject` with the others; itself if all are valid."""
-    problems = outcomes.problems()
+def keep_valid(records: Records, reject: Callable[[int, RecordProblem], None]) -> Records:
+    """Return the valid ones of `records` and call `reject` with the others; itself if all are valid."""
+    problems = records.problems()
     if not problems:
-        return outcomes
-    keep = np.ones(len(outcomes), np.bool_)
+        return records
+    keep = np.ones(len(records), np.bool_)
     for problem in problems:
         keep[problem.record] = False
         reject(problem.record, RecordProblem.of(problem))
-    return outcomes.take(np.flatnonzero(keep))
+    return records.take(np.flatnonzero(keep))
 
 
 def parse_each(
@@ -54,20 +54,20 @@ def parse_each(
 def parse_valid(
     records: Mapping[int, bytes],
     parse: Callable[[bytes], Row],
-    to_columns: Callable[[Sequence[Row]], OutcomeBatch],
+    to_columns: Callable[[Sequence[Row]], Records],
     rejections: RejectionSink,
-) -> OutcomeBatch:
-    """Return the valid outcomes of `records`, raw bytes by line or offset, and reject the others in order. O(bytes).
+) -> tuple[Records, list[int]]:
+    """Return the valid ones of `records`, raw bytes by line or offset, and where they are; reject the others in order.
 
-    `parse` raises ParseError if a record cannot be decoded; `to_columns` makes one outcome of each parsed record.
+    O(bytes). `parse` raises ParseError if a record cannot be decoded; `to_columns` makes columns of the parsed records.
     """
     rows, problems = parse_each(records, parse)
     offsets = list(rows)
-    outcomes = keep_valid(
+    valid = keep_valid(
         to_columns(list(rows.values())), lambda record, problem: problems.update({offsets[record]: problem})
     )
     reject_each(records, problems, rejections)
-    return outcomes
+    return valid, [offset for offset in offsets if offset not in problems]
 
 
 def reject_each(records: Mapping[int, bytes], problems: Mapping[int, RecordProblem], rejections: RejectionSink) -> None:

@@ -46,5 +46,5 @@ def _environment() -> Environment:
     return environment
 
 
-def _describe_all(findings: Iterable[Finding]) -> str:
-    return " ".join(describe(finding) for finding in findings)
+def _describe_all(findings: Iterable[Finding | str]) -> str:
+    return " ".join(finding if isinstance(finding, str) else describe(finding) for finding in findings)

@@ -81,6 +81,11 @@ _POLICY_STYLES: Final = {
     "gp4c": LineStyle("vermilion", width=1.8),
     "gp4c-panel": LineStyle("vermilion", _DOTTED, 1.8),
     "gp4c-paper": LineStyle("sky", _DASHED, 1.4),
+    "lambdacrawl": LineStyle("blue", _DASHED, 1.2),
+    "polite": LineStyle("blue", _DOTTED, 1.2),
+    "binary": LineStyle("green", _DOTTED, 1.2),
+    "mirrorsync": LineStyle("purple", _DASHED, 1.2),
+    "webfountain": LineStyle("olive", _DASHED, 1.2),
     "oracle": LineStyle("ink", _DASHED, 0.9),
 }
 _FORMULA_STYLES: Final = tuple(

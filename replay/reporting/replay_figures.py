@@ -23,7 +23,8 @@ from streamsched.replay.simulation.simulator import DAY_S, Trace
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools
     from streamsched.replay.replay_results import PolicyResult, ReplayResult
-    from streamsched.replay.simulation.calibration import Calibration, Reliability
+    from streamsched.replay.simulation.calibration import Calibration
+    from streamsched.scheduler.monitoring.reliability import Reliability
 
 __all__ = [
     "FEWEST_VISITS",

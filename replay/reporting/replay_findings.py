@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 __all__ = [
     "best_policies",
     "describe_scope",
+    "describe_signals",
     "explain_calibration",
     "explain_comparison",
     "explain_figures",
+    "explain_sources",
     "find_best",
     "find_identical",
     "find_promotions",
@@ -65,6 +67,13 @@ def describe_scope(result: ReplayResult) -> Finding:
     )
 
 
+def describe_signals(result: ReplayResult) -> list[Finding]:
+    """Return what each simulated source of signals was asked to be, and the files of recorded ones."""
+    simulated = [Finding("simulated_source", source.to_json()) for source in result.settings.signals]
+    recorded = [Finding("recorded_signals", {"file": file}) for file in result.settings.signal_files]
+    return simulated + recorded
+
+
 def explain_figures(result: ReplayResult) -> list[Finding]:
     """Return how the intervals were estimated, or why there are none, which cycles NDCG covers, and what is left out.
 
@@ -91,6 +100,11 @@ def explain_calibration(result: ReplayResult) -> list[Finding]:
     """Return which policies give no probabilities; nothing if calibration was not asked for or all give them."""
     others = [policy.name for policy in result.policies if policy.calibration is None]
     return [Finding("no_probabilities", {"policies": others})] if result.settings.calibration and others else []
+
+
+def explain_sources(result: ReplayResult) -> list[Finding]:
+    """Return what the figures of sources mean; nothing if there are none."""
+    return [Finding("learned_sources")] if any(policy.sources for policy in result.policies) else []
 
 
 def find_best(result: ReplayResult) -> list[Finding]:

@@ -12,12 +12,14 @@ from streamsched.replay.findings import findings_to_json
 from streamsched.replay.replay_results import Comparison, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import format_time
 from streamsched.replay.reporting.replay_findings import find_best, find_identical, find_promotions
-from streamsched.replay.simulation.calibration import BIN_EDGES
+from streamsched.scheduler.monitoring.reliability import BIN_EDGES
 
 if TYPE_CHECKING:
     from streamsched.replay.confidence_intervals import Estimate
-    from streamsched.replay.simulation.calibration import Calibration, Reliability
+    from streamsched.replay.simulation.calibration import Calibration
     from streamsched.replay.simulation.promotions import Evolution
+    from streamsched.replay.simulation.signals.learned_sources import LearnedSource
+    from streamsched.scheduler.monitoring.reliability import Reliability
 
 __all__ = ["to_json"]
 
@@ -29,7 +31,8 @@ def to_json(result: ReplayResult) -> str:
     ``stale``, null if there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high] over time and
     ``ci95_seeds`` over seeds, null if there is no interval; ``against`` to each figure's difference from that of the
     top-level policy ``against``, absolute and relative, with intervals of the paired differences; ``calibration`` to
-    forecasts against what came, null if there are none; ``promotions`` to the formulas that evolution promoted, each
+    forecasts against what came, null if there are none; ``sources`` to what the policy learned of each source of
+    signals beside what is true of it, both at the end; ``promotions`` to the formulas that evolution promoted, each
     used from its ``cycle`` on, with their ``gain`` and its ``noise`` as shares of the predecessor's fitness, null
     without a contest. ``findings`` are codes with their values.
     """
@@ -52,6 +55,8 @@ def to_json(result: ReplayResult) -> str:
         "learn_from": None if settings.learn_from_s is None else format_time(window.start_s),
         "seeds": list(settings.seeds),
         "against": settings.compared_with,
+        "signals": [source.to_json() for source in settings.signals],
+        "signal_files": list(settings.signal_files),
         "later_pages": settings.later_pages,
         "changes": int(result.changes.sum()),
         "rejected": result.rejected,
@@ -83,6 +88,7 @@ def _policy_to_json(policy: PolicyResult, seeds: Sequence[int]) -> dict[str, Any
         if policy.against is None
         else {metric: _comparison_to_json(comparison) for metric, comparison in policy.against.items()},
         "calibration": None if policy.calibration is None else _calibration_to_json(policy.calibration),
+        "sources": [_source_to_json(source) for source in policy.sources],
     }
 
 
@@ -110,6 +116,11 @@ def _calibration_to_json(calibration: Calibration) -> dict[str, Any]:
         "without_surge": _reliability_to_json(calibration.without_surge),
         "with_surge": _reliability_to_json(calibration.with_surge),
     }
+
+
+def _source_to_json(source: LearnedSource) -> dict[str, Any]:
+    true = None if source.true is None else source.true._asdict()
+    return {"kind": source.kind, "signals": source.signals, "true": true, "learned": source.learned._asdict()}
 
 
 def _reliability_to_json(part: Reliability) -> dict[str, Any]:

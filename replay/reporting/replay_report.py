@@ -20,9 +20,11 @@ from streamsched.replay.reporting.replay_figures import (
 )
 from streamsched.replay.reporting.replay_findings import (
     describe_scope,
+    describe_signals,
     explain_calibration,
     explain_comparison,
     explain_figures,
+    explain_sources,
     find_best,
     find_identical,
 )
@@ -31,6 +33,7 @@ from streamsched.replay.reporting.replay_tables import (
     comparison_table,
     evolution_table,
     policy_table,
+    source_table,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +65,7 @@ def render_report(result: ReplayResult) -> str:
         "replay",
         title=f"Replay of {Path(result.settings.log).name}",
         findings=find_best(result),
-        scope=[describe_scope(result)],
+        scope=[describe_scope(result), *describe_signals(result)],
         policies=policy_table(result),
         explanations=explain_figures(result),
         differences=comparison_table(result),
@@ -79,6 +82,8 @@ def render_report(result: ReplayResult) -> str:
         reliability=_draw_calibration(result),
         uncalibrated=explain_calibration(result),
         fewest=FEWEST_VISITS,
+        sources=source_table(result),
+        learned=explain_sources(result),
         evolutions=evolution_table(result),
     )
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from streamsched.replay.replay_results import COMPARED, METRICS, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import format_time
-from streamsched.replay.reporting.number_format import format_count, format_gain, format_half_width, format_number
+from streamsched.replay.reporting.number_format import (
+    format_count,
+    format_gain,
+    format_half_width,
+    format_length,
+    format_number,
+)
 from streamsched.replay.reporting.palette import LineStyle, choose_line_styles
 from streamsched.replay.reporting.replay_findings import best_policies
 from streamsched.replay.reporting.sentences import METRIC_TITLES
 from streamsched.replay.reporting.tables import Cell, Column, Table
+from streamsched.replay.simulation.signals.signal_simulation import SourceFigures
 
 if TYPE_CHECKING:
     from streamsched.replay.confidence_intervals import Estimate
-    from streamsched.replay.simulation.calibration import Reliability
     from streamsched.replay.simulation.promotions import Evolution
+    from streamsched.replay.simulation.signals.learned_sources import LearnedSource
+    from streamsched.scheduler.monitoring.reliability import Reliability
 
-__all__ = ["calibration_table", "comparison_table", "evolution_table", "policy_table"]
+__all__ = ["calibration_table", "comparison_table", "evolution_table", "policy_table", "source_table"]
 
 
 def policy_table(result: ReplayResult) -> Table:
@@ -99,6 +107,28 @@ def calibration_table(result: ReplayResult) -> Table:
 def _reliability_cells(part: Reliability) -> list[Cell]:
     shares = (part.mean_foretold, part.share_came, part.error)
     return [Cell(format_count(part.total)), *(Cell(format_number(share)) for share in shares)]
+
+
+def source_table(result: ReplayResult) -> Table:
+    """Return a row for each policy and source of signals: what the policy learned of it, beside what is true."""
+    pairs = [f"{figure},\n{side}" for figure in ("Precision", "Recall", "Lateness") for side in ("learned", "true")]
+    columns = [Column("Policy", "text"), Column("Source", "text"), *map(Column, ("Signals", *pairs))]
+    styles = choose_line_styles([policy.name for policy in result.policies])
+    rows = []
+    for policy, style in zip(result.policies, styles, strict=True):
+        for source in policy.sources:
+            cells = [Cell(text) for pair in _figure_pairs(source) for text in pair]
+            rows.append([Cell(policy.name, line=style), Cell(source.kind), Cell(format_count(source.signals)), *cells])
+    return Table(columns, rows)
+
+
+def _figure_pairs(source: LearnedSource) -> Iterator[tuple[str, str]]:
+    """Yield each figure of a source as text, as learned and as true."""
+    true = source.true or SourceFigures(None, None, None)
+    for name in ("precision", "recall"):
+        yield format_number(getattr(source.learned, name)), format_number(getattr(true, name))
+    late_s, true_s = source.learned.lateness_s, true.lateness_s
+    yield "–" if late_s is None else format_length(late_s), "–" if true_s is None else format_length(true_s)
 
 
 def evolution_table(result: ReplayResult) -> Table:

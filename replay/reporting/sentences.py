@@ -88,6 +88,18 @@ def _scope(values: Values) -> str:
     )
 
 
+def _simulated_source(values: Values) -> str:
+    pages = "all pages" if values["share"] == 1.0 else f"{format_share(values['share'])} of the pages"
+    begin = f", from {format_length(values['start_s'])} after the start on" if values["start_s"] else ""
+    if "flood_s" in values:
+        return f"Signals of {values['kind']}: {pages} every {format_length(values['flood_s'])}, changed or not{begin}."
+    late = f"{format_length(values['late_s'])} late" if values["late_s"] else "at once"
+    return (
+        f"Signals of {values['kind']}: on {pages}, recall {values['recall']:g}, precision {values['precision']:g}, "
+        f"{late}{begin}."
+    )
+
+
 def _best(values: Values, claim: str) -> str:
     baseline = "" if values["baseline"] is None else f" ({values['baseline']}: {values['baseline_value']:.3f})"
     return f"{join_names(values['policies'])} {claim.format(value=format_number(values['value']))}{baseline}."
@@ -303,6 +315,12 @@ def _new_pages(values: Values) -> str:
 
 _SENTENCES: Final[dict[str, Callable[[Values], str]]] = {
     "replay_scope": _scope,
+    "simulated_source": _simulated_source,
+    "recorded_signals": lambda values: f"Signals recorded in {values['file']}.",
+    "learned_sources": lambda values: (
+        "Precision: of the signals, those that announce a change. Recall: of the changes of the source's pages, those "
+        "announced. Lateness: mean time from a change to its announcement. Learned from all visits of the replay."
+    ),
     "no_change_ranked": lambda values: "No page changed in the ranked cycles, so there was nothing to find.",
     "best_change_rate": lambda values: _best(
         values, "found the most changes: {value} of the visits met a changed page"

@@ -16,12 +16,14 @@ from rich.text import Text
 
 from streamsched.replay.reporting.replay_findings import (
     describe_scope,
+    describe_signals,
     explain_calibration,
     explain_comparison,
     explain_figures,
+    explain_sources,
     find_promotions,
 )
-from streamsched.replay.reporting.replay_tables import calibration_table, comparison_table, policy_table
+from streamsched.replay.reporting.replay_tables import calibration_table, comparison_table, policy_table, source_table
 from streamsched.replay.reporting.sentences import describe
 
 if TYPE_CHECKING:
@@ -41,14 +43,19 @@ _DELAYS: Final = (
 
 
 @contextmanager
-def show_progress(console: Console, action: str = "Replaying") -> Iterator[experiment.Progress | None]:
-    """Show a progress bar during this block; yield its callback, None if `console` is not a terminal."""
+def show_progress(
+    console: Console, action: str = "Replaying", first: str = "Reading the log"
+) -> Iterator[experiment.Progress | None]:
+    """Show a progress bar during this block; yield its callback, None if `console` is not a terminal.
+
+    ``first``: what is done before the first call.
+    """
     if not console.is_terminal:
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("Reading the log", total=None)
+        task = bar.add_task(first, total=None)
 
         def advance(done: int, total: int, policy: str) -> None:
             bar.update(task, completed=done, total=total, description=f"{action} {escape(policy)}")
@@ -60,16 +67,18 @@ def figure_table(result: ReplayResult) -> RichTable:
     """Return the figures with their 95 % intervals, a row for each policy in the order asked, the best in bold."""
     table = to_rich(policy_table(result), padding=0)  # some 75 columns wide if names are short
     explanations = [describe(finding) for finding in explain_figures(result)]
-    table.title, table.title_justify = Text(describe(describe_scope(result))), "left"
+    scope = [describe_scope(result), *describe_signals(result)]
+    table.title, table.title_justify = Text(" ".join(map(describe, scope))), "left"
     table.caption, table.caption_justify = Text(" ".join([*explanations, _DELAYS, result.note]).rstrip()), "left"
     return table
 
 
 def print_figures(result: ReplayResult) -> None:
-    """Print the figures, the differences, the calibration and a line for each promoted formula to standard output."""
+    """Print figures, differences, calibration, sources and a line for each promoted formula to standard output."""
     print_table(figure_table(result))
     _print_beside(comparison_table(result), explain_comparison(result))
     _print_beside(calibration_table(result), explain_calibration(result))
+    _print_beside(source_table(result), explain_sources(result))
     promotions = find_promotions(result)
     if promotions:
         sys.stdout.write("".join(["\nPromoted:\n", *(f"  {describe(promotion)}\n" for promotion in promotions)]))

@@ -24,6 +24,7 @@ __all__ = [
     "moving_mean",
     "ndcg",
     "stale_seconds",
+    "weighted_ndcg",
 ]
 
 DECILES: Final = 10
@@ -52,6 +53,22 @@ def ndcg(changed: Bools, relevant: int) -> float:
     """
     gains = discounts(changed.size)
     return float(gains[changed].sum() / gains[: min(changed.size, relevant)].sum())
+
+
+def weighted_ndcg(found: Floats, relevant: Floats) -> float:
+    """Return NDCG@k of a ranking whose gains are weighted: ``found``: float64[k], best first, 0 for no change.
+
+    ``relevant``: float64[r], the weights of all pages that had changed, one of them above 0. The ideal ranking has them
+    in descending order, cut at k. O(r log r).
+
+    >>> weighted_ndcg(np.array([0.5, 0.0, 1.0]), np.array([0.5, 1.0]))
+    0.9401
+    >>> weighted_ndcg(np.array([1.0, 0.5]), np.array([0.5, 1.0, 0.1]))
+    1.0
+    """
+    gains = discounts(found.size)
+    ideal = np.sort(relevant)[::-1][: found.size]
+    return float((gains * found).sum() / (gains[: ideal.size] * ideal).sum())
 
 
 @lru_cache(maxsize=8)

@@ -14,13 +14,16 @@ The policy `posterior` is the posterior without surges, the baseline of the defa
 The objectives (`default` is `changes`) choose pages by their formulas, and visit them in the order in which a Scheduler
 hands out a batch: by the probability of a change. All other formulas keep the order of their scores.
 
-Three policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`.
+A name with " without signals" after it is the same policy, which gets none of the signals of its replay.
+
+Three policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`. Those of
+`PLANNED` visit each page as often as an optimiser plans: see `streamsched.replay.simulation.planned_policies`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -32,8 +35,17 @@ from streamsched.replay.simulation.evolving_policies import (
     make_paper_settings,
     make_plan,
 )
-from streamsched.replay.simulation.policy_names import FORMULAS, check_policy, is_objective
-from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.planned_policies import PROBED, PlannedPolicy
+from streamsched.replay.simulation.policy_names import (
+    FORMULAS,
+    PLANNED,
+    WITHOUT_SIGNALS,
+    check_policy,
+    is_objective,
+    is_signalled,
+)
+from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy, SignalledPolicy
+from streamsched.replay.simulation.signals.signal_stream import join_signals
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
 from streamsched.scheduler.scheduler import Scheduler
 
@@ -41,9 +53,15 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Rows
     from streamsched.numerics.packed_urls import PackedUrls
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.replay.simulation.signals.signal_stream import SignalStream
+    from streamsched.replay.simulation.signals.simulated_source import SimulatedSource
+    from streamsched.replay.truth.ground_truth import Window
+    from streamsched.signals import SignalBatch
 
 __all__ = [
+    "ReplayedSignals",
     "ScheduledPolicy",
+    "deliver_signals",
     "make_policy",
 ]
 
@@ -59,12 +77,16 @@ def make_policy(
     errors of `check_policy`.
     """
     check_policy(name)
+    name = name.removesuffix(WITHOUT_SIGNALS)
     if name == "rand":
         return _StatelessPolicy(_score_equally, cycle_s, seed)
     if name == "oracle":
         return _StatelessPolicy(_score_by_truth, cycle_s, seed)
     panel = PANEL if name == "gp4c-panel" else 0.0
-    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior", panel=panel)
+    explored = PROBED if name == "mirrorsync" else 0.0
+    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior", panel=panel, explore_share=explored)
+    if name in PLANNED:
+        return PlannedPolicy(scheduler, name, schedule)
     if name in ("gp4c", "gp4c-panel"):
         return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
     if name == "gp4c-paper":
@@ -73,6 +95,26 @@ def make_policy(
     if name != "default":
         scheduler.use(FORMULAS.get(name, name))
     return ScheduledPolicy(scheduler, by_probability=is_objective(name))
+
+
+class ReplayedSignals(NamedTuple):
+    """What a replay tells its policies: ``sources`` to simulate, and ``recorded`` signals."""
+
+    sources: tuple[SimulatedSource, ...] = ()
+    recorded: tuple[SignalBatch, ...] = ()
+
+
+def deliver_signals(
+    name: str, policy: Policy, window: Window, signals: ReplayedSignals, seed: int
+) -> tuple[Policy, SignalStream | None]:
+    """Return what to simulate in place of `policy`, called `name`, and the `signals` that it will get.
+
+    The policy itself and None if there are none, or it takes no signals. O(n log n) in the signals.
+    """
+    if not (any(signals) and is_signalled(name) and isinstance(policy, ScheduledPolicy)):
+        return policy, None
+    stream = join_signals(window, signals.sources, seed, signals.recorded)
+    return SignalledPolicy(policy, stream), stream
 
 
 class _StatelessPolicy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from streamsched.errors import FormulaError, ReplayError, SettingsError, shorten
@@ -15,12 +16,17 @@ from streamsched.formula.terminals import RANGES
 __all__ = [
     "EVOLVING",
     "FORMULAS",
+    "PLANNED",
     "POLICIES",
     "STEADY",
+    "WITHOUT_SIGNALS",
     "check_policy",
+    "evolves",
     "foretells_changes",
     "formula_of",
     "is_objective",
+    "is_signalled",
+    "without_signals",
 ]
 
 FORMULAS: Final[dict[str, str]] = {
@@ -37,7 +43,15 @@ FORMULAS: Final[dict[str, str]] = {
 # These take a minute or more for a year of 2,000 pages, the others a second.
 EVOLVING: Final = ("gp4c", "gp4c-panel", "gp4c-paper")
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
-POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
+PLANNED: Final = (
+    "lambdacrawl",
+    "polite",
+    "binary",
+    "mirrorsync",
+    "webfountain",
+)  # an optimiser plans how often to visit each page
+POLICIES: Final = ("rand", *FORMULAS, "default", *PLANNED, *EVOLVING, "oracle")
+WITHOUT_SIGNALS: Final = " without signals"  # after the name of a policy that gets none of the replay's signals
 _SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a single word is more likely a misspelt policy than a formula
 
@@ -50,6 +64,7 @@ def check_policy(name: str) -> None:
     Traceback (most recent call last):
     streamsched.errors.ReplayError: unknown policy 'nadd': expected a formula in quotes or one of rand, age, cg, ...
     """
+    name = name.removesuffix(WITHOUT_SIGNALS)
     if name in POLICIES:
         return
     try:
@@ -64,25 +79,60 @@ def check_policy(name: str) -> None:
 
 
 def formula_of(name: str) -> str | None:
-    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that evolve formulas.
+    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that plan or evolve formulas.
 
     >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
     ('t', 'X / n', None)
     """
-    if name in ("rand", "oracle", *EVOLVING):
+    name = name.removesuffix(WITHOUT_SIGNALS)
+    if name in ("rand", "oracle", *PLANNED) or evolves(name):
         return None
     if name == "default":
         return OBJECTIVES["changes"]
     return FORMULAS.get(name) or find_objective(name) or name
 
 
+def evolves(name: str) -> bool:
+    """Return whether a policy evolves formulas.
+
+    >>> evolves("gp4c"), evolves("gp4c without signals"), evolves("default")
+    (True, True, False)
+    """
+    return name.removesuffix(WITHOUT_SIGNALS) in EVOLVING
+
+
 def is_objective(name: str) -> bool:
     """Return whether a policy is an objective of a Scheduler, which orders its batches by probabilities. O(length).
 
-    >>> [is_objective(policy) for policy in ("default", "changes", "balanced(0.3)", "posterior", "rate * t")]
-    [True, True, True, False, False]
+    One weighed by significance keeps the order of its scores, as NDCG is weighed too.
+
+    >>> [is_objective(policy) for policy in ("default", "balanced(0.3)", "changes * significance", "rate * t")]
+    [True, True, False, False]
     """
-    return name == "default" or find_objective(name) is not None
+    name = name.removesuffix(WITHOUT_SIGNALS)
+    return name == "default" or (find_objective(name) is not None and not name.rstrip().endswith("significance"))
+
+
+def is_signalled(name: str) -> bool:
+    """Return whether a policy gets the signals of its replay. O(length).
+
+    >>> is_signalled("default"), is_signalled("default without signals")
+    (True, False)
+    """
+    return not name.endswith(WITHOUT_SIGNALS)
+
+
+def without_signals(policies: Iterable[str]) -> list[str]:
+    """Return `policies`, each objective followed by the same one without signals, unless it is there. O(n).
+
+    >>> without_signals(["age", "default"])
+    ['age', 'default', 'default without signals']
+    """
+    extended: list[str] = []
+    for name in policies:
+        twin = [f"{name}{WITHOUT_SIGNALS}"] if is_objective(name) and is_signalled(name) else []
+        extended += [one for one in (name, *twin) if one not in extended]
+    return extended
 
 
 def foretells_changes(policy: str) -> bool:

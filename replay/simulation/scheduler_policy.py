@@ -1,4 +1,4 @@
-"""A Scheduler as a policy of a replay."""
+"""A Scheduler as a policy of a replay, with signals and without."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from streamsched.numerics.packed_urls import PackedUrls
     from streamsched.outcomes import OutcomeBatch
     from streamsched.records.schema import ShardArrays
-    from streamsched.replay.simulation.simulator import PolicyQuery
+    from streamsched.replay.simulation.signals.signal_stream import SignalStream
+    from streamsched.replay.simulation.simulator import PolicyQuery, SupportsSignals
     from streamsched.scheduler.scheduler import Scheduler
+    from streamsched.signals import SignalBatch
 
-__all__ = ["ScheduledPolicy"]
+__all__ = ["ScheduledPolicy", "SignalledPolicy"]
 
 
 class ScheduledPolicy:
@@ -58,9 +60,43 @@ class ScheduledPolicy:
         """Report the outcomes to the scheduler."""
         self.scheduler.observe(outcomes)
 
+    def notice(self, signals: SignalBatch) -> None:
+        """Report the signals to the scheduler."""
+        self.scheduler.notice(signals)
+
     def save(self, directory: Path) -> Path:
         """Save the scheduler's state to `directory`; return its file. O(pages)."""
         return self.scheduler.save(directory)
+
+
+class SignalledPolicy:
+    """A policy that gets the signals of a stream: before it chooses visits and before it learns from them, all that
+    came earlier.
+    """
+
+    def __init__(self, policy: SupportsSignals, stream: SignalStream) -> None:
+        self._policy = policy
+        self._stream = stream
+
+    def discover(self, urls: PackedUrls, now: float) -> None:
+        """Add pages that the policy has not seen."""
+        self._policy.discover(urls, now)
+
+    def rank(self, query: PolicyQuery) -> Rows:
+        """Return the rows of the policy's best pages."""
+        self._notice_until(query.now)
+        return self._policy.rank(query)
+
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        """Report the outcomes of one cycle to the policy."""
+        if len(outcomes):  # cycles of the warm-up are not ranked
+            self._notice_until(float(outcomes.fetched_at.min()))
+        self._policy.observe(outcomes)
+
+    def _notice_until(self, now: float) -> None:
+        signals = self._stream.take_until(now)
+        if len(signals):
+            self._policy.notice(signals)
 
 
 def _find_shown_surges(shard: ShardArrays, rows: Rows) -> Bools:

@@ -5,6 +5,9 @@ the page changed within the cycle of the visit, as in GP4C's experiment. The rea
 the estimators, what ChangeRate and NDCG count, and what the oracle knows. Under `that_day` a visit that finds an older
 change reports none, although the estimators receive the whole time since the last visit, as in the paper.
 
+If the log says how much of a page each change concerns, visits report it, and NDCG weighs what they find by it: by
+1 - ∏ (1 - s) of the changes that a visit finds.
+
 Freshness and detection delay do not depend on the reading: a visit updates the copy and ends the delay of the first
 change that the copy missed.
 """
@@ -20,15 +23,17 @@ import numpy as np
 
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.simulation.calibration import Calibration, Forecast
-from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, change_rate, freshness, ndcg
+from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, change_rate, freshness, ndcg, weighted_ndcg
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
     from streamsched.numerics.packed_urls import PackedUrls
     from streamsched.replay.simulation.promotions import Evolution
+    from streamsched.replay.simulation.signals.learned_sources import LearnedSource
     from streamsched.replay.truth.ground_truth import Window
+    from streamsched.signals import SignalBatch
 
-__all__ = ["DAY_S", "Foretell", "Policy", "PolicyQuery", "Reading", "Schedule", "Trace", "simulate"]
+__all__ = ["DAY_S", "Foretell", "Policy", "PolicyQuery", "Reading", "Schedule", "SupportsSignals", "Trace", "simulate"]
 
 DAY_S: Final = 86_400.0
 _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
@@ -92,6 +97,14 @@ class Policy(Protocol):
         ...
 
 
+class SupportsSignals(Policy, Protocol):
+    """A policy that takes change signals."""
+
+    def notice(self, signals: SignalBatch) -> None:
+        """Learn of signals, in time order."""
+        ...
+
+
 Foretell: TypeAlias = Callable[["Rows", float], Forecast]
 """Returns a policy's forecast for rows: intp[k] at a time, in epoch seconds."""
 
@@ -106,7 +119,8 @@ class Trace:
     int64[161], changes seen within each of `WAITS_DAYS`; a visit may see several. ``undetected``: changes not seen by
     the end, on ``stale_pages`` pages. ``decile_visits``: int64[10], visits by decile of the true change rate.
     ``evolutions``: those of the policy, all cycles. ``calibration``: its forecasts against what came, pages visited for
-    the first time left out; None if they were not asked for, or the policy makes none.
+    the first time left out; None if they were not asked for, or the policy makes none. ``sources``: what it learned of
+    the sources of its signals, if that was asked for.
     """
 
     counted: Bools
@@ -122,6 +136,7 @@ class Trace:
     decile_visits: Ints
     calibration: Calibration | None = None
     evolutions: tuple[Evolution, ...] = ()
+    sources: tuple[LearnedSource, ...] = ()
 
     @property
     def changes(self) -> int:
@@ -180,18 +195,19 @@ class _Crawl:
         self._seen = window.offsets[:-1].copy()  # index of each page's first change not in its copy
         self._visited = np.zeros(window.pages, np.bool_)
         self._passed = window.before(window.start_s)  # index of each page's first change not before now
+        self._began = self._passed  # ... not before the cycle
 
     def enter(self, cycle: int, known: int) -> None:
         """Advance to the end of `cycle`, in which the first `known` pages are known."""
         self.known = known
         self.begin, self.now = self.window.edge(cycle), self.window.edge(cycle + 1)
-        at_start, self._passed = self._passed, self.window.before(self.now)
+        self._began, self._passed = self._passed, self.window.before(self.now)
         visited = self._visited[:known]
         self.missed = visited & (self._passed > self._seen)[:known]
         if self.reading == "since_visit":
             self.changed = self.missed
         else:
-            self.changed = visited & (self._passed > at_start)[:known]
+            self.changed = visited & (self._passed > self._began)[:known]
         self.first_unseen_s = np.where(visited, self.window.change_at(self._seen)[:known], -np.inf)
 
     def freshness(self) -> float:
@@ -205,7 +221,27 @@ class _Crawl:
         """Return the outcomes of visits to ``rows``: intp[k] at the end of the cycle."""
         weights = None if self.window.importance is None else self.window.importance[rows]
         fetched_at = np.full(rows.size, self.now)
-        return OutcomeBatch(self.window.urls.take(rows), fetched_at, changed=self.changed[rows], importance=weights)
+        known = {} if self.window.significance is None else {"significance": self.significance(rows)}
+        urls, changed = self.window.urls.take(rows), self.changed[rows]
+        return OutcomeBatch(urls, fetched_at, changed=changed, importance=weights, **known)
+
+    def ndcg(self, rows: Rows, relevant: int) -> float:
+        """Return NDCG of visits to ``rows``: intp[k], best first, if `relevant` pages had changed, 1 or more."""
+        if self.window.significance is not None:
+            weights = self.significance(np.flatnonzero(self.changed))
+            if weights.any():  # if all weights are 0, changes are weighted equally
+                return weighted_ndcg(self.significance(rows), weights)
+        return ndcg(self.changed[rows], relevant)
+
+    def significance(self, rows: Rows) -> Floats:
+        """Return how much of each of ``rows``: intp[k] changed, as a visit now would report: float64[k]."""
+        if self.window.significance is None:
+            raise ValueError("significance: expected a log that says how much of a page each change concerns")
+        index, counts = self._between(self._seen if self.reading == "since_visit" else self._began, rows)
+        some, starts = counts > 0, np.cumsum(counts) - counts
+        changed = np.zeros(rows.size)
+        changed[some] = 1.0 - np.multiply.reduceat(1.0 - self.window.significance[index], starts[some])
+        return np.where(self.changed[rows], changed, 0.0)
 
     def visit(self, rows: Rows) -> None:
         """Update the copies of ``rows``: intp[k]."""
@@ -214,10 +250,14 @@ class _Crawl:
 
     def ages_days(self, rows: Rows) -> Floats:
         """Return the age in days of each change that visits to ``rows``: intp[k] find: float64[changes]."""
-        counts = self._passed[rows] - self._seen[rows]
-        ends = np.cumsum(counts)
-        index = np.arange(ends[-1] if ends.size else 0) + np.repeat(self._passed[rows] - ends, counts)
+        index, _ = self._between(self._seen, rows)
         return np.asarray((self.now - self.window.times_s[index]) / DAY_S)
+
+    def _between(self, first: Ints, rows: Rows) -> tuple[Ints, Ints]:
+        """Return the indices of the changes of ``rows``: intp[k] from `first` up to now, and how many each has."""
+        counts = self._passed[rows] - first[rows]
+        ends = np.cumsum(counts)
+        return np.arange(ends[-1] if ends.size else 0) + np.repeat(self._passed[rows] - ends, counts), counts
 
     def unseen(self) -> Ints:
         """Return the changes up to now that each visited page's copy misses: int64[pages]."""
@@ -244,7 +284,7 @@ class _TraceBuilder:
         if relevant:
             self.counted[at] = True
             self.change_rate[at] = change_rate(crawl.changed[rows])
-            self.ndcg[at] = ndcg(crawl.changed[rows], relevant)
+            self.ndcg[at] = crawl.ndcg(rows, relevant)
         self.freshness[at] = crawl.freshness()
         self.visits[at] = rows.size
         found = rows[crawl.missed[rows]]

@@ -58,11 +58,16 @@ def write_changes(log: ChangeLog, path: str | Path, progress: Callable[[int, int
 def _format_chunks(log: ChangeLog, page: Ints, times_s: Floats, chunks: Iterator[Ints]) -> Iterator[bytes]:
     """Return the lines of each of `chunks`, which are indices of changes."""
     text = log.urls.blob.tobytes()
-    urls = [text[start:end] + b"\n" for start, end in pairwise(log.urls.offsets.tolist())]
+    urls = [text[start:end] for start, end in pairwise(log.urls.offsets.tolist())]
     ops = _name_ops(log)
     for chunk in chunks:
         fields = zip(_format_times(times_s[chunk]), ops[chunk].tolist(), page[chunk].tolist(), strict=True)
-        yield b"".join([b"%b\t%b\t%b" % (epoch, op, urls[at]) for epoch, op, at in fields])
+        if log.significance is None:
+            yield b"".join([b"%b\t%b\t%b\n" % (epoch, op, urls[at]) for epoch, op, at in fields])
+        else:
+            parts = [np.format_float_positional(part, trim="-").encode() for part in log.significance[chunk]]
+            lines = zip(fields, parts, strict=True)
+            yield b"".join([b"%b\t%b\t%b\t%b\n" % (epoch, op, urls[at], part) for (epoch, op, at), part in lines])
 
 
 def _name_ops(log: ChangeLog) -> npt.NDArray[np.bytes_]:

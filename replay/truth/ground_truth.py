@@ -5,7 +5,7 @@ A `ChangeLog` holds a whole log; a `Window` is the part of it that a replay cove
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +45,7 @@ class ChangeLog:
     ``importance``: float64[n] if the log weights its pages, else None. ``first_s`` and ``last_s``: the log's extent.
     ``rejected``: the number of malformed records left out, the last of them in ``rejections``. ``note``: limits of the
     times' accuracy, empty if there are none. ``crawls``: the visits behind the log, None for a log of changes.
+    ``significance``: float64[m], how much of its page each change concerns, 0 to 1; None if the log does not say.
     """
 
     urls: PackedUrls
@@ -58,10 +59,13 @@ class ChangeLog:
     rejections: tuple[Rejection, ...] = ()
     note: str = ""
     crawls: Crawls | None = None
+    significance: Floats | None = None
 
     @classmethod
-    def collect(cls, urls: PackedUrls, pages: Ints, times_s: Floats, gone: Bools) -> ChangeLog:
-        """Return the log of m changes in any order: ``pages``: int64[m], ``times_s``: float64[m], ``gone``: bool[m].
+    def collect(
+        cls, urls: PackedUrls, pages: Ints, times_s: Floats, gone: Bools, significance: Floats | None = None
+    ) -> ChangeLog:
+        """Return the log of m changes in any order: ``pages``: int64[m], the others as in the log, but in that order.
 
         A time of -inf marks a page that existed before the log begins. Simultaneous changes of a page keep their order.
         O(m log m). Raises ReplayError if there is no change at a finite time.
@@ -72,7 +76,8 @@ class ChangeLog:
         order = np.lexsort((times_s, pages))
         offsets = np.zeros(len(urls) + 1, np.int64)
         np.cumsum(np.bincount(pages, minlength=len(urls)), out=offsets[1:])
-        return cls(urls, times_s[order], offsets, gone[order], None, float(finite.min()), float(finite.max()))
+        log = cls(urls, times_s[order], offsets, gone[order], None, float(finite.min()), float(finite.max()))
+        return log if significance is None else replace(log, significance=significance[order])
 
     def versions(self, pages: Rows, until_s: Floats) -> Ints:
         """Return the number of changes of each page up to a time, inclusive: int64[k]. O(log changes) per page.
@@ -103,10 +108,12 @@ class ChangeLog:
         late, appearance = self._later(alive, start_s, end_s) if later_pages else (alive[:0], alive[:0])
         pages = np.concatenate([alive, late])
         begin = np.concatenate([_last_at(self.times_s, self.offsets, alive, _fill(alive, start_s)), appearance + 1])
-        times_s, offsets = self._slice(pages, begin, end_s)
+        within, offsets = self._slice(pages, begin, end_s)
+        significance = None if self.significance is None else self.significance[within]
         appears_s = np.concatenate([_fill(alive, -np.inf), self.times_s[appearance]])
         importance = None if self.importance is None else self.importance[pages]
-        return Window(self.urls.take(pages), times_s, offsets, appears_s, importance, start_s, cycle_s, cycles)
+        changes = self.times_s[within], offsets, appears_s
+        return Window(self.urls.take(pages), *changes, importance, start_s, cycle_s, cycles, significance)
 
     def _later(self, alive: Rows, start_s: float, end_s: float) -> tuple[Rows, Ints]:
         """Return the pages not in `alive` that appear between start and end, and the index of that change."""
@@ -118,14 +125,14 @@ class ChangeLog:
         order = np.argsort(self.times_s[first], kind="stable")
         return late[order], first[order]
 
-    def _slice(self, pages: Rows, begin: Ints, end_s: float) -> tuple[Floats, Ints]:
-        """Return times and offsets of the pages' changes from index `begin`: int64[k] to before `end_s`."""
+    def _slice(self, pages: Rows, begin: Ints, end_s: float) -> tuple[Ints, Ints]:
+        """Return the pages' changes from index `begin`: int64[k] to before `end_s`: their indices, and offsets."""
         before_end = _fill(pages, np.nextafter(end_s, -np.inf))
         lengths = np.maximum(0, _last_at(self.times_s, self.offsets, pages, before_end) - begin)
         offsets = np.zeros(pages.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         source = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], lengths)
-        return self.times_s[source], offsets
+        return source, offsets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +141,7 @@ class Window:
 
     ``urls``: n; ``times_s``: float64[m] and ``offsets``: int64[n + 1] as in `ChangeLog`, the changes after a page's
     appearance and before the window's end. ``appears_s``: float64[n], ascending, -inf for pages alive at the start.
-    ``importance``: float64[n] or None.
+    ``importance``: float64[n] or None. ``significance``: float64[m] or None.
     """
 
     urls: PackedUrls
@@ -145,6 +152,7 @@ class Window:
     start_s: float
     cycle_s: float
     cycles: int
+    significance: Floats | None = None
 
     @property
     def pages(self) -> int:

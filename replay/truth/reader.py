@@ -23,7 +23,7 @@ from streamsched.estimation.change_detection import (
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import IMPORTANCE, STATUS, OutcomeBatch
+from streamsched.outcomes import IMPORTANCE, SIGNIFICANCE, STATUS, OutcomeBatch
 from streamsched.records.url_index import url_texts
 from streamsched.replay.truth.ground_truth import ChangeLog, Crawls
 from streamsched.state.page_table import PageTable
@@ -63,8 +63,9 @@ def read_truth(
 
     A change log is read as it is. In any other format that `streamsched.connectors` reads, a change is placed at the
     visit that saw it (SPEC 2, with `change_bits` of 64 as the threshold of fingerprints), every page is assumed to
-    exist all the time, and the result's ``note`` says so. `format` and `dead_letters` are those of `open_source`.
-    O(records). Raises SourceError if the file cannot be read, ReplayError if it holds no change.
+    exist all the time, and the result's ``note`` says so. Changes without a reported significance have the mean of
+    those with one; without any, the log has none. `format` and `dead_letters` are those of `open_source`. O(records).
+    Raises SourceError if the file cannot be read, ReplayError if it holds no change.
     """
     change_bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
     with open_source(path, format=format, dead_letters=dead_letters) as source:
@@ -73,7 +74,9 @@ def read_truth(
 
 
 def read_outcomes(
-    deliveries: Iterable[Delivery], change_bits: int = CHANGE_BITS, span_s: tuple[float, float] = (-np.inf, np.inf)
+    deliveries: Iterable[Delivery[OutcomeBatch]],
+    change_bits: int = CHANGE_BITS,
+    span_s: tuple[float, float] = (-np.inf, np.inf),
 ) -> ChangeLog:
     """Return the changes in `deliveries`, as `read_truth` does, with the ``crawls`` of crawl outcomes.
 
@@ -83,7 +86,7 @@ def read_outcomes(
     page_numbers, extractor, exact = _PageNumbers(), _ChangeExtractor(change_bits), True
     for delivery in deliveries:
         exact = delivery.position.kind == _CHANGE_LOG
-        outcomes = delivery.outcomes if exact else _within(delivery.outcomes, span_s)
+        outcomes = delivery.records if exact else _within(delivery.records, span_s)
         if len(outcomes):
             pages = page_numbers.number(outcomes.urls)
             extractor.add(pages, len(page_numbers), outcomes, exact=exact)
@@ -127,6 +130,7 @@ class _ChangeExtractor:
         self._times: list[Floats] = []
         self._gone: list[Bools] = []
         self._since: list[Floats] = []
+        self._significance: list[Floats] = []
         self._states = np.zeros(0, _STATE)
         self._importance = np.ones(0)
         self._first_s, self._last_s = np.inf, -np.inf
@@ -149,6 +153,7 @@ class _ChangeExtractor:
         self._pages.append(pages[changes])
         self._times.append(outcomes.fetched_at[changes])
         self._gone.append(status[changes] >= 400)
+        self._significance.append(_significance(outcomes)[changes])
         self._first_s = min(self._first_s, float(outcomes.fetched_at.min()))
         self._last_s = max(self._last_s, float(outcomes.fetched_at.max()))
 
@@ -158,7 +163,8 @@ class _ChangeExtractor:
         pages = np.concatenate([appearances, *self._pages])
         times = np.concatenate([np.full(appearances.size, -np.inf), *self._times])
         gone = np.concatenate([np.zeros(appearances.size, np.bool_), *self._gone])
-        log = ChangeLog.collect(urls, pages, times, gone)
+        known = np.concatenate([np.full(appearances.size, np.nan), *self._significance])
+        log = ChangeLog.collect(urls, pages, times, gone, _complete(known))
         importance = self._importance[: len(urls)]
         weighted = bool(np.any(importance != 1.0))
         crawls = None if exact else self._crawls(pages, times)
@@ -182,6 +188,19 @@ class _ChangeExtractor:
             more = max(pages, 2 * self._states.size) - self._states.size
             self._states = np.concatenate([self._states, np.zeros(more, _STATE)])
             self._importance = np.concatenate([self._importance, np.ones(more)])
+
+
+def _significance(outcomes: OutcomeBatch) -> Floats:
+    """Return the significance that each outcome reports: float64[n], NaN for none."""
+    if not outcomes.significance.size:
+        return np.full(len(outcomes), np.nan)
+    return np.where(outcomes.given & SIGNIFICANCE, outcomes.significance, np.nan)
+
+
+def _complete(significance: Floats) -> Floats | None:
+    """Return known values and their mean in place of NaN; None if none is known."""
+    unknown = np.isnan(significance)
+    return None if unknown.all() else np.where(unknown, np.mean(significance[~unknown]), significance)
 
 
 def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
@@ -222,7 +241,9 @@ def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, cha
         page.last_s = fetched_at[i]
         page.seen = True
         page.success = is_success(status[i])
-        if shows_content(given[i], status[i]):
+        if code == CHANGE and page.success:
+            page.has_fingerprint = False  # its content is gone; set again below if there is a new one
+        if shows_content(given[i], status[i]) and not page.has_fingerprint:
             page.has_fingerprint = True
             page.fingerprint = fingerprint[i]
     return kept, since_s

@@ -9,6 +9,7 @@ from streamsched.errors import (
     FormulaError,
     InvalidOutcome,
     ReplayError,
+    ServiceError,
     SettingsError,
     SnapshotError,
     SourceError,
@@ -36,6 +37,7 @@ USAGE: Final = 2  # as click has it
 UNREADABLE: Final = 3
 _STATE: Final = 4
 _UNKNOWN: Final = 5
+_SERVICE: Final = 6
 DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h; Python's own 1 means that there is nothing to print
 NO_MEMORY: Final = 71  # EX_OSERR of sysexits.h
 
@@ -44,6 +46,7 @@ _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
     (InvalidOutcome, UNREADABLE),
     (SnapshotError, _STATE),
     (UnknownPage, _UNKNOWN),
+    (ServiceError, _SERVICE),
     (FormulaError, USAGE),
     (ReplayError, USAGE),
     (SettingsError, USAGE),
@@ -57,6 +60,7 @@ Exit codes:
     3  an input cannot be read, or an output cannot be written
     4  the saved state is missing, damaged, in use by another process or cannot be written
     5  the page is not known
+    6  the service cannot be reached, or refuses
    70  a defect of streamsched: please report the traceback
    71  the system refused memory
   130  interrupted by Ctrl-C (SIGINT); `run` saves first, unless Ctrl-C comes twice

@@ -28,20 +28,25 @@ _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
 _ON_STATES: Final = {
     "run": "Read crawl outcomes into a saved state.",
+    "serve": "Serve a saved state over HTTP.",
+    "token": "Make a token for the HTTP service.",
     "next": "Print the best pages to visit next, and lease them.",
     "explain": "Explain the rank of a page.",
-    "evolutions": "List the evolutions of a saved state: results and decisions.",
-    "use": "Set the formula of a saved state, or return to a former one.",
+    "evolutions": "List the evolutions of a state or a service.",
+    "rules": "Set or remove a rule of a running service.",
+    "signals": "List the sources of change signals and what they proved.",
+    "use": "Set the formula of a state or a service, or a former one.",
     "state": "Show, verify, repair, hash or export a saved state.",
     "warm": "Compile the kernels for this machine ahead of time.",
+    "experiment": "Rerun the experiments of the papers on optimal crawling.",
 }
 _ON_LOGS: Final = {
     "replay": "Compare crawl policies on a log of page changes.",
     "analyze": "Analyze how often and when pages change.",
     "evolve": "Evolve score formulas on a log and test them.",
     "generate": "Write a synthetic change log for replays and tests.",
-    "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
-    "publish": "Send crawl outcomes from a file to a Kafka topic.",
+    "convert": "Convert outcomes or signals to JSON Lines or msgpack.",
+    "publish": "Send outcomes or signals from a file to a Kafka topic.",
 }
 _EPILOG: Final = f"""
 \b

@@ -1,6 +1,7 @@
 """What counts as a change (SPEC 2): rules over status codes, the crawler's own verdict and SimHash distance.
 
-A visit is compared with the page's last informative visit. The first rule that applies decides:
+A visit is compared with the page's last informative visit, its content with that of its last change. The first rule
+that applies decides:
 
 1. **Failure.** 0 (no answer), 429 and 500 upwards say nothing about the content. Such a visit changes neither n, X nor
    the interval being observed, even if the crawler says `changed`: it has seen an error page, not the page.
@@ -15,8 +16,10 @@ A visit is compared with the page's last informative visit. The first rule that 
 
 A success is every status below 400 but 0: redirects (3xx) are compared by their fingerprints like any other answer, and
 so are the 1xx that a crawler should not report. An absent status is 200. Of an informative visit the page stores
-whether it was a success, and the fingerprint of the last visit that `shows_content`. A 304 or a 4xx leaves that
-fingerprint as it was; a success that is a change without a fingerprint removes it, because its content is gone.
+whether it was a success, and the fingerprint of the content at its last change, or of the content first seen: of the
+visits that `shows_content`, those without a change leave it as it was. So a page that drifts by less than the threshold
+from visit to visit changes once the drift has added up. A 304 or a 4xx leaves the fingerprint as it was too; a success
+that is a change without a fingerprint removes it, because its content is gone.
 """
 
 from __future__ import annotations

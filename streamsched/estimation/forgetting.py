@@ -80,24 +80,35 @@ def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> float
 
 
 @bare_kernel
-def update_shadow(shadow: Record, corpus: Record, page: Record, observed: ObservedInterval, own: float) -> None:
+def update_shadow(  # noqa: PLR0913, PLR0917  a kernel
+    shadow: Record,
+    corpus: Record,
+    page: Record,
+    observed: ObservedInterval,
+    own: float,
+    effective: float,
+    known: float,
+) -> None:
     """Update a page's SHADOW by an observed interval, and the log-likelihoods by what it predicted. O(HALF_LIVES).
 
     The page's record is as before the visit, with its current prior. `own`: the probability that a change was the
-    page's own. A prediction is made from evidence as the last visit left it, as scores are.
+    page's own and no signal announced it, as signals would not have in the part `effective` of the interval; `known`:
+    that of one that a signal did announce. A prediction is made from evidence as the last visit left it, as scores are.
     """
-    interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    interval = min(max(observed.cycles * effective, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     longest = FIRST_HALF_LIFE_DAYS * 2.0 ** (HALF_LIVES - 1 - _MIDDLE)
     fading = _fading(observed.cycle_s, longest)
     gone, lasting = _share_gone(observed, fading), 1.0 / fading
     for i in range(HALF_LIVES - 1, -1, -1):  # the longest first: with half of a half-life, the square is kept
-        kept, counted = 1.0 - gone, min(max(gone * lasting, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+        kept, lasted = 1.0 - gone, min(max(gone * lasting, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+        counted = lasted * effective
         shape, exposure = page.prior_shape + shadow.shape[i], page.prior_exposure + shadow.exposure[i]
         fit = 0.0 - shape * log1p(interval / exposure)
         if observed.changed:
             fit = own * log(max(0.0 - expm1(fit), _UNLIKELY))
         corpus.half_life_fits[i] += fit - corpus.half_life_fits[i] / FIT_MEMORY
-        shape, exposure = page.prior_shape + kept * shadow.shape[i], page.prior_exposure + kept * shadow.exposure[i]
+        shape = page.prior_shape + kept * shadow.shape[i]
+        exposure = page.prior_exposure + kept * shadow.exposure[i] + (lasted - counted)
         shadow.shape[i] *= kept
         if observed.changed:
             shape_after, exposure_after = after_change(shape, exposure, counted)
@@ -105,6 +116,8 @@ def update_shadow(shadow: Record, corpus: Record, page: Record, observed: Observ
             shadow.exposure[i] = kept * shadow.exposure[i] + own * (exposure_after - exposure) + (1.0 - own) * counted
         else:
             shadow.exposure[i] = kept * shadow.exposure[i] + counted
+        shadow.shape[i] += known
+        shadow.exposure[i] += lasted - counted
         gone *= 2.0 - gone
         lasting *= 0.5
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streamsched.estimation.content.significance import refresh_significance
 from streamsched.estimation.forgetting import learn_half_life
 from streamsched.estimation.gamma_posterior import digamma, mean_of_intervals, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
@@ -39,7 +40,7 @@ from streamsched.numerics.vector_math import expm1, log, log1p
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.group_schema import SUMS_AT
 from streamsched.records.page_init import assign_prior
-from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
+from streamsched.records.page_schema import FORGOTTEN, LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
 from streamsched.records.schema import INTERVAL_OCTAVES
 from streamsched.records.url_patterns import assign_deeper_group
 
@@ -234,6 +235,8 @@ def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
     `counts_gap`: whether the page is one of those that the shape is learned from.
     """
     page: Record = pages.records[row]
+    if page.rule == FORGOTTEN:
+        return
     group: Record = groups.records[page.group]
     mark_dirty_row(dirty, pages, seasonality, row)
     if corpus.sweep < group.recheck_before and row < group.recheck_rows:
@@ -241,6 +244,7 @@ def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
         group = groups.records[page.group]
     assign_prior(page, corpus.shape, group.mean)
     refresh_link(seasonality, row, page, corpus.sweep)
+    refresh_significance(seasonality.links[row], corpus, groups.records[group.host])
     sum_schedules(seasonality, row, corpus.sweep)
     if page.visits == 0:
         return

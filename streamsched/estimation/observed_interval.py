@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ObservedInterval"]
+__all__ = ["Announced", "ObservedInterval"]
 
 
 class ObservedInterval(NamedTuple):
@@ -14,3 +14,11 @@ class ObservedInterval(NamedTuple):
     cycles: float  # length of the interval in cycles, not yet clipped
     cycle_s: float  # seconds per cycle
     changed: bool
+
+
+class Announced(NamedTuple):
+    """What change signals had said of an interval before the visit: see `estimation.signals`."""
+
+    spared: float  # probability that no signal was true; 1 without signals
+    effective: float  # part of the interval in which changes would have been unannounced; 1 without sources
+    alone: float  # probability that the page itself changed in that part

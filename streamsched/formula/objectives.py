@@ -5,7 +5,8 @@ a visit, see `expected_gain`. `freshness`: the cycles of currency that it buys, 
 t if a surge has hit the page; for a known rate without surges, the expected gain over the rate. `balanced(d)`: the
 geometric mean of both, with the weights 1 - d and d. Another unit of time multiplies the second factor, and so all
 scores, by a constant; another unit of importance or cost does likewise. So the order of pages depends on no unit. The
-order of two pages changes at most once while d moves from 0 to 1.
+order of two pages changes at most once while d moves from 0 to 1. Each objective may be weighed by how much of a page
+its changes concern: ``changes * significance``.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from streamsched.errors import SettingsError
 
 __all__ = ["CHANGED", "EXPECTED", "OBJECTIVES", "find_objective"]
 
-CHANGED: Final = "1 - (1 - due) * (1 - surge)"
+CHANGED: Final = "1 - (1 - due) * (1 - surge) * (1 - signalled)"
 """The probability that a page has changed since its last visit; batches are handed out in its order."""
 
-_CURRENCY: Final = "(1 - surge) * (1 - exp(-rate * t) * (1 + rate * t)) / rate + surge * t"
+_UNMOVED: Final = "(1 - surge) * (1 - signalled)"  # by what others say
+_CURRENCY: Final = f"{_UNMOVED} * (1 - exp(-rate * t) * (1 + rate * t)) / rate + (1 - {_UNMOVED}) * t"
 _DIAL: Final = 0.5  # of `balanced` without a number
 _DIGITS: Final = 12  # to which 1 - d is rounded: 1 - 0.9 is 0.09999999999999998
 _BALANCED: Final = re.compile(r"balanced *\(([^()]*)\)")
-EXPECTED: Final = "changes, freshness, balanced, balanced(0.3) or another dial from 0 to 1, or a formula"
+_WEIGHED: Final = re.compile(r"(.+?) *\* *significance")
+EXPECTED: Final = (
+    "changes, freshness, balanced, balanced(0.3) or another dial from 0 to 1, any of them * significance, or a formula"
+)
 
 
 def _balance(dial: float) -> str:
@@ -41,7 +46,7 @@ def _balance(dial: float) -> str:
 OBJECTIVES: Final = MappingProxyType(
     {"changes": _balance(0.0), "freshness": _balance(1.0), "balanced": _balance(_DIAL)}
 )
-"""Formulas by objective. Any other dial has a name too: see `find_objective`."""
+"""Formulas by objective. Other dials and weights have names too: see `find_objective`."""
 
 
 def find_objective(name: str) -> str | None:
@@ -51,7 +56,18 @@ def find_objective(name: str) -> str | None:
 
     >>> find_objective("balanced(0)") == OBJECTIVES["changes"], find_objective("rate * t")
     (True, None)
+    >>> find_objective("changes * significance")
+    'worth * gain * significance'
     """
+    weighed = _WEIGHED.fullmatch(name.strip())
+    if weighed is None:
+        return _find_unweighed(name)
+    formula = _find_unweighed(weighed[1])
+    return None if formula is None else f"{formula} * significance"
+
+
+def _find_unweighed(name: str) -> str | None:
+    """Return the formula of an objective without a weight; None if it is not the name of one."""
     found = _BALANCED.fullmatch(name.strip())
     if found is None:
         return OBJECTIVES.get(name.strip())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.estimation.content.significance import fill_significance
 from streamsched.estimation.probability_columns import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.published_estimators import weigh_geometrically
 from streamsched.estimation.related.claims import join_claims, unclaimed
@@ -24,6 +25,12 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     prefetch_schedule,
     seasonality_view,
 )
+from streamsched.estimation.signals.page_signals import (
+    fill_signalled,
+    join_signals,
+    quieten_column,
+    quieten_probability,
+)
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.expected_gain import convert_to_gain, expected_gain
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
@@ -31,10 +38,12 @@ from streamsched.numerics.compilation.machine_operations import COLUMN_ROWS, flo
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
-from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
+from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK
+from streamsched.records.signals.signal_schema import SIGNAL
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Record, Records
+    from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "LINKED",
@@ -43,6 +52,7 @@ __all__ = [
     "PROVIDED",
     "RANGES",
     "SEASONAL",
+    "SIGNALLED",
     "TERMINAL_CODES",
     "Context",
     "TerminalColumns",
@@ -69,51 +79,63 @@ _SURGE: Final = 15
 _CONFIDENCE: Final = 16
 _WORTH: Final = 17
 _GAIN: Final = 18
+_SIGNALLED: Final = 19
+_SIGNIFICANCE: Final = 20
+_CRAWL_RATE: Final = 21
 
 # Codes of terminals in kernels: their positions in TERMINALS.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {name: code for code, name in enumerate(TERMINALS) if name not in PLANNED}
 )
 PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
-MOVING: Final = frozenset(
-    {"t", "posterior", "tau", "rhythm", "due", "surge", "gain"}
-)  # with the clock; all but rhythm only rise
+# Those that move with the clock; all but rhythm only rise.
+MOVING: Final = frozenset({"t", "posterior", "tau", "rhythm", "due", "surge", "gain"})
 SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})  # those that read what the page's seasonal link refers to
-LINKED: Final = SEASONAL | {"surge"}  # those that read the page's seasonal link
+LINKED: Final = SEASONAL | {"surge", "significance"}  # those that read the page's seasonal link
+SIGNALLED: Final = frozenset({"posterior", "due", "gain", "signalled"})  # those that read what signals say of the page
 # Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
-    | dict.fromkeys(("posterior", "due", "surge", "gain"), (0.0, 1.0))  # exactly, so that 1 - due is never negative
+    | dict.fromkeys(
+        ("posterior", "due", "surge", "gain", "signalled", "significance"), (0.0, 1.0)
+    )  # exactly, so that 1 - due is never negative
     | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
-_SLACK: Final = 2e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
+_SLACK: Final = 4e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
 _DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
 _GAIN_SLACK: Final = 1e-10  # absolute, of `gain`, whose slope in `due` is below 40
 _AHEAD: Final = 8  # pages between prefetching a schedule and reading it
 
 
 class Context(NamedTuple):
-    """What terminals read besides the pages: the groups that the pages belong to, and their seasonality."""
+    """What terminals read besides the pages: the groups that the pages belong to, their seasonality and signals."""
 
     groups: Records  # GROUP[all]
     seasonality: SeasonalityView
+    signals: Records  # SIGNAL[m], or of length 0 if the shard has no signals
 
 
 NO_CONTEXT: Final = Context(
-    np.zeros(1, GROUP), SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE))
+    np.zeros(1, GROUP),
+    SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE)),
+    np.empty(0, SIGNAL),
 )
-"""The context of pages that are all of group 0, without surges or seasonality: for terminals not in `LINKED`."""
+"""The context of pages of group 0 without surges, seasonality or signals: for terminals not in `LINKED`."""
 
 
 @inlined_kernel
-def linked_context(groups: Records, seasonality: SeasonalityArrays, links: Records) -> Context:
-    """Return the context of pages with these ``links``: SEASONAL_LINK[m]. O(1)."""
-    return Context(groups, SeasonalityView(links, seasonality.schedules, seasonality.profiles))
+def linked_context(shard: ShardArrays, links: Records, signals: Records) -> Context:
+    """Return the context of pages with these ``links``: SEASONAL_LINK[m], and ``signals``: SIGNAL[m or 0]. O(1)."""
+    seasonality = shard.seasonality
+    return Context(shard.groups.records, SeasonalityView(links, seasonality.schedules, seasonality.profiles), signals)
 
 
-def context_of(groups: Records, seasonality: SeasonalityArrays, rows: slice | Ints) -> Context:
+def context_of(shard: ShardArrays, rows: slice | Ints) -> Context:
     """Return the context of the pages of `rows`. O(1), or O(m) for int64[m]."""
-    return Context(groups, seasonality_view(seasonality, rows))
+    signals = shard.pages.signals
+    if signals.size:
+        signals = signals[rows] if isinstance(rows, slice) else signals.take(rows)
+    return Context(shard.groups.records, seasonality_view(shard.seasonality, rows), signals)
 
 
 class TerminalColumns:
@@ -156,7 +178,7 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code in (_ELAPSED, _POSTERIOR, _SURGE):
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
-        _convert_elapsed(code, pages, context.groups, out)
+        _convert_elapsed(code, pages, context, cycle_s, out)
         if code == _SURGE:
             join_claims(context.seasonality.links, out)
     elif code in (_RATE, _CONFIDENCE):
@@ -166,12 +188,15 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
             out[i] = shape / (page.prior_exposure + page.own_exposure) if code == _RATE else shape
     elif code in (_IMPORTANCE, _COST, _WORTH):
         _fill_weight(code, pages, out)
-    elif code in (TAU, RHYTHM, DUE):
+    elif code in (TAU, RHYTHM):
         fill_seasonal_terminal(code, context.seasonality, pages, now, cycle_s, out)
-    elif code == _GAIN:
-        for i in range(out.size):
-            out[i] = now
-        _fill_gain(pages, context, out, cycle_s, out)
+    elif code in (DUE, _GAIN):
+        out[:] = now
+        _fill_expected(code, pages, context, out, cycle_s, out)
+    elif code == _SIGNALLED:
+        fill_signalled(context.signals, out)
+    elif code == _SIGNIFICANCE:
+        fill_significance(context.seasonality.links, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -194,7 +219,7 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
     if code == _SURGE:  # the slack is that of what rises with time: claims join it after
         for i in range(out.size):
             out[i] = _elapsed(pages[i], since, cycle_s)
-        _convert_elapsed(code, pages, context.groups, out)
+        _convert_elapsed(code, pages, context, cycle_s, out)
     else:
         fill_terminal(code, pages, traces, context, since, cycle_s, out)
     if code in (_POSTERIOR, _SURGE, TAU):
@@ -218,19 +243,19 @@ def fill_highest(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     if code == RHYTHM:
         bound_seasonal_terminal(context.seasonality, since, ends, True, out)
     elif code == DUE:
-        fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
+        _fill_expected(code, pages, context, ends, cycle_s, out)
         for i in range(out.size):
             out[i] = min(out[i] + _DUE_SLACK, 1.0)
     elif code == TAU:
         fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
     elif code == _GAIN:
-        _fill_gain(pages, context, ends, cycle_s, out)
+        _fill_expected(code, pages, context, ends, cycle_s, out)
         for i in range(out.size):
             out[i] = min(out[i] + _GAIN_SLACK, 1.0)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
-        _convert_elapsed(code, pages, context.groups, out)
+        _convert_elapsed(code, pages, context, cycle_s, out)
     if code in (_POSTERIOR, _SURGE):
         for i in range(out.size):
             out[i] = min(out[i] * (1.0 + _SLACK), 1.0)
@@ -242,12 +267,13 @@ def fill_highest(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
 
 
 @bare_kernel
-def _convert_elapsed(code: int, pages: Records, groups: Records, out: Floats) -> None:
+def _convert_elapsed(code: int, pages: Records, context: Context, cycle_s: float, out: Floats) -> None:
     """Replace the cycles since each page's last visit by the moving terminal of `code`, partly vectorised."""
     if code == _POSTERIOR:
+        quieten_column(context.signals, cycle_s, out)
         convert_to_posterior(pages, out)
     elif code == _SURGE:
-        _convert_to_surge(pages, groups, out)
+        _convert_to_surge(pages, context.groups, out)
 
 
 @bare_kernel
@@ -262,6 +288,37 @@ def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
         out[i] = min((1.0 - spared) + spared * out[i], 1.0)
 
 
+@inlined_kernel
+def _fill_expected(code: int, pages: Records, context: Context, times: Floats, cycle_s: float, out: Floats) -> None:
+    """Fill `out` with DUE or the expected gain of each page at its time; `out` may be `times`. O(m)."""
+    if code == DUE:
+        _fill_due(pages, context, times, cycle_s, out)
+    else:
+        _fill_gain(pages, context, times, cycle_s, out)
+
+
+@bare_kernel
+def _fill_due(pages: Records, context: Context, times: Floats, cycle_s: float, out: Floats) -> None:
+    """Fill `out` with DUE of each page at its time, unless a signal had announced it; `out` may be `times`. O(m)."""
+    view = context.seasonality
+    at = float_column()
+    for start in range(0, out.size, COLUMN_ROWS):
+        stop = min(start + COLUMN_ROWS, out.size)
+        column, signals = out[start:stop], context.signals[start:stop]
+        for i in range(stop - start):
+            at[i] = times[start + i]
+        chunk = SeasonalityView(view.links[start:stop], view.schedules, view.profiles)
+        fill_cycles_by_profile(chunk, pages[start:stop], at[: stop - start], cycle_s, column)
+        quieten_column(signals, cycle_s, column)
+        convert_to_posterior(pages[start:stop], column)
+        for i in range(stop - start):
+            prefetch_schedule(chunk, i + _AHEAD)
+            if chunk.links[i].schedule:
+                page: Record = pages[start + i]
+                due = due_since(view, chunk.links[i], page, page.last_visit_s, at[i], cycle_s)
+                column[i] = quieten_probability(signals[i], due) if signals.size else due
+
+
 @bare_kernel
 def _fill_gain(pages: Records, context: Context, times: Floats, cycle_s: float, out: Floats) -> None:
     """Fill `out` with the expected gain of a visit to each page at its time; `out` may be `times`. O(m)."""
@@ -274,6 +331,8 @@ def _fill_gain(pages: Records, context: Context, times: Floats, cycle_s: float, 
             at[i] = times[start + i]
         chunk = SeasonalityView(view.links[start:stop], view.schedules, view.profiles)
         fill_cycles_by_profile(chunk, pages[start:stop], at[:size], cycle_s, column)
+        signals = context.signals[start:stop]
+        quieten_column(signals, cycle_s, column)
         for i in range(size):
             page: Record = pages[start + i]
             group: Record = context.groups[page.group]
@@ -281,6 +340,7 @@ def _fill_gain(pages: Records, context: Context, times: Floats, cycle_s: float, 
             shapes[i] = page.prior_shape + page.own_shape
             unseen[i] = _elapsed(page, at[i], cycle_s) * group.hazard
             spared[i] = share_not_hit(group, page.last_visit_s) * unclaimed(chunk.links[i])
+        join_signals(signals, unseen[:size], spared[:size])
         convert_to_gain(column, shapes[:size], unseen[:size], spared[:size])
         for i in range(size):
             prefetch_schedule(chunk, i + _AHEAD)
@@ -288,6 +348,8 @@ def _fill_gain(pages: Records, context: Context, times: Floats, cycle_s: float, 
             if link.schedule:
                 page = pages[start + i]
                 due = due_since(view, link, page, page.last_visit_s, at[i], cycle_s)
+                if signals.size:
+                    due = quieten_probability(signals[i], due)
                 column[i] = expected_gain(due, shapes[i], unseen[i], spared[i])
 
 
@@ -307,7 +369,7 @@ def _fill_weight(code: int, pages: Records, out: Floats) -> None:
 
 @bare_kernel
 def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> None:
-    """Write an estimator's rate for each page, see `published_estimators`; 0 for pages without visits."""
+    """Write an estimator's rate for each page, see `published_estimators`, 0 without visits; or the crawl rate."""
     if code == _CG:
         for i in range(out.size):
             visits, changes = float(pages[i].visits), float(pages[i].changes)
@@ -323,6 +385,9 @@ def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> N
         for i in range(out.size):
             visits = max(float(pages[i].visits), 1.0)
             out[i] = traces[i].weighted_changes / (visits * (visits + 1.0)) * 2.0
+    elif code == _CRAWL_RATE:
+        for i in range(out.size):
+            out[i] = traces[i].crawl_rate
     else:
         for i in range(out.size):
             out[i] = weigh_geometrically(pages[i].visits, traces[i].history)

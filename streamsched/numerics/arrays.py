@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Record", "Records", "Rows", "field_offset", "frozen"]
+__all__ = [
+    "Arrays",
+    "Bools",
+    "Bytes",
+    "Floats",
+    "Hashes",
+    "Ints",
+    "Record",
+    "Records",
+    "Rows",
+    "field_offset",
+    "frozen",
+]
 
+Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]  # columns by name
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float64]

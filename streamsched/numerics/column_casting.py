@@ -1,4 +1,7 @@
-"""Converts the values of one field to a column of one dtype; raises InvalidOutcome for a record that does not fit."""
+"""Converts the values of one field to a column of one dtype, and joins columns.
+
+Raises InvalidOutcome for a record that does not fit.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from streamsched.errors import InvalidOutcome
 from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.packed_urls import PackedUrls
 
-__all__ = ["as_column", "as_urls"]
+__all__ = ["as_column", "as_urls", "join_columns", "join_urls"]
 
 # Kinds of arrays from which a column is made if no value changes. A float has lost bits of a fingerprint already.
 _FROM: Final = {"b": "biuf", "f": "iuf", "i": "iuf", "u": "iu"}
@@ -60,6 +63,28 @@ def as_urls(field: str, values: Any, count: int) -> tuple[PackedUrls, npt.NDArra
     if len(values) != count:
         raise ValueError(f"{field}: expected {count} values, one for each URL, found {len(values)}")
     return values, missing
+
+
+def join_columns(columns: Sequence[npt.NDArray[Any]], counts: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return optional columns of `dtype`, one after another; columns of length 0 are `counts` zeros each. O(n).
+
+    Of length 0 if all columns are.
+
+    >>> join_columns([np.ones(1), np.empty(0)], [1, 2], np.dtype(np.float64)).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    if not any(column.size for column in columns):
+        return np.empty(0, dtype)
+    pairs = zip(columns, counts, strict=True)
+    return np.concatenate([column if column.size else np.zeros(count, dtype) for column, count in pairs])
+
+
+def join_urls(columns: Sequence[PackedUrls], counts: Sequence[int]) -> PackedUrls:
+    """Return optional columns of URLs joined as `join_columns` does, with empty URLs in place of zeros. O(bytes)."""
+    if not any(len(column) for column in columns):
+        return PackedUrls(b"", [0])
+    pairs = zip(columns, counts, strict=True)
+    return PackedUrls.concatenate([column or PackedUrls(b"", [0] * (count + 1)) for column, count in pairs])
 
 
 def _check_mask(field: str, values: object) -> None:

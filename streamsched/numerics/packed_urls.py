@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
-from streamsched.numerics.argument_checks import read_items
+from streamsched.numerics.argument_checks import check_type, read_items
 from streamsched.numerics.compilation.machine_operations import fold_multiply, load_word, prefetch
 from streamsched.numerics.jit import bare_kernel, kernel
 
@@ -83,7 +83,7 @@ class PackedUrls:
         return cls._from_lengths(b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)))
 
     @classmethod
-    def _from_lengths(cls, blob: bytes, lengths: npt.NDArray[np.int64]) -> PackedUrls:
+    def _from_lengths(cls, blob: bytes | Bytes, lengths: npt.NDArray[np.int64]) -> PackedUrls:
         offsets = np.zeros(lengths.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return cls(blob, offsets)
@@ -116,6 +116,20 @@ class PackedUrls:
         blob = np.empty(offsets[-1], np.uint8)
         _gather(self.blob, self.offsets, rows.astype(np.int64), blob)
         return PackedUrls(blob, offsets)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[PackedUrls]) -> PackedUrls:
+        """Return the URLs of `parts`, one part after another. O(bytes). Raises TypeError, SettingsError.
+
+        >>> list(PackedUrls.concatenate([PackedUrls.pack(["a"]), PackedUrls.pack(["b", "c"])]))
+        ['a', 'b', 'c']
+        """
+        columns = read_items("parts", parts, "PackedUrls objects")
+        for part in columns:
+            check_type("parts", part, PackedUrls, "PackedUrls objects")
+        used = [np.empty(0, np.uint8), *(part.blob[part.offsets[0] : part.offsets[-1]] for part in columns)]
+        lengths = [np.empty(0, np.int64), *(np.diff(part.offsets) for part in columns)]
+        return cls._from_lengths(np.concatenate(used), np.concatenate(lengths))
 
     def not_utf8(self) -> npt.NDArray[np.intp]:
         """Return the indices of URLs that are not UTF-8. O(bytes), at memory speed if all of them are ASCII."""

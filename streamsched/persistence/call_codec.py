@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,57 +14,39 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import COLUMNS, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Rule
+from streamsched.signals import SignalBatch
 
 __all__ = [
     "Rereader",
     "StreamNeeded",
-    "StreamOffsets",
     "decode_call",
     "encode_call",
     "pack_batch",
     "pack_rules",
+    "pack_signals",
     "pack_urls",
     "unpack_batch",
     "unpack_rules",
+    "unpack_signals",
     "unpack_urls",
 ]
 
-Rereader = Callable[[str, dict[str, Any] | None], Iterable[OutcomeBatch]]
-"""Reads a stream again: takes its path and a position as JSON, None for its beginning; returns its outcomes."""
+Rereader = Callable[[str, dict[str, Any] | None], Iterable[OutcomeBatch | SignalBatch]]
+"""Reads a stream again: takes its path and a position as JSON, None for its beginning; returns its records."""
 
 _LENGTH: Final = struct.Struct("<I")
 _COLUMNS: Final = ("fetched_at", "given", *COLUMNS)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamOffsets:
-    """`outcomes` outcomes taken from the stream ``path``, after the first ``skipped`` that follow position ``start``.
-
-    ``position``: the stream's position after them. Positions are JSON; None is the stream's beginning. ``latest_s``:
-    the latest time that was valid by a clock; None if the stream's own times decided.
-    """
-
-    kind: ClassVar[str] = "take"
-    path: str
-    start: Any
-    skipped: int
-    outcomes: int
-    position: Any
-    latest_s: float | None
-
-    def encode(self) -> bytes:
-        """Return the log's entry."""
-        return encode_call({"call": self.kind} | asdict(self))
+_SIGNAL_COLUMNS: Final = ("at", "source", "given", "significance")
 
 
 class StreamNeeded(SnapshotError):
-    """A call depends on outcomes of ``stream`` that must be read again, but no reader was given."""
+    """A call depends on records of ``stream`` that must be read again, but no reader was given."""
 
     def __init__(self, path: str, stream: str, number: int) -> None:
         self.stream = stream
         self.number = number
         reason = (
-            f"call {number} depends on outcomes of {stream} that are not in the saved state; "
+            f"call {number} depends on records of {stream} that are not in the saved state; "
             f"start `streamsched run` to re-read {stream}"
         )
         super().__init__(path, reason)
@@ -118,6 +99,20 @@ def unpack_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> OutcomeBatch:
     batch.urls = unpack_urls(arrays)
     batch.moved_to = PackedUrls(arrays["moved_blob"], arrays["moved_offsets"])
     for name in _COLUMNS:
+        setattr(batch, name, arrays[name])
+    return batch
+
+
+def pack_signals(batch: SignalBatch) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of `batch`, without its names."""
+    return pack_urls(batch.urls) | {name: getattr(batch, name) for name in _SIGNAL_COLUMNS}
+
+
+def unpack_signals(names: Sequence[str], arrays: Mapping[str, npt.NDArray[Any]]) -> SignalBatch:
+    """Return the batch of those `names` that `pack_signals` packed."""
+    batch = SignalBatch.__new__(SignalBatch)
+    batch.urls, batch.names = unpack_urls(arrays), tuple(names)
+    for name in _SIGNAL_COLUMNS:
         setattr(batch, name, arrays[name])
     return batch
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streamsched.errors import NOTHING, SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.persistence.files import as_snapshot_errors, draft_of
-from streamsched.records.page_schema import DENIED, LEASED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.page_schema import DENIED, FORGOTTEN, LEASED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
 
@@ -50,7 +50,7 @@ COLUMNS: Final = (
     ("asked_for", "bool", "a visit was requested, whatever its score"),
     ("robots_denied", "bool", "robots.txt forbids it, by its outcomes: visited only if asked for"),
     ("leased_until", "timestamp", "UTC; null if it is not leased"),
-    ("fingerprint", "uint64", "of the content last seen, 0 for none"),
+    ("fingerprint", "uint64", "of the content at its last change, or first seen; 0 for none"),
     ("posterior_shape", "double", "Gamma posterior of the change rate: shape"),
     ("posterior_exposure", "double", "... and exposure, in cycles"),
     ("rate", "double", "posterior mean, changes per cycle"),
@@ -59,6 +59,7 @@ COLUMNS: Final = (
     ("SAD", "double", "estimator: whether the last visit saw a change"),
     ("AAD", "double", "estimator with weights that fall arithmetically"),
     ("GAD", "double", "... geometrically"),
+    ("crawl_rate", "float", "visits per cycle that the plan of an optimiser gives it, 0 without one"),
 )
 
 
@@ -72,16 +73,17 @@ def export_pages(pages: PageTable, path: Path) -> int:
         raise SettingsError("--to", str(path), f"a file name that ends in {', '.join(FORMATS)}")
     arrow = _import_arrow()
     schema = _schema(arrow)
-    draft = draft_of(path)
+    draft, written = draft_of(path), 0
     with as_snapshot_errors(path, "cannot be written"):
         try:
             with draft.open("wb") as file, _writer(arrow, file, schema, FORMATS[path.suffix.lower()]) as writer:
                 for columns in _chunks(pages):
                     writer.write_table(arrow.table(_arrays(arrow, columns, schema), schema=schema))
+                    written += len(columns["url"])
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
-    return len(pages)
+    return written
 
 
 def _import_arrow() -> Any:
@@ -127,7 +129,8 @@ def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
     for start in range(0, len(pages), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(pages)))
         shard = pages.arrays
-        context = context_of(shard.groups.records, shard.seasonality, rows)
+        rows = rows[shard.pages.records["rule"][rows] != FORGOTTEN]
+        context = context_of(shard, rows)
         filled = fill(shard.pages.records[rows], shard.pages.traces[rows], context, 0.0, pages.cycle_s)
         yield _read_rows(pages, rows, filled)
 
@@ -150,6 +153,7 @@ def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> di
         "robots_denied": (page["flags"] & DENIED) != 0,
         "leased_until": (shard.pages.lease_until_s[rows], leased),
         "fingerprint": trace["fingerprint"],
+        "crawl_rate": trace["crawl_rate"],
         "posterior_shape": page["prior_shape"] + page["own_shape"],
         "posterior_exposure": page["prior_exposure"] + page["own_exposure"],
     }  # fmt: skip

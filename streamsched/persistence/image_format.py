@@ -26,8 +26,9 @@ from streamsched.persistence.files import draft_of, open_regular, put_in_place
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.related.related_schema import RELATED_CHANCE, RELATED_STATE
-from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, SHADOW, VISIT
+from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, SHADOW, VISIT
 from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
+from streamsched.records.signals.signal_schema import SIGNAL, SIGNAL_KIND, SIGNAL_SOURCE, SIGNAL_STATE
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 12  # of the parts' records and of the settings; no other is read
+FORMAT_VERSION: Final = 15  # of the parts' records and of the settings; no other is read
 _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
     {
         "corpus": CORPUS,
@@ -57,6 +58,11 @@ _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
         "seasonality": SEASONALITY,
         "chances": RELATED_CHANCE,
         "related": RELATED_STATE,
+        "signals": SIGNAL,
+        "changed_signals": OLD_SIGNAL,
+        "signal_sources": SIGNAL_SOURCE,
+        "signal_kinds": SIGNAL_KIND,
+        "signal_state": SIGNAL_STATE,
     }
 )
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")

@@ -35,6 +35,7 @@ _PATCHES: Final = {  # parts whose records name their own index: the kind of rec
     "changed_groups": ("groups", "number"),
     "changed_links": ("pages", "row"),
     "changed_schedules": ("schedules", "number"),
+    "changed_signals": ("pages", "row"),
 }
 _READ_BYTES: Final = 1 << 20  # checksummed while they are in the processor's cache
 _log: Final = logging.getLogger("streamsched.persistence")
@@ -209,6 +210,10 @@ def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
         "seasonality": shard.seasonality.state,
         "chances": shard.related.chances,
         "related": shard.related.state,
+        "signals": shard.pages.signals,
+        "signal_sources": shard.signals.sources,
+        "signal_kinds": shard.signals.kinds,
+        "signal_state": shard.signals.state,
     }
     return arrays[name]
 
@@ -281,9 +286,16 @@ def _scatter_schedules(shard: ShardArrays, records: Records) -> None:
         shard.seasonality.schedules[np.int64(records[i].number)] = records[i].schedule
 
 
+@bare_kernel
+def _scatter_signals(shard: ShardArrays, records: Records) -> None:
+    for i in range(records.size):
+        shard.pages.signals[np.int64(records[i].row)] = records[i].signal
+
+
 _SCATTER: Final[dict[str, Callable[[ShardArrays, Records], None]]] = {
     "changed_rows": _scatter_rows,
     "changed_groups": _scatter_groups,
     "changed_links": _scatter_links,
     "changed_schedules": _scatter_schedules,
+    "changed_signals": _scatter_signals,
 }

@@ -18,8 +18,9 @@ from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
-from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, ShardArrays
+from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, ShardArrays
 from streamsched.records.seasonality_schema import SEASONAL_LINK
+from streamsched.records.signals.signal_schema import SIGNAL
 from streamsched.records.url_patterns import candidate_space
 
 if TYPE_CHECKING:
@@ -79,7 +80,13 @@ class SnapshotView:
         ].copy()  # 27 kB a thousand pages
         self._related = arrays.related.state.copy()
         self._chances = arrays.related.chances[: int(self._related["keys"][0])].copy()
-        self._dirty = shard.pages.marks.begin(self.rows, self.groups)
+        self._signals = _copy_sources(arrays)
+        self._dirty = shard.pages.marks.begin(self.rows, self.groups, signals=self._has_signals)
+
+    @property
+    def _has_signals(self) -> bool:
+        """Whether pages had records of signals."""
+        return bool(self._signals[0][2]["kinds"][0])
 
     @property
     def rows(self) -> int:
@@ -108,6 +115,7 @@ class SnapshotView:
         yield "shadows", 0, self._shadows
         yield "related", 0, self._related
         yield "chances", 0, self._chances
+        yield from self._signals
         yield from self._journal
         if self._candidates is not None:
             yield "candidates", 0, self._candidates
@@ -119,9 +127,9 @@ class SnapshotView:
         yield from _run_bytes("text", self._text, self._since, self.corpus)
         yield from _run_bytes("names", self._names, self._since, self.corpus)
         with self._shard.lock:
-            old_rows, old_links, old_groups = self._shard.pages.marks.end()
-        yield "changed_rows", 0, _only(old_rows, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
-        yield "changed_links", 0, _only(old_links, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
+            old_rows, old_links, old_signals, old_groups = self._shard.pages.marks.end()
+        for name, old in (("changed_rows", old_rows), ("changed_links", old_links), ("changed_signals", old_signals)):
+            yield name, 0, _only(old, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
         groups = _only(old_groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
         yield "changed_groups", 0, groups
 
@@ -144,6 +152,7 @@ class SnapshotView:
             np.empty(_RUN),
             np.empty(_RUN, SEASONAL_LINK),
         )
+        signals = np.empty(_RUN if self._has_signals else 0, SIGNAL)
         schedules = np.empty(_RUN, OLD_SCHEDULE)
         for first in range(start, self.rows, _RUN):
             stop = min(first + _RUN, self.rows)
@@ -153,12 +162,15 @@ class SnapshotView:
                 _copy(traces, shard.pages.traces, first, stop)
                 _copy(leases, shard.pages.lease_until_s, first, stop)
                 _copy(links, shard.seasonality.links, first, stop)
+                if self._has_signals:
+                    _copy(signals, shard.pages.signals, first, stop)
                 found = _gather_schedules(shard, first, stop, int(self._seasonality["schedules"][0]), schedules)
                 self._shard.pages.marks.copied(rows=stop)
             yield "pages", first, pages[: stop - first]
             yield "traces", first, traces[: stop - first]
             yield "lease_until_s", first, leases[: stop - first]
             yield "links", first, links[: stop - first]
+            yield "signals", first, signals[: stop - first]
             yield "changed_schedules", 0, schedules[:found]
 
     def _run_groups(self, start: int) -> Iterator[Piece]:
@@ -172,12 +184,14 @@ class SnapshotView:
 
     def _pick_rows(self) -> Iterator[Piece]:
         out, links = np.empty(_PICKED, OLD_ROW), np.empty(_PICKED, OLD_LINK)
+        signals = np.empty(_PICKED if self._has_signals else 0, OLD_SIGNAL)
         for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
             with self._shard.lock:
-                _gather_rows(self._shard.pages.arrays, rows, out, links)
+                _gather_rows(self._shard.pages.arrays, rows, out, links, signals)
                 self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
             yield "changed_rows", 0, out[: rows.size]
             yield "changed_links", 0, links[: rows.size]
+            yield "changed_signals", 0, signals[: rows.size]
 
     def _pick_groups(self) -> Iterator[Piece]:
         out = np.empty(_PICKED, OLD_GROUP)
@@ -197,6 +211,17 @@ def _copy_visits(shard: ShardArrays, before: int) -> Iterator[Piece]:
         size = min(stop - start, ring.size - place)
         yield "journal", start, ring[place : place + size].copy()
         start += size
+
+
+def _copy_sources(shard: ShardArrays) -> list[Piece]:
+    """Return the sources of change signals: 96 bytes each."""
+    signals = shard.signals
+    sources = signals.sources[: int(signals.state["sources"][0])].copy()
+    return [
+        ("signal_state", 0, signals.state.copy()),
+        ("signal_kinds", 0, signals.kinds.copy()),
+        ("signal_sources", 0, sources),
+    ]
 
 
 def _run_bytes(name: str, text: npt.NDArray[np.uint8], since: Records | None, corpus: Records) -> Iterator[Piece]:
@@ -231,7 +256,7 @@ def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: in
 
 
 @bare_kernel
-def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, links: Records) -> None:
+def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, links: Records, signals: Records) -> None:
     for i in range(rows.size):
         record: Record = out[i]
         record.row = rows[i]
@@ -243,6 +268,10 @@ def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, links: Records) -
         link.link = shard.seasonality.links[rows[i]]
         own: Record = shard.seasonality.links[rows[i]]
         link.schedule = shard.seasonality.schedules[own.schedule]
+        if signals.size:
+            signal: Record = signals[i]
+            signal.row = rows[i]
+            signal.signal = shard.pages.signals[rows[i]]
 
 
 @bare_kernel

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["eligibility_reasons"]
+__all__ = ["HOST_CAUSES", "eligibility_reasons"]
 
-_HOST_CAUSES: Final = {
+HOST_CAUSES: Final = {
     FOR_DELAY: "delay",
     FOR_TOO_MANY: "too_many_requests",
     FOR_RETRY_AFTER: "retry_after",
@@ -78,7 +78,7 @@ def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[R
     if are_leased(shard, np.array([row]), now)[0]:
         wait(ReasonCode.LEASED, shard.pages.lease_until_s[row])
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]
-    cause = _HOST_CAUSES.get(int(host["wait_reason"]))
+    cause = HOST_CAUSES.get(int(host["wait_reason"]))
     wait(ReasonCode.HOST_RESTING, waits.host_ready_s[0], host=_host_name(shard, row), cause=cause)
     if host["probe"] not in (0, row + 1):
         probe = url_text(shard.pages, int(host["probe"]) - 1)

@@ -15,7 +15,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS
-from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, OUT, URGENT, VISITED
+from streamsched.records.page_schema import DENIED, FOR_PANEL, FORGOTTEN, LEASED, OUT, URGENT, VISITED
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints, Record, Records
@@ -58,7 +58,9 @@ FOR_RETRY_AFTER: Final = 3  # its answer had Retry-After
 ON_REQUEST: Final = 4  # blocked by its owner or by us
 FOR_UNAVAILABLE: Final = 5  # several of its pages answered 503
 
-RULES: Final = 256  # a page's record holds the number of its rule in a byte; number 0 is for the settings
+RULES: Final = (
+    256  # a page's record holds the number of its rule in a byte; 0 is for the settings, the last for FORGOTTEN
+)
 RULE: Final = np.dtype(
     [
         ("min_revisit_s", "<f8"),  # 0 for none
@@ -88,6 +90,7 @@ class Limits(NamedTuple):
     retry_after_most_s: float
     host_backoff_429: int
     host_backoff_503: int
+    per_request: int  # most pages of a host in the batch that is asked for, whatever settings and rules allow
     rules: Records  # RULE[RULES], what a rule does not set filled in from the settings
 
 
@@ -104,10 +107,11 @@ def make_limits(politeness: Politeness) -> Limits:
         float(politeness.retry_after_most),
         _NEVER_REFUSED if politeness.host_backoff_429 is None else politeness.host_backoff_429,
         _NEVER_REFUSED if politeness.host_backoff_503 is None else politeness.host_backoff_503,
+        _NO_LIMIT,
         np.zeros(RULES, RULE),
     )
     for number in range(RULES):
-        write_rule(limits, number, Rule(), politeness)
+        write_rule(limits, number, Rule(never=number == FORGOTTEN), politeness)
     return limits
 
 
@@ -235,7 +239,7 @@ def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> i
     if host.ready_s > now or (host.probe != 0 and host.probe_until_s > now) or is_suspended(host):
         return 0
     most = limits.per_batch if host.max_batch == BY_SETTINGS else np.int64(host.max_batch)
-    capacity: Any = min(most, in_flight_capacity(host, limits))
+    capacity: Any = min(most, limits.per_request, in_flight_capacity(host, limits))
     delay_s = host_delay(host, limits)
     if delay_s > 0.0:
         capacity = min(capacity, max(np.int64(min(lease_s / delay_s, 1e18)), 1))

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamsched.errors import SettingsError, shorten
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.politeness.limits import RULES, Limits, write_rule
+from streamsched.politeness.limits import Limits, write_rule
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_targets import (
     HOST,
@@ -30,6 +30,8 @@ from streamsched.politeness.rule_targets import (
 )
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
 from streamsched.records.group_schema import BY_SETTINGS
+from streamsched.records.page_schema import FORGOTTEN
+from streamsched.records.pattern_members import find_host_pages
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints
@@ -56,8 +58,9 @@ class RuleBook:
     def set(self, pages: PageLookup, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
         """Set rules by target, None to remove; return the rows whose rule may have changed: int64[m], ascending.
 
-        O(1) for each target that is a page, O(pages) for all others together. Raises SettingsError, and sets none, if a
-        target is invalid, if a rule does not fit its target, or for more than 255 different page rules. Removing a rule
+        O(1) for each target that is a page; for all others together O(groups), and O(m log m) for the m pages of
+        their hosts. Raises SettingsError, and sets none, if a
+        target is invalid, if a rule does not fit its target, or for more than 254 different page rules. Removing a rule
         that was not set has no effect.
         """
         if not isinstance(rules, Mapping):
@@ -73,7 +76,8 @@ class RuleBook:
         groups, corpus = shard.groups, shard.corpus
         self._write_hosts(shard, find_hosts(groups, corpus, (target for target in targets if target.kind == HOST)))
         single = _find_pages(pages, (target.text for target in targets if target.kind == SINGLE))
-        wide = _pages_of(shard, find_hosts(groups, corpus, (target for target in targets if target.kind != SINGLE)))
+        concerned = find_hosts(groups, corpus, (target for target in targets if target.kind != SINGLE))
+        wide = find_host_pages(groups, corpus, concerned)
         rows = np.union1d(single, wide)
         self._number_pages(shard, rows)
         return rows
@@ -138,14 +142,14 @@ class RuleBook:
     def _give_numbers(self, own: Mapping[str, Rule]) -> None:
         """Number new rules, reusing the numbers of rules no longer used; raises SettingsError if there are too many."""
         used = {Rule(): None} | dict.fromkeys(own.values())  # in order: numbers are part of the state
-        if len(used) > RULES:
+        if len(used) > FORGOTTEN:
             raise SettingsError(
                 "rules",
                 f"{len(used) - 1} different ones",
-                f"at most {RULES - 1} different page rules: give more pages the same rule",
+                f"at most {FORGOTTEN - 1} different page rules: give more pages the same rule",
             )
         kept = {rule: number for rule, number in self._numbers.items() if rule in used}
-        free = iter(sorted(set(range(RULES)) - set(kept.values())))
+        free = iter(sorted(set(range(FORGOTTEN)) - set(kept.values())))
         for rule in used:
             if rule not in kept:
                 kept[rule] = next(free)
@@ -186,13 +190,3 @@ def _find_pages(pages: PageLookup, targets: Iterable[str]) -> Ints:
     urls = [scheme + text for text in targets for scheme in (PAGE_SCHEMES if "://" not in text else ("",))]
     rows = pages.find(PackedUrls.pack(urls))
     return rows[rows >= 0]
-
-
-def _pages_of(shard: ShardArrays, hosts: Ints) -> Ints:
-    """Return the rows of all pages of `hosts`: int64[m]. O(pages)."""
-    if not hosts.size:
-        return np.empty(0, np.int64)
-    wanted = np.zeros(int(shard.corpus["groups"][0]), np.bool_)
-    wanted[hosts] = True
-    of_group = wanted[shard.groups.records["host"][: wanted.size]]
-    return np.flatnonzero(of_group[shard.pages.records["group"][: int(shard.corpus["pages"][0])]])

@@ -24,6 +24,7 @@ import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.politeness.glob_match import mark_fitting
+from streamsched.records.pattern_members import find_host_pages
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import find_host, group_names
 
@@ -40,6 +41,7 @@ __all__ = [
     "RuleMatcher",
     "Target",
     "find_hosts",
+    "find_pages_of_hosts",
     "parse_target",
     "read_host",
     "read_target",
@@ -120,15 +122,15 @@ def read_target(text: object) -> Target:
     return target
 
 
-def read_host(text: object) -> Target:
-    """Return the hosts that `text` names; raises SettingsError if it names none."""
+def read_host(text: object, setting: str = "host") -> Target:
+    """Return the hosts that `text` names; raises SettingsError about `setting` if it names none."""
     try:
         target = read_target(text)
     except SettingsError as error:
         expected = _HOST_EXPECTED if error.expected == _EXPECTED else error.expected
-        raise SettingsError("host", text, expected) from None
+        raise SettingsError(setting, text, expected) from None
     if target.kind != HOST:
-        raise SettingsError("host", text, _HOST_EXPECTED)
+        raise SettingsError(setting, text, _HOST_EXPECTED)
     return target
 
 
@@ -146,6 +148,15 @@ def find_hosts(groups: GroupArrays, corpus: Records, targets: Iterable[Target]) 
         known = _name_hosts(groups, corpus) if known is None else known
         found.update(group for group, name in known if target.matches(name))
     return np.array(sorted(found - {-1}), np.int64)
+
+
+def find_pages_of_hosts(groups: GroupArrays, corpus: Records, hosts: Iterable[str]) -> tuple[Ints, Ints]:
+    """Return the known hosts that targets name, and the rows of their pages: int64[h], int64[m], ascending.
+
+    O(groups + m log m), O(hosts) for each target with ``*``.
+    """
+    found = find_hosts(groups, corpus, map(parse_target, hosts))
+    return found, find_host_pages(groups, corpus, found)
 
 
 def _name_hosts(groups: GroupArrays, corpus: Records) -> list[tuple[int, str]]:

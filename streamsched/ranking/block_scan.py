@@ -128,7 +128,7 @@ def scan_rows(
     scores, count = scorer.slots[scorer.result], collected.size
     for start in range(span[0], span[1], ROWS):
         stop = min(start + ROWS, span[1])
-        context = linked_context(shard.groups.records, shard.seasonality, shard.seasonality.links[start:stop])
+        context = linked_context(shard, shard.seasonality.links[start:stop], shard.pages.signals[start:stop])
         pages, traces = shard.pages.records[start:stop], shard.pages.traces[start:stop]
         score_block(scorer, pages, traces, context, query.now, query.cycle_s)
         for i in range(min(stop - start, out.size)):

@@ -50,7 +50,9 @@ class FormulaSwitch:
         return self._formula
 
     def rank(self, query: Query) -> Ranked:
-        """Return the best pages: see `IncrementalTopK.rank`."""
+        """Return the best pages: see `IncrementalTopK.rank`. O(n) if the query is limited to n pages."""
+        if query.among is not None:
+            return self.current.scan.rank(self._pages.arrays, query)
         self._since = 0
         if self._pages.touched is None:
             self._pages.watch()
@@ -78,6 +80,8 @@ class FormulaSwitch:
 
     def rank_new(self, query: Query) -> Ranked:
         """Return the best of the pages never visited: see `IncrementalTopK.rank`. Call `rank` before."""
+        if query.among is not None:
+            return self.current.scan.rank(self._pages.arrays, replace(query, only_new=True))
         if self._new is None:
             self._new = IncrementalTopK(self._formula, self._threads, only_new=True)
             self._new.follow(self._pages.arrays, self.current)

@@ -12,16 +12,16 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
-from streamsched.numerics.topk_order import select_top, sort_keys
+from streamsched.numerics.topk_order import select_top, sort_keys, tie_keys
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
-from streamsched.politeness.priority import BY_SCORE, Tiers, select_best, tiers_of
+from streamsched.politeness.priority import BY_SCORE, Tiers, read_overdue, select_best, tiers_of
 from streamsched.ranking.block_scan import (
     BlockScorer,
     Collected,
@@ -39,11 +39,18 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Rows
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["FullScan", "Query", "Ranked", "fill_slots"]
+__all__ = ["FullScan", "HostPages", "Query", "Ranked", "fill_slots"]
 
 _SAMPLE_BLOCKS: Final = 1_024  # runs of rows in the sample that sets the first threshold: neighbours are alike
 _SAMPLE_ROWS: Final = 8  # rows of a run
 _MANY_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start, or than `scan_rows` is compiled
+
+
+class HostPages(NamedTuple):
+    """The hosts that a query is limited to and their pages: int64[h], their groups; int64[n], ascending rows."""
+
+    hosts: Ints
+    rows: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class Query:
     lease_s: float = math.inf  # how long pages are out: a host with a delay gives the pages that can be visited by then
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
     only_new: bool = False  # rank only pages that were never visited
+    among: HostPages | None = None  # rank only these pages, None for all
 
     @property
     def slot_limits(self) -> SlotLimits:
@@ -117,9 +125,11 @@ class FullScan:
         """Return the best `query.k` pages that are eligible at `query.now`, as far as hosts have free slots.
 
         `scores`: float32[pages], gets the scores of all pages. O(pages), and once more each time that full hosts leave
-        too few pages; their other pages are then skipped.
+        too few pages; their other pages are then skipped. O(n) if the query is limited to n pages.
         """
         self._host_slots.clear(shard)
+        if query.among is not None:
+            return self._rank_among(shard, query, query.among.rows)
         pages = int(shard.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
         wanted = query.k
@@ -131,6 +141,21 @@ class FullScan:
                 return self.set_first_scores(shard, query, selected)
             wanted = min(4 * wanted, pages)
         return Ranked(np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8))
+
+    def _rank_among(self, shard: ShardArrays, query: Query, rows: Ints) -> Ranked:
+        """Return the best `query.k` of ``rows``: int64[n] that are eligible, as far as hosts have free slots. O(n)."""
+        rows = rows[are_eligible(shard, rows, query.now, query.limits)]
+        if query.only_new:
+            rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
+        scores = self.score(shard, query.now, query.cycle_s, rows)
+        overdue_s = read_overdue(shard, rows, query.limits, query.now)
+        ties = tie_keys(shard.pages.records["url_hash"][rows], query.salt)
+        best = select_best(scores, overdue_s, ties, rows.size, rows)
+        selected = fill_slots(
+            self._host_slots, shard, query, Ranked(rows[best], scores[best], tiers_of(overdue_s[best]))
+        )
+        self._host_slots.clear(shard)
+        return self.set_first_scores(shard, query, selected)
 
     def set_first_scores(self, shard: ShardArrays, query: Query, selected: Ranked) -> Ranked:
         """Replace the scores of the query's first pages by those of the formula. O(first)."""
@@ -216,7 +241,7 @@ class _Worker:
             pages, traces = shard.pages.records[rows], shard.pages.traces[rows]
         else:  # `take` copies records several times faster than fancy indexing
             pages, traces = shard.pages.records.take(rows), shard.pages.traces.take(rows)
-        context = context_of(shard.groups.records, shard.seasonality, rows)
+        context = context_of(shard, rows)
         out = self._scores[: pages.size]
         self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
         return out

@@ -265,7 +265,7 @@ def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> N
         for i in range(pages.size):
             score = float(certificates.bound[start + i])
             scorer.ends[i] = _first_end(pages[i], start + i, line.level - score, score, line)
-        context = linked_context(shard.groups.records, shard.seasonality, links[: pages.size])
+        context = linked_context(shard, links[: pages.size], shard.pages.signals[start : start + pages.size])
         traces = shard.pages.traces[start : start + pages.size]
         bound_block(scorer, pages, traces, context, line.since, line.cycle_s)
         for i in range(pages.size):

@@ -17,6 +17,7 @@ from streamsched.formula.terminals import (
     LINKED,
     MOVING,
     RANGES,
+    SIGNALLED,
     Context,
     fill_highest,
     fill_lowest,
@@ -26,6 +27,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.ranking.block_scan import BlockScorer, codes_of, make_block_scorer, score_block
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import SEASONAL_LINK
+from streamsched.records.signals.signal_schema import SIGNAL
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
@@ -45,7 +47,7 @@ __all__ = [
 
 LANES: Final = ROWS  # pages at a time
 _WEIGHTS: Final = {"importance", "cost", "worth"}
-_UNTRACED: Final = LINKED | _WEIGHTS | {"n", "X", "t", "CG", "NAD", "rate", "confidence", "posterior"}
+_UNTRACED: Final = LINKED | SIGNALLED | _WEIGHTS | {"n", "X", "t", "CG", "NAD", "rate", "confidence", "posterior"}
 
 
 class PageScorer(NamedTuple):
@@ -59,9 +61,11 @@ class PageScorer(NamedTuple):
     bound_result: int
     traced: bool  # whether a terminal reads TRACE
     linked: bool  # whether a terminal reads SEASONAL_LINK
+    signalled: bool  # whether a terminal reads SIGNAL
     pages: Records  # PAGE[LANES]
     traces: Records  # TRACE[LANES]
     links: Records  # SEASONAL_LINK[LANES]
+    signals: Records  # SIGNAL[LANES]
     rows: Ints  # int64[LANES]: the rows that the lanes hold
     ends: Floats  # float64[LANES]: when each lane's bound ends
     scores: Floats  # float64[LANES]
@@ -80,9 +84,11 @@ def make_page_scorer(formula: Formula) -> PageScorer:
         bound.result,
         not _UNTRACED.issuperset(formula.terminals),
         not LINKED.isdisjoint(formula.terminals),
+        not SIGNALLED.isdisjoint(formula.terminals),
         np.zeros(LANES, PAGE),
         np.zeros(LANES, TRACE),
         np.zeros(LANES, SEASONAL_LINK),
+        np.zeros(LANES, SIGNAL),
         np.empty(LANES, np.int64),
         *(np.empty(LANES) for _ in range(3)),
     )
@@ -97,6 +103,8 @@ def gather_lane(scorer: PageScorer, shard: ShardArrays, lane: int, row: int) -> 
         scorer.traces[lane] = shard.pages.traces[row]
     if scorer.linked:
         scorer.links[lane] = shard.seasonality.links[row]
+    if scorer.signalled and shard.pages.signals.size:
+        scorer.signals[lane] = shard.pages.signals[row]
 
 
 @inlined_kernel
@@ -111,6 +119,15 @@ def move_lane(scorer: PageScorer, lane: int, to: int) -> None:
         scorer.traces[to] = scorer.traces[lane]
     if scorer.linked:
         scorer.links[to] = scorer.links[lane]
+    if scorer.signalled:
+        scorer.signals[to] = scorer.signals[lane]
+
+
+@inlined_kernel
+def _context(scorer: PageScorer, shard: ShardArrays, count: int) -> Context:
+    """Return the context of the pages of the first `count` lanes."""
+    signals = min(count, shard.pages.signals.size)
+    return linked_context(shard, scorer.links[:count], scorer.signals[:signals])
 
 
 @bare_kernel
@@ -119,7 +136,7 @@ def score_lanes(scorer: PageScorer, shard: ShardArrays, count: int, now: float, 
 
     `shard`: the shard that the lanes were gathered from.
     """
-    context = linked_context(shard.groups.records, shard.seasonality, scorer.links[:count])
+    context = _context(scorer, shard, count)
     score_block(scorer.block, scorer.pages[:count], scorer.traces[:count], context, now, cycle_s)
     for i in range(count):
         scorer.scores[i] = scorer.block.slots[scorer.block.result, i]
@@ -131,7 +148,7 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
 
     -inf for NaN. `shard`: as for `score_lanes`. O(count * steps).
     """
-    context = linked_context(shard.groups.records, shard.seasonality, scorer.links[:count])
+    context = _context(scorer, shard, count)
     bound_block(scorer, scorer.pages[:count], scorer.traces[:count], context, since, cycle_s)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from streamsched.numerics.compilation.machine_operations import trailing_zeros
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays
+from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SIGNAL, DirtyArrays
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Ints, Record, Records
@@ -47,7 +47,7 @@ _ALL: Final = 1 << 62
 
 @inlined_kernel
 def mark_dirty_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
-    """Mark that the page, trace, lease, link or schedule of `row` is about to be written to. O(1)."""
+    """Mark that the page, trace, lease, signal, link or schedule of `row` is about to be written to. O(1)."""
     if row < dirty.counts[_ROWS]:
         bit = np.uint64(1) << np.uint64(row & 63)
         if dirty.rows[row >> 6] & bit == np.uint64(0):
@@ -79,6 +79,10 @@ def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArr
     link.row = row
     link.link = seasonality.links[row]
     link.schedule = seasonality.schedules[seasonality.links[row].schedule]
+    if dirty.old_signals.size:
+        signal: Record = dirty.old_signals[at]
+        signal.row = row
+        signal.signal = pages.signals[row]
     dirty.counts[_OLD_ROWS] = at + 1
 
 
@@ -129,12 +133,20 @@ class DirtyTracker:
         self.marking = False
         self.turn = threading.Lock()
 
-    def begin(self, rows: int, groups: int) -> DirtySet:
-        """Begin a save now, of that many rows and groups; return what was marked before. O(rows / 64)."""
+    def begin(self, rows: int, groups: int, *, signals: bool = False) -> DirtySet:
+        """Begin a save now, of that many rows and groups; return what was marked before. O(rows / 64).
+
+        `signals`: whether pages have records of signals.
+        """
         before, self.marking = self.arrays, True
         counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
-        old = _allocate_lazily(OLD_ROW, rows), _allocate_lazily(OLD_LINK, rows), _allocate_lazily(OLD_GROUP, groups)
-        self.arrays = DirtyArrays(_bits(rows), _bits(groups), *old, counts)
+        old = _no_marks()._replace(
+            old_rows=_allocate_lazily(OLD_ROW, rows),
+            old_links=_allocate_lazily(OLD_LINK, rows),
+            old_signals=_allocate_lazily(OLD_SIGNAL, rows if signals else 0),
+            old_groups=_allocate_lazily(OLD_GROUP, groups),
+        )
+        self.arrays = old._replace(rows=_bits(rows), groups=_bits(groups), counts=counts)
         return DirtySet(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
 
     def copied(self, *, rows: int | None = None, groups: int | None = None) -> None:
@@ -144,18 +156,25 @@ class DirtyTracker:
         if groups is not None:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
-    def end(self) -> tuple[Records, Records, Records]:
-        """Stop keeping records; return those kept: OLD_ROW[m], OLD_LINK[m], OLD_GROUP[k]. Marking goes on. O(1)."""
+    def end(self) -> tuple[Records, Records, Records, Records]:
+        """Stop keeping records; return those kept: OLD_ROW[m], OLD_LINK[m], OLD_SIGNAL[m or 0], OLD_GROUP[k].
+
+        Marking goes on. O(1).
+        """
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
         old_links = self.arrays.old_links[: counts[_OLD_ROWS]]
+        old_signals = self.arrays.old_signals[: counts[_OLD_ROWS]]
         old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
         counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0
         empty = _no_marks()
         self.arrays = self.arrays._replace(
-            old_rows=empty.old_rows, old_links=empty.old_links, old_groups=empty.old_groups
+            old_rows=empty.old_rows,
+            old_links=empty.old_links,
+            old_signals=empty.old_signals,
+            old_groups=empty.old_groups,
         )
-        return old_rows, old_links, old_groups
+        return old_rows, old_links, old_signals, old_groups
 
     def take_back(self, dirty: DirtySet) -> None:
         """Mark again what `begin` returned, after a save that failed. O(rows / 64)."""
@@ -214,4 +233,5 @@ def _allocate_lazily(dtype: np.dtype[Any], count: int) -> Records:
 def _no_marks() -> DirtyArrays:
     counts = np.array([0, 0, _ALL, _ALL, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
-    return DirtyArrays(none, none, np.empty(0, OLD_ROW), np.empty(0, OLD_LINK), np.empty(0, OLD_GROUP), counts)
+    no_rows, no_links, no_signals = np.empty(0, OLD_ROW), np.empty(0, OLD_LINK), np.empty(0, OLD_SIGNAL)
+    return DirtyArrays(none, none, no_rows, no_links, no_signals, np.empty(0, OLD_GROUP), counts)

@@ -23,6 +23,7 @@ __all__ = [
     "PATTERN_FIELDS",
     "POLITENESS_FIELDS",
     "PRIOR_FIELDS",
+    "SIGNIFICANCE_FIELDS",
     "SUMS_AT",
     "SURGES_AT",
     "SURGE_FIELDS",
@@ -48,6 +49,7 @@ PATTERN_FIELDS: Final[_Fields] = {  # written by records.url_patterns; visits an
     "host_pages": "<u4",  # of a host: its pages
     "host_patterns": "<u4",  # of a host: its URL patterns
     "depth": "u1",  # path segments in the name
+    "source": "<u4",  # of a host: number plus 1 of its first source of change signals, written by state.notice; 0: none
 }
 PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "mean": "<f8",  # prior mean of a page's rate, changes per cycle
@@ -88,7 +90,12 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
     "kept_weights": ("<f4", SURGE_SHARES),
 }
 
-_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_3": ("u1", 8), "spare_4": ("u1", 6)}
+SIGNIFICANCE_FIELDS: Final[_Fields] = {  # written by estimation.content.significance; used of hosts only
+    "significance": "<f4",  # mean of the changes of known significance
+    "significant": "<f4",  # number of these changes, fading
+}
+
+_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_4": ("u1", 2)}
 
 # Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host; the
 # sweep touches the first and the third.
@@ -98,9 +105,9 @@ _LAYOUT: Final = (
     *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "page_days"),
     *("open_weights", "depth", "spare_2"),
     *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "change_sum", "exposure_sum"),
-    "spare_3",
+    *("significance", "significant"),
     *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "stream", "delay_s", "out", "max_out"),
-    *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4"),
+    *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4", "source"),
 )
 
 
@@ -111,7 +118,9 @@ def _compose(*owners: _Fields) -> np.dtype[Any]:
     return np.dtype([(name, fields[name]) for name in _LAYOUT])
 
 
-GROUP: Final = _compose(PATTERN_FIELDS, PRIOR_FIELDS, POLITENESS_FIELDS, SURGE_FIELDS, _SPARE_FIELDS)
+GROUP: Final = _compose(
+    PATTERN_FIELDS, PRIOR_FIELDS, POLITENESS_FIELDS, SURGE_FIELDS, SIGNIFICANCE_FIELDS, _SPARE_FIELDS
+)
 SURGES_AT: Final = field_offset(GROUP, "open_s")  # bytes from the start of a record to its second cache line
 SUMS_AT: Final = field_offset(GROUP, "change_sum")  # ... to the sums of the sweep
 HOST_AT: Final = field_offset(GROUP, "log_odds")  # ... to the one with the fields of hosts

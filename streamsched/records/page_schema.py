@@ -1,6 +1,7 @@
 """Records of pages: what scoring reads (`PAGE`, 64 bytes), the rest (`TRACE`, 48 bytes), and the arrays that hold them.
 
-Rows are assigned in the order in which pages are first seen. A row never moves and is never freed.
+Rows are assigned in the order in which pages are first seen. A row never moves and is never freed: that of a page that
+is forgotten stays empty.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DENIED",
+    "FORGOTTEN",
     "FOR_PANEL",
     "LEASED",
     "LONGEST_INTERVAL",
@@ -31,12 +33,14 @@ __all__ = [
 # Bits of PAGE.flags.
 VISITED: Final = 1  # a visit has shown the page's content; before that, last_visit_s is when the page became known
 SUCCEEDED: Final = 2  # the last such visit had a status below 400
-WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
+WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content at the last change, or first seen
 LEASED: Final = 8  # leased until PageArrays.lease_until_s, whose time may have passed
 FOR_PANEL: Final = 16  # beside LEASED: leased for the panel, so its outcome is no evidence for or against the formula
 OUT: Final = 32  # beside LEASED: included in its host's count of leased pages, GROUP.out
 URGENT: Final = 64  # requested: to be visited once whatever its score
 DENIED: Final = 128  # robots.txt forbids it, by its last outcome that says either way
+
+FORGOTTEN: Final = 255  # as PAGE.rule: the row is that of no page any more, see `state.known_pages`
 
 # Bounds of an interval in cycles, for learning and for scoring. Values beyond them are clock errors: without the lower
 # bound a rate could become infinite, without the upper one an exposure, and NaN would spread from one page to all.
@@ -59,7 +63,7 @@ PAGE: Final = np.dtype(
         ("failures", "u1"),  # consecutive failed visits, at most 255
         ("gone", "u1"),  # consecutive answers of 404 or 410, failures aside, at most 255
         ("flags", "u1"),
-        ("rule", "u1"),  # number of the page's rule in `politeness.limits.Limits.rules`; 0: the settings
+        ("rule", "u1"),  # number of the page's rule in `politeness.limits.Limits.rules`; 0: the settings; FORGOTTEN
     ]
 )
 TRACE: Final = np.dtype(
@@ -69,7 +73,8 @@ TRACE: Final = np.dtype(
         ("last_attempt_s", "<f8"),  # ... newest one that reports a fetch, from which waits are counted
         ("fingerprint", "<u8"),
         ("history", "<u8"),  # change flags of the last 64 visits, bit 0 the newest
-        ("weighted_changes", "<f8"),  # sum of i * I_i over visits i = 1..n
+        ("weighted_changes", "<f4"),  # sum of i * I_i over visits i = 1..n, exact up to 5,792 visits
+        ("crawl_rate", "<f4"),  # visits per cycle that the plan in use gives the page; 0: no plan
     ]
 )
 
@@ -83,3 +88,4 @@ class PageArrays(NamedTuple):
     # float64[rows]: the end of the lease if LEASED is set. Else, if the last visit failed, the end of the rest that its
     # Retry-After demanded, -inf for none: a page has one of the two at most.
     lease_until_s: Floats
+    signals: Records  # SIGNAL[rows], or of length 0 before the first signal

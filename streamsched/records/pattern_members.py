@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.page_schema import FORGOTTEN
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints, Record, Records
+    from streamsched.numerics.arrays import Bytes, Ints, Record, Records
     from streamsched.records.group_schema import GroupArrays
 
-__all__ = ["add_member", "list_members", "rebuild_members", "remove_member"]
+__all__ = ["add_member", "find_host_pages", "list_members", "rebuild_members", "remove_member"]
 
 
 @inlined_kernel
@@ -50,7 +51,19 @@ def rebuild_members(groups: GroupArrays, pages: Records, corpus: Records) -> Non
         groups.first_members[group] = 0
     for row in range(corpus[0].pages):
         page: Record = pages[row]
-        add_member(groups, np.int64(page.group), row)
+        if page.rule != FORGOTTEN:
+            add_member(groups, np.int64(page.group), row)
+
+
+def find_host_pages(groups: GroupArrays, corpus: Records, hosts: Ints) -> Ints:
+    """Return the rows of all pages of ``hosts``: int64[m], their groups, as int64[n], ascending.
+
+    O(groups + n log n).
+    """
+    wanted = np.zeros(int(corpus["groups"][0]), np.uint8)
+    wanted[hosts] = 1
+    rows = np.empty(int(groups.records["host_pages"][hosts].sum(dtype=np.int64)), np.int64)
+    return np.sort(rows[: _list_host_pages(groups, corpus, wanted, rows)]) if hosts.size else rows
 
 
 @bare_kernel
@@ -68,4 +81,18 @@ def list_members(  # noqa: PLR0913, PLR0917  a kernel
                 out[count] = row - 1
             count += 1
         row = np.int64(groups.member_links[row - 1].after)
+    return count
+
+
+@bare_kernel
+def _list_host_pages(groups: GroupArrays, corpus: Records, wanted: Bytes, out: Ints) -> int:
+    """Write the rows of the pages of the hosts that are `wanted`: uint8[groups] to `out`; return their number."""
+    count = 0
+    for group in range(corpus[0].groups):
+        if wanted[np.int64(groups.records[group].host)]:
+            row = np.int64(groups.first_members[group])
+            while row:
+                out[count] = row - 1
+                count += 1
+                row = np.int64(groups.member_links[row - 1].after)
     return count

@@ -16,6 +16,7 @@ import numpy as np
 from streamsched.records.group_schema import GROUP, GroupArrays
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, SeasonalityArrays
+from streamsched.records.signals.signal_schema import SIGNAL, SignalArrays
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Ints, Records
@@ -30,6 +31,7 @@ __all__ = [
     "OLD_LINK",
     "OLD_ROW",
     "OLD_SCHEDULE",
+    "OLD_SIGNAL",
     "SHADOW",
     "SHADOW_PAGES",
     "VISIT",
@@ -55,6 +57,7 @@ SHADOW: Final = np.dtype(  # what a page's visits would have added to its prior 
 OLD_ROW: Final = np.dtype([("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8")])
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
 OLD_LINK: Final = np.dtype([("row", "<u8"), ("link", SEASONAL_LINK), ("schedule", SCHEDULE)])
+OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signal", SIGNAL)])
 OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedule", SCHEDULE)])
 CORPUS: Final = np.dtype(
     [
@@ -93,6 +96,8 @@ CORPUS: Final = np.dtype(
         ("group_days", "<f8"),
         ("hits", "<f8"),
         ("page_days", "<f8"),
+        ("significance", "<f8"),  # mean of the changes of known significance, see `estimation.content.significance`
+        ("significant", "<f8"),  # number of these changes, fading
         ("claimed", "<f8"),  # hits that published shares promised of visited pages, fading
         ("followed", "<f8"),  # ... those of them that the visits found
     ]
@@ -106,6 +111,7 @@ class DirtyArrays(NamedTuple):
     groups: Hashes  # uint64[words]: one bit per group
     old_rows: Records  # OLD_ROW[m]: of rows that a save in progress has not copied yet
     old_links: Records  # OLD_LINK[m]: of the same rows
+    old_signals: Records  # OLD_SIGNAL[m]: of the same rows; of length 0 if pages had no signals at the instant
     old_groups: Records  # OLD_GROUP[m]
     counts: Ints  # int64[6], positions named in `dirty_tracking`
 
@@ -121,6 +127,7 @@ class ShardArrays(NamedTuple):
     dirty: DirtyArrays
     seasonality: SeasonalityArrays
     related: RelatedArrays
+    signals: SignalArrays
 
 
 class PageLookup(Protocol):

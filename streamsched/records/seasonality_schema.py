@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DAY_SETS",
     "KEY_KINDS",
+    "MOST_PROFILES",
     "NO_GROUP",
     "POOLED",
     "PROFILE",
@@ -27,11 +28,13 @@ __all__ = [
 WEEK_HOURS: Final = 168
 DAY_SETS: Final = 128  # sets of weekdays as bits, bit 0 Monday; the empty set is not used
 KEY_KINDS: Final = 3  # ways in which names of pages may be related, see `records.related.name_keys`
+MOST_PROFILES: Final = 1 << 16  # SEASONAL_LINK.profile has 16 bits
 NO_GROUP: Final = 0xFFFFFFFF  # in PROFILE.group: the profile of all pages, or of a region
 
 SEASONAL_LINK: Final = np.dtype(
     [
-        ("profile", "<u4"),  # number of the page's profile
+        ("profile", "<u2"),  # number of the page's profile
+        ("significance", "<u2"),  # how much of the page its changes concern, see `estimation.content.significance`
         ("schedule", "<u4"),  # number of the page's own schedule; 0: none
         ("quarters", "i1"),  # UTC offset of the page's region at the last visit, in quarters of an hour
         ("version", "u1"),  # which of the profile's two published versions the page uses, 0 or 1

@@ -18,6 +18,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
+from streamsched.records.page_schema import FORGOTTEN
 
 if TYPE_CHECKING:
     from streamsched.records.page_schema import PageArrays
@@ -244,7 +245,7 @@ def _find(pages: PageArrays, slots: Hashes, hash_: int, blob: Bytes, start: int,
 def _has_text(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int) -> bool:
     span = pages.traces[row].url_span
     length = stop - start
-    if np.int64(span & np.uint64(0xFFFF)) != length:
+    if np.int64(span & np.uint64(0xFFFF)) != length or pages.records[row].rule == FORGOTTEN:
         return False
     at = np.int64(span >> np.uint64(16))
     return same_bytes(pages.text, at, blob, start, length)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.errors import InvalidOutcome, SettingsError
-from streamsched.numerics.argument_checks import check_flag, check_time, check_type, check_whole, read_items
+from streamsched.errors import InvalidOutcome, InvalidSignal, SettingsError
+from streamsched.numerics.argument_checks import check_time, check_type, read_items
 from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.politeness.rule_targets import read_host
+from streamsched.scheduler.batches.batch_request import BatchRequest, check_key
+from streamsched.scheduler.batches.grants import GrantRequest
 from streamsched.scheduler.logged_calls import (
     ASK,
     BLOCK,
     DISCOVER,
+    FORGET_PAGES,
+    GRANT,
     LIMIT_AHEAD,
     LIMIT_PER_HOST,
     NEXT_BATCH,
+    NOTICE,
     OBSERVE,
     RELEASE,
     SET_BOUNDS,
@@ -31,17 +37,16 @@ from streamsched.scheduler.logged_calls import (
     SUSPEND_STREAMS,
     Call,
 )
-from streamsched.state.stream_clock import admit_outcomes, parse_max_ahead
+from streamsched.scheduler.reading.readable import ReadableScheduler
+from streamsched.signals import Signal, SignalBatch
+from streamsched.state.stream_clock import admit_outcomes, admit_signals, parse_max_ahead
 
 if TYPE_CHECKING:
-    from streamsched.evolution.data.training_data import Training
     from streamsched.formula.champion import Champion
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Floats
     from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-    from streamsched.scheduler.core import SchedulerCore
-    from streamsched.scheduler.explanation import Explanation
-    from streamsched.scheduler.results import Batch, Observed
+    from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
 
 __all__ = ["AnyScheduler"]
 
@@ -49,14 +54,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class AnyScheduler(ABC):
-    """A `Scheduler` or a `DurableScheduler`: annotate with it what takes either.
-
-    ``core``: the internals, for other modules of streamsched; not part of the public interface.
-    """
-
-    def __init__(self, core: SchedulerCore) -> None:
-        self.core = core
+class AnyScheduler(ReadableScheduler):
+    """A `Scheduler` or a `DurableScheduler`: annotate with it what takes either."""
 
     @abstractmethod
     def _perform(self, call: Call[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -69,47 +68,6 @@ class AnyScheduler(ABC):
         If many pages are ranked, the present formula stays in use until the new ranking is ready, about two seconds
         at ten million pages; `wait`: return after that. Raises FormulaError at the column that is wrong.
         """
-
-    def __len__(self) -> int:
-        """Return how many pages are known."""
-        return len(self.core.pages)
-
-    def __contains__(self, url: str) -> bool:
-        with self.core.lock:  # look-ups share the index's buffers with those of outcomes
-            return int(self.core.find([url])[0]) >= 0
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} pages, formula {self.formula.text!r})"
-
-    @property
-    def cycle_s(self) -> float:
-        """The length of a cycle in seconds, the unit of `t` and of rates."""
-        return self.core.pages.cycle_s
-
-    @property
-    def seed(self) -> int:
-        """The seed of all random choices."""
-        return self.core.settings.seed
-
-    @property
-    def positions(self) -> dict[str, Any]:
-        """By stream, the position up to which its outcomes are applied, as JSON; saved with the state."""
-        return self.core.positions
-
-    @property
-    def formula(self) -> Formula:
-        """The score function in use."""
-        return self.core.champion.formula
-
-    @property
-    def champion(self) -> Champion:
-        """The score function in use, and where it came from."""
-        return self.core.champion
-
-    @property
-    def politeness(self) -> Politeness:
-        """The politeness settings. Rules of `set_rules` override them."""
-        return self.core.politeness_policy.politeness
 
     @property
     def per_host(self) -> int | None:
@@ -156,21 +114,6 @@ class AnyScheduler(ABC):
     def max_patterns_per_host(self, most: int | None) -> None:
         self._perform(SET_BOUNDS, {"max_patterns_per_host": most})
 
-    @property
-    def refused_pages(self) -> int:
-        """How many outcomes and discoveries of unknown pages `max_pages` and `max_pages_per_host` have refused."""
-        return int(self.core.pages.arrays.corpus["refused_pages"][0])
-
-    @property
-    def refused_patterns(self) -> int:
-        """How many new pages joined a larger URL pattern because of `max_patterns_per_host`."""
-        return int(self.core.pages.arrays.corpus["refused_patterns"][0])
-
-    def state_bytes(self) -> dict[str, int]:
-        """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""
-        with self.core.lock:
-            return self.core.pages.state_bytes() | {"ranking": self.core.formula_switch.nbytes()}
-
     def observe(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> Observed:
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
 
@@ -180,11 +123,25 @@ class AnyScheduler(ABC):
         """
         return self._perform(OBSERVE, _as_batch(outcomes), self._latest_s())
 
-    def find_ahead(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> list[InvalidOutcome]:
-        """Return which of these valid `outcomes` `observe` would reject for their times, and change nothing. O(n)."""
-        batch = _as_batch(outcomes)
+    def notice(self, signals: SignalBatch | Signal | Iterable[Signal]) -> Noticed:
+        """Apply change signals in their order; return how many had which fate. O(1) a signal.
+
+        Signals that break the format, or lie too far in the future, are rejected as outcomes are. A signal raises the
+        probability that its page has changed as far as its source has proved true.
+        """
+        if not isinstance(signals, SignalBatch):
+            signals = SignalBatch.from_signals([signals] if isinstance(signals, Signal) else signals)
+        return self._perform(NOTICE, signals, self._latest_s())
+
+    def find_ahead(
+        self, records: OutcomeBatch | SignalBatch | Outcome | Iterable[Outcome]
+    ) -> list[InvalidOutcome] | list[InvalidSignal]:
+        """Return which of these valid outcomes or signals would be rejected for their times; changes nothing. O(n)."""
         with self.core.lock:
-            return admit_outcomes(copy(self.core.clock), batch, [], self._latest_s())[1]
+            clock, latest_s = copy(self.core.clock), self._latest_s()
+            if isinstance(records, SignalBatch):
+                return admit_signals(clock, records, [], latest_s)[1]
+            return admit_outcomes(clock, _as_batch(records), [], latest_s)[1]
 
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
         """Add pages that are known but never visited; return how many were new. O(1) a URL.
@@ -197,23 +154,22 @@ class AnyScheduler(ABC):
         weights = None if importance is None else _read_weights(importance, len(packed))
         return self._perform(DISCOVER, packed, self._check_now(now), weights)
 
-    def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
-        """Return the best `k` pages that may be visited at `now`, without leasing them and without quotas or panel.
-
-        Their order is that of the scores.
-
-        Spacing by a `delay` is ignored, so a host may have more pages than in a batch. `surge_probes`: replace the
-        worst pages by the surge probes that a batch would have.
-
-        O(k); O(pages) for times before the last batch or long after it.
-        """
-        now, k = check_time(now), _check_pages(k)
-        surge_probes = check_flag("surge_probes", surge_probes)
-        with self.core.lock:
-            return self.core.batch_builder.preview(k, now, surge_probes=surge_probes)
-
-    def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
+    def next_batch(
+        self,
+        k: int = 1000,
+        *,
+        now: float,
+        lease: str | float = "10m",
+        hosts: Sequence[str] | None = None,
+        per_host: int | None = None,
+        key: str | None = None,
+    ) -> Batch:
         """Return the best `k` pages and lease them; due members of the panel come first.
+
+        `hosts`: those whose pages are wanted, ``*.example.org`` for several, None for all; `per_host`: the most pages
+        of one host in this batch, in addition to settings and rules; `key`: 1 to 128 printable characters. A call with
+        the same key and arguments returns the same batch until its leases expire, so that a caller who lost an answer
+        can ask again; with other arguments it raises KeyReusedError.
 
         The formula chooses the pages. They are returned in the order of the probability that they have changed since
         their last visit, so that a crawl that ends early has found most; those asked for or overdue come before.
@@ -226,9 +182,20 @@ class AnyScheduler(ABC):
         visits, and the host is in no other batch until their time is over. O(k) if the clock advances in steps.
         O(pages) for the first two batches, after a leap of the clock, for a large part of all pages, and while most
         pages have equal scores (pages discovered at one time, before their first visits) or wait for one full host.
+        With `hosts`, O(groups + pages of these hosts).
         """
-        now, k = self._check_now(now), _check_pages(k)
-        return self._perform(NEXT_BATCH, k, now, parse_duration(lease, "lease"))
+        now = self._check_now(now)
+        request = BatchRequest.checked(k, now, lease=lease, hosts=hosts, per_host=per_host, key=key)
+        return self._perform(NEXT_BATCH, request)
+
+    def grant(self, urls: Sequence[str], *, now: float, lease: str | float = "10m", key: str | None = None) -> Granted:
+        """Lease exactly these pages, where they may be leased now; the result names the others with the reason.
+
+        For callers that choose from an `offer`. Hosts give as many pages as to a batch, the first ones given. Pages
+        that the panel is due are leased for it. `key`: as for `next_batch`. O(1) a URL. Raises KeyReusedError.
+        """
+        packed, now = PackedUrls.pack(urls), self._check_now(now)
+        return self._perform(GRANT, GrantRequest(packed, now, parse_duration(lease, "lease"), check_key(key)))
 
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
@@ -237,6 +204,21 @@ class AnyScheduler(ABC):
         late visit is better than an early one. `block(host, now)` ends that if no other page of the host is leased.
         """
         return self._perform(RELEASE, PackedUrls.pack(urls))
+
+    def forget(self, urls: Sequence[str] | None = None, *, host: str | None = None) -> int:
+        """Forget pages, or all pages of `host`; return how many were known. O(1) a URL; O(groups + pages) for a host.
+
+        They are in no batch and no count any more, and nothing that was learned of them remains; discovered anew, each
+        is a new page. What they taught about their hosts and URL patterns stays, and so do rules and blocks. Their rows
+        are not used again: the texts of their URLs stay in the state, `scores` and `max_pages` count them, and visits
+        stay in the journal until they are overwritten. ``*.example.org`` names several hosts. Raises SettingsError
+        unless one of `urls` and `host` is given.
+        """
+        if (urls is None) == (host is None):
+            raise SettingsError("urls", urls, "URLs, or a host in place of them")
+        if urls is not None:
+            return self._perform(FORGET_PAGES, PackedUrls.pack(urls))
+        return self._perform(FORGET_PAGES, None, [read_host(host).key])
 
     def ask(self, urls: Sequence[str], *, now: float) -> int:
         """Request one visit of each page, whatever its score; return how many pages were new. O(1) a URL.
@@ -289,40 +271,6 @@ class AnyScheduler(ABC):
         """
         self._perform(SET_POLITENESS, politeness)
 
-    def score(self, urls: Sequence[str], *, now: float) -> Floats:
-        """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage."""
-        with self.core.lock:
-            return self.core.score(check_time(now), self.core.find_known(urls))
-
-    def scores(self, *, now: float) -> Floats:
-        """Return the scores of all pages by row: float64[pages]. O(pages)."""
-        with self.core.lock:
-            return self.core.score(check_time(now))
-
-    def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
-        """Return what is known of a page, its score and rank at `now`, and why the next batch of `k` has it or not.
-
-        `lease`: of that batch; hosts with a delay have as many pages as can be visited in it. O(pages). Raises
-        UnknownPage.
-        """
-        now, k = check_time(now), _check_pages(k)
-        lease_s = parse_duration(lease, "lease")
-        core = self.core
-        with core.lock:
-            row = int(core.find_known([url])[0])
-            return core.batch_builder.explain(row, core.champion, core.batch_builder.query(k, now, lease_s))
-
-    def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
-        """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.
-
-        Cycles that no visit saw are drawn from the pages' posteriors with `seed`; the result marks them. O(pages).
-        """
-        return next(self.core.trainings(cycles, now=now, seeds=[seed]))
-
-    def digest(self) -> str:
-        """Return one hash of the logical state, equal for equal states however they came about. O(pages)."""
-        return self.core.digest()
-
     def _latest_s(self) -> float | None:
         """Return the latest time that outcomes may have by a clock; None without a clock."""
         return None
@@ -346,7 +294,3 @@ def _read_weights(importance: npt.ArrayLike, count: int) -> Floats:
     if missing is not None:
         raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "importance", None, "a number")
     return weights
-
-
-def _check_pages(k: int) -> int:
-    return check_whole("k", k, 0, "0 or more pages")

@@ -14,47 +14,59 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from streamsched.errors import SettingsError, UnknownPage
-from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
+from streamsched.evolution.data.page_sample import count_known_cycles, draw_trainings
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
-from streamsched.numerics.argument_checks import check_flag, check_part, check_time, check_whole
+from streamsched.numerics.argument_checks import check_flag, check_time
 from streamsched.numerics.keyed_hash import write_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.outcomes import OutcomeBatch
+from streamsched.persistence.taken_records import StreamPositions
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.politeness.rule_targets import find_pages_of_hosts
 from streamsched.ranking.formula_switch import FormulaSwitch
-from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar, sample_hashes
 from streamsched.scheduler.batches.batch_builder import BatchBuilder, GrantedLeases
+from streamsched.scheduler.batches.batch_keys import BatchKeys
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
-from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
+from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
 from streamsched.scheduler.settings import SchedulerSettings
+from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.digest import digest_state
-from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times
+from streamsched.state.known_pages import forget_rows
 from streamsched.state.page_table import PageTable
-from streamsched.state.stream_clock import StreamClock, admit_outcomes
+from streamsched.state.stream_clock import StreamClock, admit_outcomes, admit_signals
 from streamsched.state.suspended_streams import SuspendedStreams
 
 if TYPE_CHECKING:
+    from streamsched.evolution.data.training_data import Training
     from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
-    from streamsched.records.schema import ShardArrays
+    from streamsched.numerics.arrays import Floats, Hashes, Ints
+    from streamsched.scheduler.batches.batch_keys import KeptBatch
+    from streamsched.scheduler.batches.batch_request import BatchRequest
+    from streamsched.scheduler.batches.grants import GrantRequest
+    from streamsched.signals import SignalBatch
 
 __all__ = ["SchedulerCore"]
 
-_MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
-_NOT_DIGESTED: Final = ("positions", "streams", "champion", "index_key")  # how the state came about or is found
+_NOT_DIGESTED: Final = (
+    "positions",
+    "beyond",
+    "streams",
+    "champion",
+    "index_key",
+)  # how the state came about or is found
 
 
 class SchedulerCore:
     """The state of one shard behind a lock.
 
-    ``pages``: the page table; ``clock``: the newest time of its stream; ``positions``: by stream, the position up to
-    which its outcomes are applied, as JSON; ``lock``: held while the state changes; ``on_champion``: called under the
-    lock when a formula has taken over. All methods may be called from several threads. Arguments are checked by the
-    caller unless a method says otherwise.
+    ``pages``: the page table; ``clock``: the newest time of its stream; ``reached``: up to where each stream is
+    applied; ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken
+    over; ``on_result``: called under the lock with the results of `observe` and `notice`, and with each new batch. All
+    methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
     """
 
     def __init__(
@@ -62,9 +74,11 @@ class SchedulerCore:
     ) -> None:
         """Assemble the parts of a scheduler; see `new` and `from_state`."""
         self.lock: AbstractContextManager[object] = threading.RLock()
-        self.positions: dict[str, Any] = {}
+        self.reached = StreamPositions()
         self.on_champion: Callable[[Champion], None] | None = None
+        self.on_result: Callable[[Observed | Noticed | Batch], None] = _ignore
         self.champion = self._wanted = champion
+        self.plan: CrawlPlan | None = None  # of the crawl rates in use
         self.pages = pages
         pages.threads = settings.threads or pages.threads
         self.clock = StreamClock(settings.max_ahead)
@@ -72,6 +86,8 @@ class SchedulerCore:
         self.panel = Panel(settings.panel, settings.cycle_s)
         self.quotas = BatchQuotas(settings.new_share, settings.explore_share, settings.seed)
         self.streams = SuspendedStreams()
+        self.keys = BatchKeys()
+        self.forgotten = 0  # rows of forgotten pages
         self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
         self._settings = settings
         self._surge_probes = SurgeProbes() if settings.surge_probes else None
@@ -91,27 +107,31 @@ class SchedulerCore:
             state["policy"] | {"politeness": settings.politeness.to_json()}, pages.arrays
         )
         core = cls(settings, pages, policy, Champion.from_json(state["champion"]))
-        core.positions = state["positions"]
+        core.reached = StreamPositions.from_json(state)
         core.streams.restore(state["streams"])
         core.panel.restore(state["panel"])
         core.quotas.restore(state["quotas"])
         core.clock.restore(state["clock"])
+        core.plan = None if state["plan"] is None else CrawlPlan.from_json(state["plan"])
+        core.keys.restore(state["keys"])
+        core.forgotten = state["forgotten"]
         return core
 
     def to_json(self) -> dict[str, Any]:
         """Return all of the state that the page table does not hold, as plain values for JSON."""
-        policy = self.politeness_policy.state()
-        del policy["politeness"]  # part of the settings
-        return {
+        return self.reached.to_json() | {
             "settings": self.settings.to_json(),
             "champion": self._wanted.to_json(),
-            "policy": policy,
+            "policy": {name: part for name, part in self.politeness_policy.state().items() if name != "politeness"},
             "panel": self.panel.state(),
             "quotas": self.quotas.state(),
             "clock": self.clock.state(),
-            "positions": dict(self.positions),
             "streams": self.streams.to_json(),
+            "plan": None if self.plan is None else self.plan.to_json(),
+            "keys": self.keys.to_json(),
+            "forgotten": self.forgotten,
             "index_key": write_key(self.pages.key),
+            "signal_kinds": list(self.pages.signals.names),
         }
 
     @property
@@ -145,11 +165,21 @@ class SchedulerCore:
             number, surges = self.streams.number(stream if len(batch) else None), self._settings.surges
             counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
-        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *others = counts
-        kept, rejected = tuple(problems[:KEPT_REJECTIONS]), len(problems)
-        return Observed(
-            applied, changed, first_visits, duplicates, late, rejected, failures, kept, served, hits, *others
-        )
+            observed = Observed.of(counts, problems)
+            self.on_result(observed)
+        return observed
+
+    def notice(self, batch: SignalBatch, latest_s: float | None = None) -> Noticed:
+        """Apply the valid signals of `batch` in their order; `latest_s` as in `observe`. O(1) a signal."""
+        problems = batch.problems()
+        with self.lock:
+            batch, problems = admit_signals(self.clock, batch, problems, latest_s)
+            fates = self.pages.notice(batch, discovers=self._settings.signals_discover).tolist()
+            self.politeness_policy.reach(self.pages.arrays)
+            self.formula_switch.count(len(batch))
+            noticed = Noticed.of(fates, problems)
+            self.on_result(noticed)
+        return noticed
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
         """Add unknown pages and set the importance of all `urls`; return how many were added. O(1) a URL.
@@ -164,17 +194,34 @@ class SchedulerCore:
                 self.pages.weigh(urls, importance)
         return added
 
-    def next_batch(self, k: int, now: float, lease_s: float) -> Batch:
-        """Return a batch of `k` pages, leased for `lease_s`."""
+    def next_batch(self, request: BatchRequest) -> Batch:
+        """Return a batch as requested, leased, or that of the same key. Raises KeyReusedError."""
         with self.lock:
-            self.clock.advance(now)
-            return self.batch_builder.lease_batch(k, now, lease_s)
+            batch = self.batch_builder.lease_batch(request)
+            if not batch.repeated:
+                self.clock.advance(request.now)
+                self.on_result(batch)
+        return batch
 
-    def restore_leases(self, leases: GrantedLeases) -> None:
-        """Lease the pages of an earlier batch again. O(batch)."""
+    def offer(self, request: BatchRequest) -> Batch:
+        """Return the batch that `next_batch` would lease. Nothing changes."""
+        with self.lock:
+            return self.batch_builder.offer(request)
+
+    def grant(self, request: GrantRequest) -> Granted:
+        """Lease the pages of a request that may be leased now. Raises KeyReusedError."""
+        with self.lock:
+            granted = self.batch_builder.grant(request)
+            if not granted.batch.repeated:
+                self.clock.advance(request.now)
+                self.on_result(granted.batch)
+        return granted
+
+    def restore_leases(self, leases: GrantedLeases, key: str | None = None, kept: KeptBatch | None = None) -> None:
+        """Lease the pages of an earlier batch again, and keep it for its key if it had one. O(batch)."""
         with self.lock:
             self.clock.advance(leases.now)
-            self.batch_builder.restore_leases(leases)
+            self.batch_builder.restore_leases(leases, key, kept)
 
     def release(self, urls: PackedUrls) -> int:
         """Take back the leases of `urls`; return how many of them are known. O(1) a URL."""
@@ -183,6 +230,19 @@ class SchedulerCore:
             self.politeness_policy.leases.release(self.pages.arrays, rows[rows >= 0])
             self.formula_switch.keep_up(rows)
         return int(np.count_nonzero(rows >= 0))
+
+    def forget(self, urls: PackedUrls | None, hosts: Sequence[str] = ()) -> int:
+        """Forget `urls`, or all pages of the `hosts` if that is None; return how many. O(groups + pages)."""
+        with self.lock:
+            shard = self.pages.arrays
+            of_hosts = find_pages_of_hosts(shard.groups, shard.corpus, hosts)[1]
+            rows = of_hosts if urls is None else np.unique(self.pages.find(urls))
+            rows = rows[rows >= 0]
+            self.politeness_policy.leases.release(shard, rows)
+            forget_rows(shard, rows)
+            self.formula_switch.keep_up(rows)
+            self.forgotten += rows.size
+        return rows.size
 
     def ask(self, urls: PackedUrls, now: float) -> int:
         """Give `urls` priority for one visit; return how many were added. O(1) a URL. Raises InvalidOutcome."""
@@ -244,22 +304,6 @@ class SchedulerCore:
         with self.lock:
             self.pages.bounds = replace(self.pages.bounds, **bounds)
 
-    def mend_times(self, latest_s: float) -> dict[str, int]:
-        """Replace all times later than `latest_s` by the newest time before; return how many of each kind. O(pages).
-
-        Leases and rests of hosts may end later by the longest back-off. The whole state must be saved afterwards.
-        """
-        with self.lock:
-            shard = self.pages.arrays
-            bounds = TimeBounds.up_to(latest_s, shard, float(self.politeness_policy.politeness.backoff_most))
-            leased = find_future_leases(shard, bounds.wait_s)
-            self.politeness_policy.leases.release(shard, leased)
-            changed = {"leases": leased.size} | mend_times(shard, bounds)
-            changed["panel"] = self.panel.turn_back(latest_s, bounds.present_s)
-            changed["stream_time"] = self.clock.turn_back(latest_s, bounds.present_s)
-            self.formula_switch.forget()
-        return changed
-
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""
         check_flag("wait", wait)
@@ -277,53 +321,27 @@ class SchedulerCore:
     def find_known(self, urls: Sequence[str]) -> Ints:
         """Return the rows of `urls`: int64[n]. Under the lock. Raises UnknownPage."""
         rows = self.find(urls)
-        unknown = np.flatnonzero(rows < 0)
-        if unknown.size:
-            raise UnknownPage(urls[int(unknown[0])])
+        if np.any(rows < 0):
+            raise UnknownPage(urls[int(np.argmin(rows))])
         return rows
 
     def score(self, now: float, rows: Ints | None = None) -> Floats:
         """Return the scores of `rows`, or of all pages: float64[n]. Under the lock."""
         return self.formula_switch.current.scan.score(self.pages.arrays, now, self.pages.cycle_s, rows)
 
-    def tie_keys(self, *, now: float = 0.0) -> Hashes:
-        """Return the salted page hashes by row, uint64[pages]; the smaller wins among equal scores. O(pages)."""
+    def tie_keys(self, *, now: float = 0.0, rows: Ints | None = None) -> Hashes:
+        """Return the salted hashes of `rows`, or of all pages: uint64[n]; the smaller wins among equal scores. O(n)."""
         with self.lock:
             hashes = self.pages.arrays.pages.records["url_hash"][: len(self.pages)]
-            return tie_keys(hashes, self.batch_builder.salt(check_time(now)))
+            return tie_keys(hashes if rows is None else hashes[rows], self.batch_builder.salt(check_time(now)))
 
     def trainings(self, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
         """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
-        span = Span.up_to(
-            check_time(now),
-            check_whole("cycles", cycles, 1, f"1 to {_MOST_CYCLES:,} cycles", most=_MOST_CYCLES),
-            self.pages.cycle_s,
-        )
-        sample, in_panel = self._copy_sample()
-        gathered = gather_training(sample, span, in_panel)
-        for seed in seeds:
-            yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
+        return draw_trainings(self, cycles, now=now, seeds=seeds)
 
     def known_cycles(self, *, now: float, share: float = 0.5) -> float:
-        """Return how many whole cycles up to `now` are known for at least `share` of the pages. O(pages).
-
-        A longer history would hold fewer pages. inf if the journal no longer has their first visits.
-        """
-        share = check_part("share", share)
-        return count_cycles(self._copy_sample()[0], check_time(now), self.pages.cycle_s, share)
-
-    def _copy_sample(self) -> tuple[ShardArrays, Bools]:
-        """Return the journal's sample as a table of its own, and which of its pages are in the panel: bool[m].
-
-        O(pages), O(m) of it locked. What is sampled follows from the rows, so the sample is found without the lock.
-        """
-        with self.lock:
-            pages, bar = len(self.pages), sample_bar(self.pages.arrays.corpus)
-        rows = find_sampled(0, pages, bar)
-        with self.lock:
-            copied, panel_bar = copy_sample(self.pages.arrays, rows), self.panel.bar
-        in_panel = sample_hashes(rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_)
-        return number_sample(copied, rows), in_panel
+        """Return for how many whole cycles `share` of the pages are known: see `page_sample`. O(pages)."""
+        return count_known_cycles(self, now=now, share=share)
 
     def _crown(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on."""
@@ -332,22 +350,18 @@ class SchedulerCore:
             self.on_champion(champion)
 
     def _make_batch_builder(self) -> BatchBuilder:
-        return BatchBuilder(
-            self.pages,
-            self.politeness_policy,
-            self.formula_switch,
-            self.panel,
-            self.quotas,
-            self._settings.seed,
-            self._surge_probes,
-            self.streams.names,
-        )
+        parts = self.pages, self.politeness_policy, self.formula_switch, self.panel, self.quotas
+        return BatchBuilder(*parts, self._settings.seed, self._surge_probes, self.streams.names, self.keys)
 
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self.pages.discover(urls, now)
         self.politeness_policy.reach(self.pages.arrays)
         self.politeness_policy.forget(now)
         return added
+
+
+def _ignore(_: object) -> None:
+    """Do nothing with the result of a call."""
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

@@ -7,10 +7,10 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, overload
 
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
@@ -29,22 +29,23 @@ from streamsched.persistence.image_writer import (
 )
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
-from streamsched.persistence.taken_outcomes import TakenOutcomes
+from streamsched.persistence.taken_records import TakenRecords
 from streamsched.persistence.write_ahead_log.call_log import CallLog
+from streamsched.persistence.write_ahead_log.joined_commits import JoinedCommits
 from streamsched.persistence.write_ahead_log.log_reader import LogEnd
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import FORGET, USE, Call
-from streamsched.scheduler.recovered_state import AppliedLog, apply_log
+from streamsched.scheduler.logged_calls import FORGET, USE, Call, take_records
+from streamsched.scheduler.recovered_state import AppliedLog, apply_log, begin_marks, describe_image
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.signals import SignalBatch
 from streamsched.state.stream_clock import WallClock
 
 if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
     from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Records
     from streamsched.persistence.write_ahead_log.segment_format import LogName
-    from streamsched.scheduler.results import Observed
+    from streamsched.scheduler.results import Noticed, Observed
 
 __all__ = ["DurableScheduler"]
 
@@ -57,10 +58,10 @@ class DurableScheduler(AnyScheduler):
     """A scheduler that owns a state directory from `open` to `close`; use it as a context manager.
 
     A call that changes the state returns once it is on disk, and is never lost; concurrent calls share the wait for the
-    disk. Outcomes of a stream that can be read again go through `take`, with the stream's position, and are not logged.
-    If a call cannot be written (a full disk), it and all later ones raise SnapshotError until a save succeeds; saves
-    are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a forked process,
-    `close` does nothing and every other call raises SnapshotError.
+    disk. Outcomes and signals of a stream that can be read again go through `take`, with the stream's position, and are
+    not logged. If a call cannot be written (a full disk), it and all later ones raise SnapshotError until a save
+    succeeds; saves are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a
+    forked process, `close` does nothing and every other call raises SnapshotError.
 
     Created by `open`, not by its constructor.
     """
@@ -73,9 +74,10 @@ class DurableScheduler(AnyScheduler):
         self.plan = plan
         self.trouble: SnapshotError | None = None
         self._log = CallLog(directory, end)
+        self._commits = JoinedCommits(self._log)
         self._clock: WallClock | None = None
         self._resources = ExitStack()
-        self._taken = TakenOutcomes()
+        self._taken = TakenRecords()
         self._images = ImageSeries(plan)
         self._saving = threading.Lock()
         self._wake = threading.Event()
@@ -98,7 +100,7 @@ class DurableScheduler(AnyScheduler):
     ) -> Self:
         """Return the scheduler whose state is in `directory`, as after its last call; a new one if there is none.
 
-        `settings`: keyword arguments of `Scheduler`, for a new one; `reread`: reads outcomes of a stream again, if
+        `settings`: keyword arguments of `Scheduler`, for a new one; `reread`: reads records of a stream again, if
         calls depend on them; `threads`: as for `Scheduler`; `clock`: rejects outcomes and times of calls that are ahead
         of it, in place of the stream's own times. O(pages), and O(calls since the last save). Raises
         StateInUse if another process owns the directory, SnapshotError if it cannot be written or has no whole image,
@@ -121,7 +123,7 @@ class DurableScheduler(AnyScheduler):
                 applied = AppliedLog(0, LogEnd.of_new_log(), is_damaged=False)
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
-                last = _describe_image(loaded, _begin_marks(core))
+                last = describe_image(loaded, begin_marks(core))
                 applied = apply_log(core, directory, loaded, reread)
             scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end)
             scheduler._clock = clock
@@ -155,39 +157,57 @@ class DurableScheduler(AnyScheduler):
                 self.snapshot()
         self._thread.start()
 
-    def take(self, outcomes: OutcomeBatch, path: str, position: Any) -> Observed:
-        """Apply outcomes of the stream `path` and set its position, JSON, to `position`. O(1) an outcome.
+    def latest_time(self) -> tuple[float, bool]:
+        """Return the latest time that is believed of a record now, inf if any is, and whether it can only grow."""
+        with self.core.lock:
+            return self.core.clock.latest_valid(self._latest_s())
 
-        `position` None leaves the position as it is, for parts of a delivery before the last. The outcomes are on disk
+    @overload
+    def take(self, records: OutcomeBatch, path: str, position: Any) -> Observed: ...
+    @overload
+    def take(self, records: SignalBatch, path: str, position: Any) -> Noticed: ...
+    def take(self, records: OutcomeBatch | SignalBatch, path: str, position: Any) -> Observed | Noticed:
+        """Apply records of the stream `path` and set its position, JSON, to `position`. O(1) a record.
+
+        `position` None leaves the position as it is, for parts of a delivery before the last. The records are on disk
         after the next save; until then the stream must be able to deliver them again.
         """
         core = self.core  # raises after a fork, whatever was given
-        check_type("outcomes", outcomes, OutcomeBatch, "an OutcomeBatch")
+        check_type("records", records, OutcomeBatch | SignalBatch, "an OutcomeBatch or a SignalBatch")
         check_type("path", path, str, "the name of a stream")
         _check_position(position)
         with core.lock:
             latest_s = self._latest_s()
-            observed = core.observe(outcomes, stream=path, latest_s=latest_s)
-            if latest_s is not None and not observed.rejected:
+            result = take_records(core, records, path, latest_s)
+            if latest_s is not None and not result.rejected:
                 latest_s = TIME_LIMIT_S  # the same for all that are accepted whole, so that one entry holds many
-            self._taken.add(path, len(outcomes), latest_s, core.positions, position)
+            self._taken.add(core.reached.advance(path, len(records), position, latest_s))
             self._changes += 1
-        return observed
+        return result
 
     def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: D102
         core = self.core
         check_flag("wait", wait)
         self._log.check()
         core.use(formula, wait=True)  # it is on disk when this returns
-        self._log.commit(self._log.sequence)
+        self._commits.commit(self._log.sequence)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context manager that joins this thread's calls in its block into one write to disk, at its end.
+
+        Until then nothing may be acknowledged: a crash, or a SnapshotError at the end, can lose any of the calls, the
+        last ones first. That also holds if the block raises. Blocks may be nested; the outermost one writes.
+        """
+        self._check_open()
+        return self._commits.together()
 
     def _perform(self, call: Call[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         with self.core.lock:
             self._log.check()
             result = call.apply(self.core, *args, **kwargs)
             entry = call.encode(self.core, result, *args, **kwargs)
-            number = 0 if entry is None else self._append(entry)
-        self._log.commit(number)
+            number = self._log.sequence if entry is None else self._append(entry)  # None: what it repeats is on disk
+        self._commits.commit(number)
         return result
 
     def _latest_s(self) -> float | None:
@@ -357,18 +377,3 @@ def _check_position(position: object) -> None:
         json.dumps(position)
     except (TypeError, ValueError, RecursionError):
         raise SettingsError("position", position, "plain values for JSON") from None
-
-
-def _begin_marks(core: SchedulerCore) -> Records:
-    """Mark records that are written to from now on, as if a save had just ended; return the CORPUS record of now."""
-    marks, corpus = core.pages.marks, core.pages.arrays.corpus
-    marks.begin(int(corpus["pages"][0]), int(corpus["groups"][0]))
-    marks.end()
-    copied: Records = corpus.copy()
-    return copied
-
-
-def _describe_image(loaded: LoadedImages, corpus: Records) -> SavedImage:
-    """Return the newest image that was loaded."""
-    path = loaded.files[-1]
-    return SavedImage(loaded.name, path, path.stat().st_size, corpus, loaded.mark, dict(loaded.state["positions"]))

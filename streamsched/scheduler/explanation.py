@@ -10,6 +10,7 @@ import numpy as np
 
 from streamsched.estimation.related.claims import is_claimed, unclaimed
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
+from streamsched.estimation.signals.source_list import find_announcement
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.evaluation.program import BLOCK
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamsched.politeness.limits import Limits
     from streamsched.ranking.full_scan import FullScan, Query
     from streamsched.records.schema import ShardArrays
+    from streamsched.state.crawl_plan import CrawlPlan
 
 __all__ = ["Explanation", "RankedBy", "explain_page"]
 
@@ -97,14 +99,16 @@ class Explanation:
 
 
 class RankedBy(NamedTuple):
-    """The champion, the ranking that scores by it, the limits that decide which pages are eligible, and the names of
-    streams by number, from 1.
+    """The champion, the ranking that scores by it, the limits that decide which pages are eligible, the names of
+    streams by number, from 1, those of the kinds of sources of change signals, from 0, and the plan of the crawl rates.
     """
 
     champion: Champion
     ranking: FullScan
     limits: Limits
     streams: Sequence[str] = ()
+    signal_kinds: Sequence[str] = ()
+    plan: CrawlPlan | None = None
 
 
 def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> Explanation:
@@ -113,7 +117,7 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     page = shard.pages.records[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    context = context_of(shard.groups.records, shard.seasonality, rows)
+    context = context_of(shard, rows)
     columns = fill(shard.pages.records[rows], shard.pages.traces[rows], context, now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = shard.groups.records[page["group"]]
@@ -142,8 +146,21 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
         last_outcome_s=float(last_outcome_s) if np.isfinite(last_outcome_s) else None,
         failures=int(page["failures"]),
         leased_until_s=float(shard.pages.lease_until_s[row]) if leased else None,
-        reasons=(*reasons, *_change_reasons(shard, query, row, terminals)),
+        reasons=(
+            *reasons,
+            *_plan_reasons(ranked.plan, row, terminals["crawl_rate"], query.cycle_s),
+            *_change_reasons(shard, query, row, terminals, ranked.signal_kinds),
+        ),
     )
+
+
+def _plan_reasons(plan: CrawlPlan | None, row: int, crawl_rate: float, cycle_s: float) -> list[Reason]:
+    """Return what the plan in use gives the page of `row`, if there is one."""
+    if plan is None:
+        return []
+    every_s = cycle_s / crawl_rate if crawl_rate > 0.0 else None
+    made = {"policy": plan.policy, "planned_at_s": plan.planned_at_s, "known": row < plan.pages}
+    return [Reason(ReasonCode.PLANNED, {**made, "visits_per_cycle": crawl_rate, "every_s": every_s})]
 
 
 def _prior_rate(page: Record) -> float:
@@ -177,7 +194,9 @@ def _rank_keys(shard: ShardArrays, ranked: RankedBy, query: Query, rows: Ints) -
     return overdue_s, np.where(overdue_s < np.inf, np.uint64(0), keys)
 
 
-def _change_reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, float]) -> list[Reason]:
+def _change_reasons(
+    shard: ShardArrays, query: Query, row: int, terminals: dict[str, float], signal_kinds: Sequence[str]
+) -> list[Reason]:
     """Return what is known of the page's changes, whether it is eligible or not."""
     page = shard.pages.records[row]
     group = shard.groups.records[page["group"]]
@@ -197,6 +216,7 @@ def _change_reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[
     if is_claimed(link):
         keys = [name for name, claim in zip(KIND_NAMES, link["related"].tolist(), strict=True) if claim & SHARE_BITS]
         reasons.append(Reason(ReasonCode.RELATED_CHANGED, {"probability": 1.0 - unclaimed(link), "keys": keys}))
+    reasons += _signal_reasons(shard, row, signal_kinds)
     if link["schedule"]:
         reasons.append(_periodicity_reason(find_periodicity(page, shard.seasonality, row)))
     if failures := int(page["failures"]):
@@ -248,6 +268,16 @@ def _surge_reasons(group: Record, page: Record, pattern: str) -> list[Reason]:
         for begin, shown in (("open_s", "open_share"), ("kept_s", "kept_share"))
         if group[shown] > 0.0 and page["last_visit_s"] < group[begin]
     ]
+
+
+def _signal_reasons(shard: ShardArrays, row: int, kinds: Sequence[str]) -> list[Reason]:
+    """Return the source whose signals say most of the page since its last visit, if there is one."""
+    found = find_announcement(shard, row, kinds)
+    if found is None:
+        return []
+    source, said = found.source, {"since_s": found.since_s, "probability": found.probability}
+    proved = {"precision": source.precision, "signals": source.signals, "checked": source.checked}
+    return [Reason(ReasonCode.ANNOUNCED, {"kind": source.kind, "host": source.host, **said, **proved})]
 
 
 def _periodicity_reason(periodicity: Periodicity) -> Reason:

@@ -146,6 +146,16 @@ def _related_changed(fields: _Fields) -> str:
     )
 
 
+def _announced(fields: _Fields) -> str:
+    right = "no visit has checked it yet"
+    if fields["precision"] is not None:
+        right = f"it was right in {fields['precision']:.0%} of {_count(fields['signals'], 'signal')}"
+    return (
+        f"{fields['kind']} of {fields['host']} says since {format_moment(fields['since_s'])} that it has changed: "
+        f"{right}; P(a signal since the last visit is true) is {fields['probability']:.3g}"
+    )
+
+
 def _periodicity(fields: _Fields) -> str:
     kind = fields["kind"]
     if kind == "poisson":
@@ -167,6 +177,13 @@ def _failed_visits(fields: _Fields) -> str:
     failures = fields["failures"]
     visits = "visit" if failures == 1 else f"{failures} visits"
     return f"{'at least ' if fields['at_least'] else ''}the last {visits} failed"
+
+
+def _planned(fields: _Fields) -> str:
+    plan = f"by {fields['policy']} at {format_moment(fields['planned_at_s'])}"
+    if fields["every_s"] is not None:
+        return f"planned every {format_duration(fields['every_s'])} {plan}"
+    return f"no visits planned {plan}" + ("" if fields["known"] else ", before the page was known")
 
 
 _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
@@ -198,6 +215,7 @@ _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
         f"not eligible: retired after {_count(fields['gone_answers'], 'answer')} of 404 or 410, "
         f"not probed again {_until(fields)}"
     ),
+    ReasonCode.UNKNOWN: lambda fields: "not eligible: it is not known",
     ReasonCode.ASKED_FOR: lambda fields: (
         f"asked for: ranks before others until its next outcome{_once_eligible(fields)}"
     ),
@@ -215,6 +233,7 @@ _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.IN_BATCH_SURGE_PROBE: lambda fields: (
         f"{_in_batch(fields)}: as a surge probe, to see whether a surge has hit the other pages of its URL pattern"
     ),
+    ReasonCode.IN_BATCH_GRANTED: lambda fields: f"{_in_batch(fields)}: because the caller named it",
     ReasonCode.EMPTY_BATCH: lambda fields: _absent(fields, "it has no places"),
     ReasonCode.OUTRANKED: lambda fields: _absent(
         fields, f"its score is below that of the last page in it, {fields['lowest_score']:.6g}"
@@ -234,9 +253,11 @@ _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.SURGE_SHOWN: _surge_shown,
     ReasonCode.UNSEEN_SURGES: _unseen_surges,
     ReasonCode.RELATED_CHANGED: _related_changed,
+    ReasonCode.ANNOUNCED: _announced,
     ReasonCode.PERIODICITY: _periodicity,
     ReasonCode.FAILED_VISITS: _failed_visits,
     ReasonCode.PANEL_MEMBER: lambda fields: (
         f"in the panel: visited every cycle, with {fields['share']:.0%} of the pages leased"
     ),
+    ReasonCode.PLANNED: _planned,
 }

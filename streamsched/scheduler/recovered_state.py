@@ -11,17 +11,28 @@ from streamsched.errors import SnapshotError
 from streamsched.persistence.call_codec import Rereader, StreamNeeded
 from streamsched.persistence.files import list_segments, remove_drafts, remove_file
 from streamsched.persistence.image_reader import load_images
-from streamsched.persistence.image_writer import Closed, drop_images, save_image
+from streamsched.persistence.image_writer import Closed, SavedImage, drop_images, save_image
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.verification import check_directory
 from streamsched.persistence.write_ahead_log.log_reader import LogEnd, LoggedCalls
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import replay
+from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times
 
 if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Records
     from streamsched.persistence.image_reader import LoadedImages
 
-__all__ = ["AppliedLog", "RecoveredState", "apply_log", "continue_without_lost_calls", "recover_state"]
+__all__ = [
+    "AppliedLog",
+    "RecoveredState",
+    "apply_log",
+    "begin_marks",
+    "continue_without_lost_calls",
+    "describe_image",
+    "mend_state",
+    "recover_state",
+]
 
 _log: Final = logging.getLogger("streamsched.persistence")
 
@@ -124,3 +135,36 @@ def _report(calls: LoggedCalls) -> None:
         _log.warning("%s; the image holds what is needed of it", fault)
     if calls.torn is not None:
         _log.warning("%s; they are ignored", calls.torn)
+
+
+def begin_marks(core: SchedulerCore) -> Records:
+    """Mark records that are written to from now on, as if a save had just ended; return the CORPUS record of now."""
+    marks, corpus = core.pages.marks, core.pages.arrays.corpus
+    marks.begin(int(corpus["pages"][0]), int(corpus["groups"][0]))
+    marks.end()
+    copied: Records = corpus.copy()
+    return copied
+
+
+def describe_image(loaded: LoadedImages, corpus: Records) -> SavedImage:
+    """Return the newest image that was loaded."""
+    path = loaded.files[-1]
+    return SavedImage(loaded.name, path, path.stat().st_size, corpus, loaded.mark, dict(loaded.state["positions"]))
+
+
+def mend_state(core: SchedulerCore, latest_s: float) -> dict[str, int]:
+    """Replace all times later than `latest_s` by the newest time before; return how many of each kind. O(pages).
+
+    Leases and rests of hosts may end later by the longest back-off. The whole state must be saved afterwards.
+    """
+    with core.lock:
+        shard = core.pages.arrays
+        bounds = TimeBounds.up_to(latest_s, shard, float(core.politeness_policy.politeness.backoff_most))
+        leased = find_future_leases(shard, bounds.wait_s)
+        core.politeness_policy.leases.release(shard, leased)
+        changed = {"leases": leased.size} | mend_times(shard, bounds)
+        changed["keys"] = core.keys.forget_later(latest_s)
+        changed["panel"] = core.panel.turn_back(latest_s, bounds.present_s)
+        changed["stream_time"] = core.clock.turn_back(latest_s, bounds.present_s)
+        core.formula_switch.forget()
+    return changed

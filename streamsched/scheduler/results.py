@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from streamsched.errors import InvalidOutcome
+    from streamsched.errors import InvalidOutcome, InvalidSignal
     from streamsched.numerics.arrays import Floats, Ints
     from streamsched.politeness.priority import Tiers
     from streamsched.reasons import ReasonCode
 
-__all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
+__all__ = ["KEPT_REJECTIONS", "Batch", "Granted", "Noticed", "Observed"]
 
 KEPT_REJECTIONS: Final = 100  # of one call, listed; the rest are only counted
 
@@ -44,6 +44,13 @@ class Observed:
     not_attempted: int = 0
     moved: int = 0
 
+    @classmethod
+    def of(cls, counts: Sequence[int], problems: Sequence[InvalidOutcome]) -> Observed:
+        """Return the result of a call by the `counts` of the ingest kernel and the outcomes that it did not get."""
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *others = counts
+        kept, rejected = tuple(problems[:KEPT_REJECTIONS]), len(problems)
+        return cls(applied, changed, first_visits, duplicates, late, rejected, failures, kept, served, hits, *others)
+
     def __add__(self, other: Observed) -> Observed:
         """Return the sums of both."""
         return Observed(
@@ -64,6 +71,44 @@ class Observed:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Counts of the signals of one `Scheduler.notice` call, by their fates: each signal has one.
+
+    ``applied``: moved the belief in a page; ``discovered``: added an unknown page; ``repeated``: not newer than the
+    last signal of their source about the page; ``late``: not newer than the page's last visit; ``refused``: of an
+    unknown page that a bound or the setting `signals_discover` keeps out, or of a ninth kind of source; ``rejected``:
+    break the format or lie in the future; ``rejections``: the first 100 of them.
+    """
+
+    applied: int = 0
+    discovered: int = 0
+    repeated: int = 0
+    late: int = 0
+    refused: int = 0
+    rejected: int = 0
+    rejections: tuple[InvalidSignal, ...] = ()
+
+    @classmethod
+    def of(cls, fates: Sequence[int], problems: Sequence[InvalidSignal]) -> Noticed:
+        """Return the result of a call by the `fates` that the kernel counted and the signals that it did not get."""
+        applied, discovered, repeated, late, refused = fates
+        kept = tuple(problems[:KEPT_REJECTIONS])
+        return cls(applied, discovered, repeated, late, refused, len(problems), kept)
+
+    def __add__(self, other: Noticed) -> Noticed:
+        """Return the sums of both."""
+        return Noticed(
+            self.applied + other.applied,
+            self.discovered + other.discovered,
+            self.repeated + other.repeated,
+            self.late + other.late,
+            self.refused + other.refused,
+            self.rejected + other.rejected,
+            (self.rejections + other.rejections)[:KEPT_REJECTIONS],
+        )
+
+
 @dataclass(frozen=True)
 class Batch:
     """The `panel` pages that are due in the panel, then the others: m <= k in all.
@@ -73,7 +118,7 @@ class Batch:
     quotas or as surge probes); ``rows``: int64[m], their rows; the order is by tier, then in `rank` by score, in
     `next_batch` by the probability that a page has changed since its last visit, whatever the formula;
     ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
-    taken.
+    taken; ``repeated``: whether an earlier call with the same key has already returned this batch.
     """
 
     urls: list[str]
@@ -85,6 +130,7 @@ class Batch:
     now: float
     lease_until_s: float | None = None
     panel: int = 0
+    repeated: bool = False
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -98,3 +144,16 @@ class Batch:
     def reasons(self) -> list[ReasonCode]:
         """What gave each page its place when the batch was composed (an ``in_batch_*`` code), computed on first use."""
         return self.find_reasons()
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What `Scheduler.grant` leased.
+
+    ``batch``: the leased pages, the panel's first, then in the order given; ``refused``: why each other page of the
+    call may not be leased now: a reason of a page that is not eligible, ``unknown``, or ``host_share_used`` if pages
+    before it took what its host may give.
+    """
+
+    batch: Batch
+    refused: Mapping[str, ReasonCode]

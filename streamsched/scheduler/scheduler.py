@@ -38,9 +38,10 @@ class Scheduler(AnyScheduler):
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `objective`: ``"changes"`` found, ``"freshness"`` of
     the copies, ``"balanced(d)"`` between them with d from 0 to 1 (``"balanced"``: 0.5), each weighted by importance and
-    divided by cost, or a formula; `formula`: a formula, in place of `objective`; `seed`: of all
-    random choices, such as the order of equal scores, which is drawn anew each cycle; `politeness`: how often pages and
-    hosts may be visited; `per_host`: the most pages of one host in a batch, as `per_batch` of `politeness`;
+    divided by cost, any of them ``"* significance"``, by how much of a page its changes concern, or a formula;
+    `formula`: a formula, in place of `objective`; `seed`: of all random choices, such as the order of equal scores,
+    which is drawn anew each cycle; `politeness`: how often pages and hosts may be visited; `per_host`: the most pages
+    of one host in a batch, as `per_batch` of `politeness`;
     `change_bits`: two fingerprints that differ in at least this many of 64 bits are a change; `panel`: the share of
     visits that goes to a uniform sample visited every cycle, from which evolution learns without bias; `new_share`: at
     least this share of a batch are never-visited pages, if that many exist; `explore_share`: the share of a batch drawn
@@ -48,7 +49,8 @@ class Scheduler(AnyScheduler):
     is 0 and each change counts for its page alone); `surge_probes`: whether batches include pages visited to detect
     surges, if the formula reads them; `max_ahead`: outcomes further ahead of the newest one are rejected, as their
     clocks must be wrong, None to accept them; `regions`: top-level domains and clocks whose weekly profiles are learned
-    separately, None to learn no seasonality, which saves some memory and time; `max_pages`, `max_pages_per_host`: the
+    separately, None to learn no seasonality, which saves some memory and time; `signals_discover`: whether change
+    signals of unknown pages add them (`notice`); `max_pages`, `max_pages_per_host`: the
     most pages; further ones are refused and counted (`refused_pages`), and known ones updated as before;
     `max_patterns_per_host`: the most URL patterns of a host, whose new pages then join the larger ones; None for no
     bound; `threads`: of the ranking and of look-ups, None for all cores (the result is the same). Methods may be called
@@ -82,6 +84,7 @@ class Scheduler(AnyScheduler):
         surge_probes: bool = True,
         max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
+        signals_discover: bool = True,
         max_pages: int | None = None,
         max_pages_per_host: int | None = MAX_PAGES_PER_HOST,
         max_patterns_per_host: int | None = MAX_PATTERNS_PER_HOST,
@@ -101,6 +104,7 @@ class Scheduler(AnyScheduler):
             surge_probes=surge_probes,
             max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
+            signals_discover=signals_discover,
             bounds=PageBounds(
                 max_pages=max_pages,
                 max_pages_per_host=max_pages_per_host,

@@ -46,6 +46,7 @@ class SchedulerSettings:
     surge_probes: bool
     max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
+    signals_discover: bool
     bounds: PageBounds
     threads: int | None = None
 
@@ -59,6 +60,7 @@ class SchedulerSettings:
             "explore_share": check_share("explore_share", self.explore_share),
             "surges": check_flag("surges", self.surges),
             "surge_probes": check_flag("surge_probes", self.surge_probes),
+            "signals_discover": check_flag("signals_discover", self.signals_discover),
             "max_ahead": parse_max_ahead(self.max_ahead),
             "regions": None if self.regions is None else check_regions(self.regions),
         }
@@ -72,7 +74,7 @@ class SchedulerSettings:
         """Return the settings as plain values for JSON, `threads` excepted."""
         names = ("cycle_s", "seed", "change_bits", "panel", "new_share", "explore_share", "surges", "surge_probes")
         regions = self.regions
-        return {name: getattr(self, name) for name in (*names, "max_ahead")} | {
+        return {name: getattr(self, name) for name in (*names, "signals_discover", "max_ahead")} | {
             "formula": self.formula.text,
             "politeness": self.politeness.to_json(),
             "regions": None if regions is None else {name: region.to_json() for name, region in regions.items()},

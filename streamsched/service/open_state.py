@@ -10,12 +10,13 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.recovered_state import continue_without_lost_calls
+from streamsched.scheduler.recovered_state import continue_without_lost_calls, mend_state
 from streamsched.state.future_times import newest_time
 
 if TYPE_CHECKING:
     from streamsched.errors import SnapshotError
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.signals import SignalBatch
     from streamsched.state.stream_clock import WallClock
 
 __all__ = ["drop_lost_log", "open_state", "repair_state"]
@@ -52,15 +53,15 @@ def repair_state(directory: Path, latest_s: float) -> dict[str, int]:
         newest_image(directory)
     with DurableScheduler.open(directory, reread=_reread, plan=_NEVER) as scheduler:
         present_s = newest_time(scheduler.core.pages.arrays, latest_s)
-        changed = scheduler.core.mend_times(latest_s)
+        changed = mend_state(scheduler.core, latest_s)
         changed["evolutions"] = mend_evolution_times(directory, scheduler.cycle_s, latest_s, present_s)
         if any(changed.values()):
             scheduler.snapshot(full=True)
     return changed
 
 
-def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch]:
+def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch | SignalBatch]:
     # Imported after a crash only: reading files takes as long to import as `next` takes to run.
-    from streamsched.service.stream_replay import reread_files  # noqa: PLC0415
+    from streamsched.service.intake.stream_replay import reread_files  # noqa: PLC0415
 
     return reread_files(path, position)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from streamsched.service.ingest_loop import IngestLoop
+    from streamsched.service.intake.ingest_loop import IngestLoop
 
 __all__ = ["ProgressLine"]
 

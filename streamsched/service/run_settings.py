@@ -18,15 +18,21 @@ from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.setting_sources import PREFIX, CommandLine, Environment, Given, TomlFile
 from streamsched.service.setting_tables import (
+    NO_STREAM,
     NONE,
+    SOURCE_EXPECTED,
     BatchesTable,
+    ClockTable,
+    HttpTable,
     LogTable,
+    OptimiserTable,
     PolitenessTable,
     SaveTable,
     SchedulerTable,
+    SignalsTable,
     Text,
     TextPath,
-    check_topic,
+    check_source,
 )
 from streamsched.state.stream_clock import parse_max_ahead
 
@@ -34,7 +40,7 @@ __all__ = ["SETTING_NAMES", "RunSettings", "read_run_settings"]
 
 _HIDDEN: Final = "…"  # in place of a value that may be a password
 _REQUIRED: Final = {
-    "source": "file:PATH, PATH, - for standard input, or kafka://HOST:PORT/TOPIC",
+    "source": SOURCE_EXPECTED,
     "state": "the directory of the saved state",
 }
 _HOST_RULE_NAMES: Final = frozenset(one.name for one in fields(HostRule))
@@ -43,7 +49,8 @@ _HOST_RULE_NAMES: Final = frozenset(one.name for one in fields(HostRule))
 class RunSettings(BaseSettings):
     """What a run does; see `read_run_settings`.
 
-    ``source``: a file's path, "-" for standard input, or a topic's URL; ``evolve_every``: cycles; ``kafka``: further
+    ``source``: a file's path, "-" for standard input, a topic's URL, or `NO_STREAM`; ``signals``: the second stream;
+    ``evolve_every``: cycles; ``kafka``: further
     settings of the topics' URLs, by the names that `read_settings` takes; ``rules``: by target, None to remove one;
     ``max_ahead``: how far ahead of the clock, or of a file's newest outcome, an outcome may be: None for the default,
     "none" for any time.
@@ -60,6 +67,7 @@ class RunSettings(BaseSettings):
 
     source: Text
     state: TextPath
+    signals: SignalsTable = SignalsTable()
     format: str | None = None
     until_end: bool = False
     from_start: bool = False
@@ -69,8 +77,11 @@ class RunSettings(BaseSettings):
     max_ahead: str | float | None = None
     scheduler: SchedulerTable = SchedulerTable()
     politeness: PolitenessTable = PolitenessTable()
+    optimiser: OptimiserTable = OptimiserTable()
     save: SaveTable = SaveTable()
     batches: BatchesTable = BatchesTable()
+    http: HttpTable = HttpTable()
+    clock: ClockTable = ClockTable()
     log: LogTable = LogTable()
     kafka: dict[str, Any] = Field(default={}, repr=False)  # may hold passwords
     rules: dict[str, Rule | HostRule | None] = {}
@@ -93,11 +104,17 @@ class RunSettings(BaseSettings):
     @field_validator("source")
     @classmethod
     def _check_source(cls, source: str) -> str:
-        if source.startswith(SCHEME):
-            check_topic(source)
-        elif source.startswith("kafka:"):
-            raise SettingsError("", source.partition("?")[0], _REQUIRED["source"])
-        return source.removeprefix("file:")
+        return check_source(source)
+
+    @field_validator("signals")
+    @classmethod
+    def _check_signals(cls, signals: SignalsTable, info: ValidationInfo) -> SignalsTable:
+        if signals.source is None:
+            if signals.model_fields_set - {"source"}:
+                raise SettingsError("source", NOTHING, SOURCE_EXPECTED)
+        elif (source := info.data.get("source")) is not None:  # otherwise reported already
+            _check_beside(source, signals.source)
+        return signals
 
     @field_validator("format")
     @classmethod
@@ -130,10 +147,12 @@ class RunSettings(BaseSettings):
     def _check_kafka(cls, table: Any, info: ValidationInfo) -> dict[str, Any]:
         if not isinstance(table, dict):
             raise SettingsError("", _HIDDEN, "a table")
-        source, batches = info.data.get("source"), info.data.get("batches")
-        if source is None or batches is None:  # reported already
+        source, signals, batches = (info.data.get(name) for name in ("source", "signals", "batches"))
+        if source is None or signals is None or batches is None:  # reported already
             return table
-        url = next((url for url in (source, batches.to) if url and url.startswith(SCHEME)), None)
+        url = next((url for url in (source, signals.source, batches.to) if url and url.startswith(SCHEME)), None)
+        if url is None and source == NO_STREAM:
+            return table  # of a file that `run` reads too
         if url is None:
             expected = "no setting of Kafka without a topic kafka://… to read or write"
             raise SettingsErrors([SettingsError(name, _HIDDEN, expected) for name in table])
@@ -202,7 +221,7 @@ def _describe(error: ErrorDetails, given: Mapping[str, Given]) -> Iterator[Setti
             yield SettingsError(_find_place(full, given), one.found, one.expected)
     elif isinstance(cause, SettingsError):
         full = f"{name}.{cause.setting}" if cause.setting else name
-        hides = table in ("source", "kafka") or name == "batches.to"
+        hides = table in ("source", "kafka") or name in ("batches.to", "signals.source")
         found = given[full].value if full in given and not hides else cause.found
         yield SettingsError(_find_place(full, given), found, cause.expected)
     elif error["type"] == "extra_forbidden":
@@ -231,6 +250,20 @@ def _find_place(name: str, given: Mapping[str, Given]) -> str:
         if name[:end] in given and name[end : end + 1] in ("", "."):
             return given[name[:end]].place + (f": {name[end + 1 :]}" if name[end:] else "")
     return name
+
+
+def _check_beside(source: str, signals: str) -> None:
+    """Raise SettingsError if `signals` cannot be read beside `source`."""
+    if signals.startswith(SCHEME) and source.startswith(SCHEME):
+        own, other = read_settings(signals), read_settings(source)
+        if own.topic == other.topic:
+            raise SettingsError("source", own.topic, "another topic than that of the outcomes, by its name")
+        if own.group is not None and own.group == other.group:
+            raise SettingsError("source", f"group={own.group}", "a group of its own")
+    elif signals == source:
+        raise SettingsError("source", signals, "another source than that of the outcomes")
+    elif "-" in (signals, source) and (signals.startswith(SCHEME) or source.startswith(SCHEME)):
+        raise SettingsError("source", signals, "no standard input beside a topic, which cannot wait for it")
 
 
 def _kafka_errors(url: str, table: Mapping[str, Any]) -> Iterator[SettingsError]:

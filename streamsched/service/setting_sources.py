@@ -24,7 +24,7 @@ __all__ = ["PREFIX", "CommandLine", "Environment", "Given", "TomlFile", "read_as
 PREFIX: Final = "STREAMSCHED_"
 _KAFKA_NAMES: Final = frozenset(one.name.removesuffix("_s") for one in fields(KafkaSettings))
 # With our prefix, but no settings of a run.
-_OTHER_VARIABLES: Final = tuple(f"{PREFIX}{name}" for name in ("CONFIG", "CACHE", "COMPILE_PROCESSES"))
+_OTHER_VARIABLES: Final = tuple(f"{PREFIX}{name}" for name in ("CONFIG", "CACHE", "COMPILE_PROCESSES", "TOKEN"))
 
 Tables = dict[str, Any]
 """Settings as nested tables."""

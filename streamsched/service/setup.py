@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.file_source import open_file
-from streamsched.connectors.kafka import open_kafka, open_sink
+from streamsched.connectors.kafka import open_kafka, open_sink, open_topic
 from streamsched.connectors.kafka.kafka_settings import SCHEME, check_credentials, read_settings
-from streamsched.connectors.source import Position, Source
+from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
+from streamsched.connectors.source import AnySource, Position, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
 from streamsched.numerics.durations import write_duration
 from streamsched.persistence.image_writer import SavePlan
@@ -18,33 +20,69 @@ from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
-from streamsched.service.stream_replay import reread_files, reread_with
+from streamsched.service.intake.stream_replay import Topic, reread_with
 from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock, parse_max_ahead
 
 if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
     from streamsched.scheduler.any_scheduler import AnyScheduler
+    from streamsched.service.hooks.stream_parts import StreamHook
     from streamsched.service.run_settings import RunSettings
+    from streamsched.signals import SignalBatch
 
-__all__ = ["open_run_batches", "open_run_source", "open_run_state", "resume_source"]
+__all__ = [
+    "open_run_batches",
+    "open_run_hooks",
+    "open_run_signals",
+    "open_run_source",
+    "open_run_state",
+    "resume_source",
+]
 
 _BOUNDS: Final = frozenset(("max_pages", "max_pages_per_host", "max_patterns_per_host"))
 _CHANGEABLE: Final = _BOUNDS | {"formula", "objective"}  # settings of the scheduler that a saved state does not fix
+_SHARED: Final = frozenset(("client", "patience"))  # settings of Kafka that the topic of signals has from the table
 _PATIENCE: Final = "5s"  # with the brokers of batches: ingest waits meanwhile
 
 
-def open_run_source(settings: RunSettings) -> Source:
+def open_run_source(settings: RunSettings) -> Source[OutcomeBatch]:
     """Open the source of `settings` at its beginning. Raises SettingsError and SourceError as `open_source` does."""
-    for url in (settings.source, settings.batches.to):
-        if url is not None and url.startswith(SCHEME):
-            check_credentials(read_settings(url, settings.kafka))  # before anything connects
+    _check_credentials(settings)
     if not settings.is_topic:
-        return open_file(settings.source, format=settings.format, dead_letters=settings.dead_letters)
+        return open_file(settings.source, OUTCOMES, format=settings.format, dead_letters=settings.dead_letters)
     for name, given in (("format", settings.format), ("from_start", settings.from_start)):
         if given:
             expected = "no such setting with a topic: messages show their format, and kafka.start sets the start"
             raise SettingsError(name, given, expected)
     kafka = settings.kafka | ({"until_end": True} if settings.until_end else {})
     return open_kafka(settings.source, kafka, dead_letters=settings.dead_letters)
+
+
+def open_run_signals(settings: RunSettings) -> Source[SignalBatch] | None:
+    """Open the source of signals of `settings` at its beginning, None if there is none. Raises as `open_run_source`."""
+    signals = settings.signals
+    if signals.source is None:
+        return None
+    if not signals.source.startswith(SCHEME):
+        return open_file(signals.source, SIGNALS, format=signals.format, dead_letters=signals.dead_letters)
+    if signals.format:
+        raise SettingsError(
+            "signals.format", signals.format, "no such setting with a topic: messages show their format"
+        )
+    return open_topic(SIGNALS, signals.source, _signal_options(settings), dead_letters=signals.dead_letters)
+
+
+def _signal_options(settings: RunSettings) -> dict[str, Any]:
+    """Return the Kafka settings of the topic of signals: those of the clients, which all topics share."""
+    shared = {name: value for name, value in settings.kafka.items() if "." in name or name in _SHARED}
+    return shared | ({"until_end": True} if settings.until_end else {})
+
+
+def _check_credentials(settings: RunSettings) -> None:
+    """Raise SettingsErrors for what is missing to log in, before anything connects."""
+    for url in (settings.source, settings.signals.source, settings.batches.to):
+        if url is not None and url.startswith(SCHEME):
+            check_credentials(read_settings(url, settings.kafka))
 
 
 def open_run_batches(
@@ -58,6 +96,49 @@ def open_run_batches(
     return BatchPublisher(scheduler, sink, plan, wall=wall, clock=time.monotonic)
 
 
+@contextmanager
+def open_run_hooks(
+    settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float], *, is_live: bool
+) -> Iterator[list[StreamHook]]:
+    """Yield the evolution and the optimiser of a run, as far as `settings` have them.
+
+    `is_live`: they run beside the stream by the time of `wall`; otherwise between the cycles of a file's own time.
+    """
+    with ExitStack() as stack:
+        hooks: list[StreamHook] = []
+        if settings.evolve_every is not None:
+            hooks.append(_open_evolution(settings.evolve_every, settings, scheduler, wall if is_live else None, stack))
+        if settings.optimiser.given():
+            hooks.append(_open_optimiser(settings, scheduler, wall if is_live else None, stack))
+        yield hooks
+
+
+def _open_evolution(
+    every: int, settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float] | None, stack: ExitStack
+) -> StreamHook:
+    # Imported on demand: a run without evolution needs none of it.
+    from streamsched.evolution.plan import EvolutionPlan  # noqa: PLC0415
+    from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
+    from streamsched.service.hooks.evolution import FileEvolution, LiveEvolution  # noqa: PLC0415
+
+    if wall is None:
+        return FileEvolution(scheduler, EvolutionPlan(every=every, drift=None), settings.state, scheduler.snapshot)
+    evolver = Evolver(scheduler, EvolutionPlan(every=every), settings.state)
+    return LiveEvolution(stack.enter_context(evolver), wall)
+
+
+def _open_optimiser(
+    settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float] | None, stack: ExitStack
+) -> StreamHook:
+    # Imported on demand, as the evolution is.
+    from streamsched.scheduler.planning.optimiser import Optimiser  # noqa: PLC0415
+    from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings  # noqa: PLC0415
+    from streamsched.service.hooks.planning import FilePlanning, LivePlanning  # noqa: PLC0415
+
+    optimiser = stack.enter_context(Optimiser(scheduler, OptimiserSettings(**settings.optimiser.given())))
+    return FilePlanning(optimiser) if wall is None else LivePlanning(optimiser, wall)
+
+
 def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live: bool = False) -> DurableScheduler:
     """Return the saved scheduler, or a new one, with `settings` in force from now on. O(pages).
 
@@ -66,7 +147,7 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     have, and the errors of `DurableScheduler.open`.
     """
     is_new = not has_state(settings.state)
-    reread = reread_with(settings.source, settings.kafka) if settings.is_topic else reread_files
+    reread = reread_with(_topics(settings))
     given = settings.politeness.given()
     politeness = Politeness(**given) if given else None
     scheduler = DurableScheduler.open(
@@ -95,7 +176,15 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     return scheduler
 
 
-def resume_source(source: Source, scheduler: AnyScheduler, settings: RunSettings) -> None:
+def _topics(settings: RunSettings) -> list[Topic]:
+    topics = [Topic(OUTCOMES, read_settings(settings.source, settings.kafka))] if settings.is_topic else []
+    signals = settings.signals.source
+    if signals is not None and signals.startswith(SCHEME):
+        topics.append(Topic(SIGNALS, read_settings(signals, _signal_options(settings))))
+    return topics
+
+
+def resume_source(source: AnySource, scheduler: AnyScheduler, settings: RunSettings) -> None:
     """Continue `source` at the positions in the state. Raises SourceError if they do not fit it."""
     if settings.from_start or not source.is_replayable:
         return
@@ -135,6 +224,7 @@ def _fixed_settings(scheduler: AnyScheduler) -> dict[str, Any]:
         "panel": settings.panel,
         "new_share": settings.new_share,
         "explore_share": settings.explore_share,
+        "signals_discover": settings.signals_discover,
     }
 
 

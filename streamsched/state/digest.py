@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 8  # of what is hashed, not of the format on disk
+_VERSION: Final = 10  # of what is hashed, not of the format on disk
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
@@ -59,4 +59,8 @@ def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
         "seasonality": shard.seasonality.state,
         "chances": shard.related.chances[: int(shard.related.state["keys"][0])],
         "related": shard.related.state,
+        "signals": shard.pages.signals[: count if int(shard.signals.state["kinds"][0]) else 0],
+        "signal_sources": shard.signals.sources[: int(shard.signals.state["sources"][0])],
+        "signal_kinds": shard.signals.kinds,
+        "signal_state": shard.signals.state,
     }

@@ -95,6 +95,7 @@ def mend_times(shard: ShardArrays, bounds: TimeBounds) -> dict[str, int]:
         "hosts": _mend_hosts(shard, bounds),
         "surge_windows": _close_windows(shard, bounds.latest_s),
         "rhythms": _mend_rhythms(shard, bounds),
+        "signals": _mend_signals(shard, rows, bounds),
     }
 
 
@@ -173,6 +174,23 @@ def _mend_rhythms(shard: ShardArrays, bounds: TimeBounds) -> int:
     state["newest_s"] = bounds.present_s
     state["published_s"] = np.minimum(state["published_s"], bounds.present_s)
     return 1
+
+
+def _mend_signals(shard: ShardArrays, rows: Ints, bounds: TimeBounds) -> int:
+    """Forget signals that lie in the future or follow a visit there; their sources go on from the present."""
+    sources = shard.signals.sources[: int(shard.signals.state["sources"][0])]
+    late = sources["seen_s"] > bounds.latest_s
+    sources["seen_s"][late] = bounds.present_s
+    if not shard.pages.signals.size:
+        return int(np.count_nonzero(late))
+    count = int(shard.corpus["pages"][0])
+    pages = shard.pages.signals[:count]
+    wrong = shard.pages.records["last_visit_s"][:count] + pages["last_after_s"] > bounds.latest_s
+    wrong[rows] = True
+    wrong &= (pages["kinds"] != 0) | (pages["first_after_s"] != 0)
+    for name in ("first_after_s", "last_after_s", "signalled", "kinds", "lead", "count"):
+        pages[name][wrong] = 0
+    return int(np.count_nonzero(wrong) + np.count_nonzero(late))
 
 
 def _groups(shard: ShardArrays) -> Records:

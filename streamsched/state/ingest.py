@@ -14,8 +14,10 @@ from streamsched.estimation.change_detection import (
     detect_change,
     is_gone,
     is_success,
+    popcount,
     shows_content,
 )
+from streamsched.estimation.content.significance import learn_significance, refresh_significance
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior
 from streamsched.estimation.interval_update import update_estimators
 from streamsched.estimation.observed_interval import ObservedInterval
@@ -23,6 +25,7 @@ from streamsched.estimation.related.claims import is_claimed
 from streamsched.estimation.related.related_pages import claim_related, kinds_to_claim
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
+from streamsched.estimation.signals.signal_update import begin_silence, has_source
 from streamsched.numerics.compilation.machine_operations import call, call_for_int, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
@@ -35,6 +38,7 @@ from streamsched.outcomes import (
     NOT_ATTEMPTED,
     RETRY_AFTER,
     ROBOTS_DENIED,
+    SIGNIFICANCE,
     STATUS,
 )
 from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
@@ -45,8 +49,8 @@ from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
+from streamsched.state.known_pages import NewUrl
 from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetch_page
-from streamsched.state.new_pages import NewUrl
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
@@ -96,6 +100,7 @@ class OutcomeColumns(NamedTuple):
     importance: Floats
     cost: Floats
     retry_after: Floats
+    significance: Floats
     moved_blob: Bytes
     moved_offsets: Ints  # of length 1 if absent
 
@@ -245,8 +250,7 @@ def _apply_one(
     release_slot(page, host)
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT | DENIED)
     corpus.applied += 1
-    refresh_prior(page, corpus, groups)  # for any outcome, while the records are in cache
-    refresh_link(seasonality, row, page, corpus.sweep)
+    _refresh(shard, row, host)  # for any outcome, while the records are in cache
     _store_weights(page, given, columns, at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
@@ -257,6 +261,10 @@ def _apply_one(
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         _learn(shard, row, observed, rules, invalidated)
+    elif has_source(shard.pages, row):
+        begin_silence(shard, row, fetched_at, rules.cycle_s, 0.0)
+    if verdict == CHANGE:
+        _learn_significance(shard, row, columns, at)
     _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -266,6 +274,16 @@ def _apply_one(
         return FIRST_VISITS
     advance_sweep(shard, rules.seldom.step_sweep)
     return CHANGES if verdict == CHANGE else UNCHANGED
+
+
+@inlined_kernel
+def _refresh(shard: ShardArrays, row: int, host: Record) -> None:
+    """Bring what a page has from its groups up to date: prior, profile and expected significance. O(1)."""
+    page: Record = shard.pages.records[row]
+    corpus: Record = shard.corpus[0]
+    refresh_prior(page, corpus, shard.groups.records)
+    refresh_link(shard.seasonality, row, page, corpus.sweep)
+    refresh_significance(shard.seasonality.links[row], corpus, host)
 
 
 @inlined_kernel
@@ -346,6 +364,21 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @inlined_kernel
+def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, at: int) -> None:
+    """Learn how much of a page changed by outcome `at`, if that is known. The page's record is as before the visit."""
+    page: Record = shard.pages.records[row]
+    given, compared = columns.given[at], np.uint8(SUCCEEDED | WITH_FINGERPRINT)
+    if given & SIGNIFICANCE:
+        significance = columns.significance[at]
+    elif page.flags & compared == compared and shows_content(given, columns.status[at] if given & STATUS else 200):
+        significance = popcount(columns.fingerprint[at] ^ shard.pages.traces[row].fingerprint) / 64.0
+    else:
+        return
+    group: Record = shard.groups.records[page.group]
+    learn_significance(shard.seasonality.links[row], shard.corpus[0], shard.groups.records[group.host], significance)
+
+
+@inlined_kernel
 def _store_visit(page: Record, trace: Record, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
     """Store what the next visit is compared with."""
     page.failures = 0
@@ -357,6 +390,6 @@ def _store_visit(page: Record, trace: Record, status: int, changed: bool, shows:
             page.flags &= ~np.uint8(WITH_FINGERPRINT)  # its content is gone; set again below if there is a new one
     else:
         page.flags &= ~np.uint8(SUCCEEDED)
-    if shows:
+    if shows and not page.flags & WITH_FINGERPRINT:  # else that of the last change stays, so that slow drift adds up
         page.flags |= np.uint8(WITH_FINGERPRINT)
         trace.fingerprint = fingerprint

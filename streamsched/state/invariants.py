@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from streamsched.estimation.forgetting import half_lives_days
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
-from streamsched.records.page_schema import LEASED, OUT, VISITED
+from streamsched.records.group_schema import MEMBER_LINK
+from streamsched.records.page_schema import FORGOTTEN, LEASED, OUT, VISITED
 from streamsched.records.related.related_schema import KEY_BITS, MOST_MEMBERS
 from streamsched.records.schema import SHADOW_PAGES
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
@@ -30,7 +31,7 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
     ``found``: int64[pages], the row at which the index finds each page's URL.
     """
     holds = _check_pages(shard, found) | _check_groups(shard) | _check_seasonality(shard)
-    holds |= _check_related(shard)
+    holds |= _check_related(shard) | _check_signals(shard)
     return [name for name, fits in holds.items() if not fits]
 
 
@@ -39,12 +40,15 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
     count, halvings = int(corpus["pages"]), int(corpus["halvings"])
     pages, traces = shard.pages.records[:count], shard.pages.traces[:count]
     starts, lengths = traces["url_span"] >> np.uint64(16), traces["url_span"] & np.uint64(0xFFFF)
-    visited = (pages["flags"] & VISITED) != 0
+    visited, known = (pages["flags"] & VISITED) != 0, pages["rule"] != FORGOTTEN
     priors = (pages["prior_shape"], pages["prior_exposure"])
     return {
         "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
         and int(lengths.sum()) == int(corpus["text_end"]),
-        "the index finds every URL": bool(np.array_equal(found, np.arange(count))),
+        "the index finds every URL, those of forgotten pages aside": bool(
+            np.array_equal(found[known], np.flatnonzero(known))
+        )
+        and not np.any(np.isin(found, np.flatnonzero(~known))),
         "pages have the hashes of their URLs": bool(np.array_equal(pages["url_hash"], hash_urls(shard.pages, count))),
         "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
         "only visited pages have visits": not np.any(pages["visits"][~visited]),
@@ -56,6 +60,9 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
             and np.all(traces["last_attempt_s"] <= traces["last_outcome_s"])
         ),
         "pages' priors are finite and above 0": all(_are_positive_numbers(prior) for prior in priors),
+        "crawl rates are finite and not negative": bool(
+            np.all(np.isfinite(traces["crawl_rate"]) & (traces["crawl_rate"] >= 0))
+        ),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
         "shadows are a sample of the pages, and their evidence is not negative": _are_sampled(shard, count),
@@ -70,7 +77,7 @@ def _check_groups(shard: ShardArrays) -> dict[str, bool]:
     corpus = shard.corpus[0]
     count, number = int(corpus["pages"]), int(corpus["groups"])
     pages, groups = shard.pages.records[:count], shard.groups.records[:number]
-    members = np.bincount(pages["group"], minlength=number) if count else np.zeros(number, np.int64)
+    members = np.bincount(pages["group"][pages["rule"] != FORGOTTEN], minlength=number)
     leased = _count_leased(pages, shard.groups.records["host"], number)
     return {
         "every page is in a group": members.size == number and bool(np.array_equal(members, groups["pages"])),
@@ -82,7 +89,7 @@ def _check_groups(shard: ShardArrays) -> dict[str, bool]:
         "a probe is a page of a host that demanded a rest": _have_own_probes(pages, groups),
         "priors are finite and above 0": _are_positive_numbers(groups["mean"]),
         "weights and shares of surges are probabilities": _are_probabilities(groups),
-        "member lists hold the pages of each group": _are_linked(shard.groups, pages["group"], number),
+        "member lists hold the pages of each group": _are_linked(shard.groups, pages, number),
     }
 
 
@@ -113,6 +120,45 @@ def _check_related(shard: ShardArrays) -> dict[str, bool]:
             bool(np.all(np.isfinite(one) & (one >= 0))) for one in evidence
         ),
     }
+
+
+def _check_signals(shard: ShardArrays) -> dict[str, bool]:
+    count, signals = int(shard.corpus["pages"][0]), shard.signals
+    state = signals.state[0]
+    sources = signals.sources[: int(state["sources"])]
+    groups = shard.groups.records[: int(shard.corpus["groups"][0])]
+    evidence = (sources["evidence"], signals.kinds["evidence"])
+    return _check_signalled(shard.pages.signals[: count if state["kinds"] else 0]) | {
+        "each source is one of its host": _are_chained(groups, sources),
+        "sources are of known kinds": not np.any(sources["kind"] >= state["kinds"]),
+        "evidence on sources is finite": all(bool(np.all(np.isfinite(one))) for one in evidence),
+    }
+
+
+def _check_signalled(pages: Records) -> dict[str, bool]:
+    first, last, heard = pages["first_after_s"], pages["last_after_s"], pages["kinds"] != 0
+    return {
+        "a page's first signal is not newer than its last": bool(
+            np.all((first <= last)[heard]) and np.all(last[heard] > 0) and not np.any(last[~heard])
+        ),
+        "only signals announce changes": not np.any(pages["signalled"][~heard]) and not np.any(pages["count"][~heard]),
+        "covered pages have a share of changes that is left out": bool(
+            np.array_equal(pages["covered"] != 0, pages["quiet"] != 0)
+        ),
+    }
+
+
+def _are_chained(groups: Records, sources: Records) -> bool:
+    """Return whether the list of each host's sources holds all of them, and no kind twice."""
+    seen = np.zeros(sources.size, np.bool_)
+    for number in np.flatnonzero(groups["source"]).tolist():
+        at = int(groups["source"][number]) - 1
+        while at >= 0:
+            if at >= sources.size or seen[at] or sources["host"][at] != number:
+                return False
+            seen[at], at = True, int(sources["next"][at]) - 1
+    pairs = set(zip(sources["host"].tolist(), sources["kind"].tolist(), strict=True))
+    return bool(np.all(seen)) and len(pairs) == sources.size
 
 
 def _are_positive_numbers(values: npt.NDArray[Any]) -> bool:
@@ -187,14 +233,14 @@ def _are_probabilities(records: Records) -> bool:
     return bool(sound and np.all((shares >= 0) & (shares < 1)))
 
 
-def _are_linked(arrays: GroupArrays, member: Ints, groups: int) -> bool:
+def _are_linked(arrays: GroupArrays, pages: Records, groups: int) -> bool:
     """Return whether the member lists hold each group's pages."""
-    count = member.size
-    links = arrays.member_links[:count]
+    count, member, known = pages.size, pages["group"], pages["rule"] != FORGOTTEN
+    links = np.where(known, arrays.member_links[:count], np.zeros((), MEMBER_LINK))
     heads = arrays.first_members[:groups].astype(np.int64)
     led = np.flatnonzero(heads)
     first = heads[led] - 1
-    if np.any(first >= count) or not np.array_equal(np.sort(first), np.flatnonzero(links["before"] == 0)):
+    if np.any(first >= count) or not np.array_equal(np.sort(first), np.flatnonzero(known & (links["before"] == 0))):
         return False
     linked = np.flatnonzero(links["after"])
     after = links["after"][linked].astype(np.int64) - 1
@@ -212,4 +258,6 @@ def _are_newest(journal: Records, pages: Records, corpus: Records) -> bool:
     rows, at_s, *_ = read_visits(journal, corpus)
     ends = np.append(rows[1:] != rows[:-1], True)[: rows.size]
     rising = ends[:-1] | (at_s[1:] > at_s[:-1])
-    return bool(np.all(rising) and np.array_equal(at_s[ends], pages["last_visit_s"][rows[ends]]))
+    at_s, rows = at_s[ends], rows[ends]
+    known = pages["rule"][rows] != FORGOTTEN
+    return bool(np.all(rising) and np.array_equal(at_s[known], pages["last_visit_s"][rows[known]]))

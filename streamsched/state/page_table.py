@@ -14,6 +14,7 @@ from streamsched.estimation.related.key_members import join_pages
 from streamsched.estimation.related.related_tables import RelatedTables
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
+from streamsched.estimation.signals.signal_tables import SignalTables
 from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.hash_slots import move_slots
@@ -33,12 +34,14 @@ from streamsched.records.url_patterns import candidate_space, place_groups
 from streamsched.records.visit_journal import JOURNAL_VISITS
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
 from streamsched.state.invariants import find_faults
+from streamsched.state.known_pages import add_pages
 from streamsched.state.look_ahead import looking_ahead
-from streamsched.state.new_pages import add_pages
+from streamsched.state.notice import FATES, NoticeResult, NoticeRules, SignalColumns, apply_signals
 from streamsched.state.seldom_kernels import seldom_kernels
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.signals import SignalBatch
 
 __all__ = ["PageTable"]
 
@@ -96,6 +99,7 @@ class PageTable:
         self._index = UrlIndex(self.key)
         self.seasonality = SeasonalityTables(regions, _RESERVED_PAGES)
         self.related = RelatedTables(self.key, _RESERVED_PAGES)
+        self.signals = SignalTables((), _RESERVED_PAGES)
         self.marks = DirtyTracker()
         self.touched: InvalidatedRows | None = None
         init_corpus(self._corpus, cycle_s)
@@ -108,7 +112,9 @@ class PageTable:
         saved = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
         regions = None if saved is None else {name: TimeRegion.from_json(region) for name, region in saved.items()}
         bounds, key = PageBounds(**settings["bounds"]), read_key(state["index_key"])
-        return cls(settings["cycle_s"], settings["change_bits"], regions, bounds, key)
+        table = cls(settings["cycle_s"], settings["change_bits"], regions, bounds, key)
+        table.signals = SignalTables(state["signal_kinds"], _RESERVED_PAGES)
+        return table
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
@@ -117,7 +123,7 @@ class PageTable:
     def arrays(self) -> ShardArrays:
         """The arrays for kernels, valid until the next call that adds pages."""
         return ShardArrays(
-            PageArrays(self._pages.array, self._traces.array, self._text.array, self._leases.array),
+            PageArrays(self._pages.array, self._traces.array, self._text.array, self._leases.array, self.signals.pages),
             GroupArrays(
                 self._groups.array,
                 self._names.array,
@@ -134,10 +140,11 @@ class PageTable:
             self.marks.arrays,
             self.seasonality.arrays,
             self.related.arrays,
+            self.signals.arrays,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
-        """Return the rows of `urls`: int64[n], -1 for pages never seen. O(1) a URL."""
+        """Return the rows of `urls`: int64[n], -1 for pages never seen or forgotten. O(1) a URL."""
         return self._index.find(self.arrays.pages, urls)
 
     def observe(
@@ -168,6 +175,7 @@ class PageTable:
             frozen(batch.importance),
             frozen(batch.cost),
             frozen(batch.retry_after),
+            frozen(batch.significance),
             frozen(batch.moved_to.blob),
             frozen(batch.moved_to.offsets),
         )
@@ -202,6 +210,26 @@ class PageTable:
             self._join_pages()
         self._index.settle()
         return len(self) - before
+
+    def notice(self, batch: SignalBatch, *, discovers: bool) -> Ints:
+        """Apply valid signals in stream order; return int64[FATES], in the positions of `streamsched.state.notice`.
+
+        `discovers`: whether signals of unknown pages add them, within the bounds. O(1) a signal.
+        """
+        buffer = self.touched.buffer if self.touched else UNWATCHED
+        fates, kinds = np.zeros(FATES, np.int64), self.signals.begin_batch(batch)
+        columns = SignalColumns(
+            frozen(batch.urls.blob), frozen(batch.urls.offsets), frozen(batch.at), frozen(batch.source), kinds
+        )
+        for start in range(0, max(len(batch), 1), _CHUNK):  # an empty batch compiles the kernel
+            span = (start, min(start + _CHUNK, len(batch)))
+            self._ensure_room(batch.urls, *span if discovers else (0, 0))
+            rules = NoticeRules(self.cycle_s, discovers, self.bounds.limits)
+            apply_signals(self.arrays, self._index.arrays(), columns, span, rules, NoticeResult(fates, buffer))
+            self._join_pages()
+        self.signals.end_batch(batch, kinds)
+        self._index.settle()
+        return fates
 
     def weigh(self, urls: PackedUrls, importance: Floats) -> None:
         """Set the importance of the known ones of `urls`: float64[n], one for each of `urls`. O(1) a URL."""
@@ -249,6 +277,7 @@ class PageTable:
             "url_index": self._index.nbytes(),
             "seasonality": self.seasonality.nbytes(pages, groups),
             "related_pages": self.related.nbytes(pages),
+            "signals": self.signals.nbytes(pages),
             "groups": self._groups.resident_bytes(groups)
             + self._names.resident_bytes(int(corpus["names_end"]))
             + self._group_slots.nbytes,
@@ -272,6 +301,7 @@ class PageTable:
         self._names.ensure(names)
         self.seasonality.reserve(pages, groups)
         self.related.reserve(pages)
+        self.signals.reserve(pages, groups)
 
     def faults(self) -> list[str]:
         """Return the invariants of the table that do not hold. O(pages)."""

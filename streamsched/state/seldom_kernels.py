@@ -13,7 +13,7 @@ from streamsched.estimation.seasonality.seasonality_update import OUTCOMES_OF_SC
 from streamsched.numerics.jit import address_of
 from streamsched.outcomes import MOVED_TO
 from streamsched.records.url_index import IndexArrays, resolve
-from streamsched.state.new_pages import NewUrl, add_page
+from streamsched.state.known_pages import NewUrl, add_page
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Ints

@@ -7,21 +7,30 @@ when a page was last visited. One wrong clock among the crawlers must not move i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.errors import InvalidOutcome, SettingsError
+from streamsched.errors import InvalidOutcome, InvalidRecord, InvalidSignal, SettingsError
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_time
 from streamsched.numerics.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.signals import SignalBatch
 
-__all__ = ["MAX_AHEAD", "MAX_AHEAD_OF_CLOCK", "StreamClock", "WallClock", "admit_outcomes", "parse_max_ahead"]
+__all__ = [
+    "MAX_AHEAD",
+    "MAX_AHEAD_OF_CLOCK",
+    "StreamClock",
+    "WallClock",
+    "admit_outcomes",
+    "admit_signals",
+    "parse_max_ahead",
+]
 
 MAX_AHEAD: Final = "100d"  # of the stream's newest time: a crawl once a quarter is no jump, a wrong year is one
 MAX_AHEAD_OF_CLOCK: Final = "1d"  # clocks in a wrong time zone are hours apart
@@ -90,6 +99,17 @@ class StreamClock:
         self.newest_s = -math.inf if state["newest_s"] is None else state["newest_s"]
         self._is_supported, self._refusals = state["supported"], state["refusals"]
         self._rival_s = state["rival_s"]
+
+    def latest_valid(self, latest_s: float | None) -> tuple[float, bool]:
+        """Return the latest time that is believed now, inf if any is, and whether it can only grow.
+
+        `latest_s`: as for `admit`.
+        """
+        if latest_s is not None or self.max_ahead_s is None:
+            return math.inf if latest_s is None else latest_s, True
+        if self.newest_s == -math.inf:
+            return math.inf, False
+        return self.newest_s + self.max_ahead_s, self._is_supported
 
     def describe_bound(self, latest_s: float | None) -> str:
         """Return what an error expects in place of a refused time."""
@@ -197,18 +217,42 @@ def admit_outcomes(
 
     `problems`: what ``batch.problems()`` returned; `latest_s`: as for `StreamClock.admit`.
     """
+    admitted = _admit_rows(clock, batch.fetched_at, problems, latest_s)
+    found = [InvalidOutcome(record, "fetched_at", time_s, admitted.expected) for record, time_s in admitted.ahead]
+    problems = sorted([*problems, *found], key=lambda problem: problem.record) if found else problems
+    return (batch if admitted.rows is None else batch.take(admitted.rows)), problems
+
+
+def admit_signals(
+    clock: StreamClock, batch: SignalBatch, problems: list[InvalidSignal], latest_s: float | None
+) -> tuple[SignalBatch, list[InvalidSignal]]:
+    """Return the valid signals of `batch` that `clock` accepts, and the problems of the others, as `admit_outcomes`."""
+    admitted = _admit_rows(clock, batch.at, problems, latest_s)
+    found = [InvalidSignal(record, "at", time_s, admitted.expected) for record, time_s in admitted.ahead]
+    problems = sorted([*problems, *found], key=lambda problem: problem.record) if found else problems
+    return (batch if admitted.rows is None else batch.take(admitted.rows)), problems
+
+
+class _Admitted(NamedTuple):
+    """Which records a clock accepts: int64[m], None for all; and the others with their times, and what was expected."""
+
+    rows: Ints | None
+    ahead: list[tuple[int, float]]
+    expected: str
+
+
+def _admit_rows(
+    clock: StreamClock, times: Floats, problems: Sequence[InvalidRecord], latest_s: float | None
+) -> _Admitted:
+    """Let `clock` take the ``times``: float64[n] of all records but those with `problems`."""
     rows = None
     if problems:
-        valid = np.ones(len(batch), np.bool_)
+        valid = np.ones(times.size, np.bool_)
         valid[[problem.record for problem in problems]] = False
         rows = np.flatnonzero(valid)
-    refused = clock.admit(batch.fetched_at if rows is None else batch.fetched_at[rows], latest_s)
-    if refused.size:
-        rows = np.arange(len(batch)) if rows is None else rows
-        expected = clock.describe_bound(latest_s)
-        times = batch.fetched_at[rows[refused]].tolist()
-        ahead = zip(rows[refused].tolist(), times, strict=True)
-        found = [InvalidOutcome(record, "fetched_at", time_s, expected) for record, time_s in ahead]
-        problems = sorted([*problems, *found], key=lambda problem: problem.record)
-        rows = np.delete(rows, refused)
-    return (batch if rows is None else batch.take(rows)), problems
+    refused = clock.admit(times if rows is None else times[rows], latest_s)
+    if not refused.size:
+        return _Admitted(rows, [], "")
+    rows = np.arange(times.size) if rows is None else rows
+    ahead = list(zip(rows[refused].tolist(), times[rows[refused]].tolist(), strict=True))
+    return _Admitted(np.delete(rows, refused), ahead, clock.describe_bound(latest_s))

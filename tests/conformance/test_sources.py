@@ -191,7 +191,7 @@ def test_resuming_after_any_delivery_gives_the_rest(spoiled: Path, batch: int) -
         total = source.rejected
     for i, (delivery, rejected) in enumerate(steps):
         position = Position.from_json(json.loads(json.dumps(delivery.position.to_json())))
-        rest = [outcome for later, _ in steps[i + 1 :] for outcome in later.outcomes]
+        rest = [outcome for later, _ in steps[i + 1 :] for outcome in later.records]
         with open_source(spoiled, position=position, batch=batch) as again:
             assert read_out(again) == rest
             assert again.rejected + rejected == total
@@ -204,14 +204,14 @@ def test_seeking_in_an_open_source(clean: Path, case: Case) -> None:
         rest = read_out(source)
         source.seek(first.position)
         assert read_out(source) == rest
-        assert list(first.outcomes) + rest == case.outcomes
+        assert list(first.records) + rest == case.outcomes
 
 
 def test_iterating_again_goes_on(clean: Path, case: Case) -> None:
     with open_source(clean, batch=3) as source:
         taken: list[Outcome] = []
         for delivery in source:
-            taken += delivery.outcomes
+            taken += delivery.records
             break
         assert taken + read_out(source) == case.outcomes
         assert list(source) == []
@@ -265,7 +265,7 @@ def test_truncated_gzip_is_read_up_to_there(tmp_path: Path, case: Case) -> None:
     path = lay(tmp_path, case, ".gz", b"")
     path.write_bytes(packed[: len(packed) * 2 // 3])
     with open_source(path) as source:
-        deliveries: list[Delivery] = []
+        deliveries: list[Delivery[OutcomeBatch]] = []
         with pytest.raises(SourceError, match="truncated gzip") as raised:
             deliveries.extend(iter(source))
         got = read_out(deliveries)

@@ -16,6 +16,7 @@ import pytest
 from streamsched import Scheduler
 from streamsched.cli.interruption import Interruption, orderly_exit
 from streamsched.connectors import Delivery, Source, open_source
+from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.write_ahead_log.log_reader import has_calls
 from tests.support.command_line import Answer, Command, crawl, finish, start, write
 
@@ -30,18 +31,18 @@ opening: Any = import_module("streamsched.service.setup")
 class Interrupted:
     """A source that sends this process signals while its second delivery is on its way."""
 
-    def __init__(self, source: Source, *numbers: signal.Signals) -> None:
+    def __init__(self, source: Source[OutcomeBatch], *numbers: signal.Signals) -> None:
         self._source = source
         self._numbers = numbers
 
-    def __iter__(self) -> Iterator[Delivery]:
+    def __iter__(self) -> Iterator[Delivery[OutcomeBatch]]:
         for place, delivery in enumerate(self._source):
             if place == 1:
                 for number in self._numbers:
                     signal.raise_signal(number)
             yield delivery
 
-    def deliveries(self, _timeout_s: float) -> Iterator[Delivery]:
+    def deliveries(self, _timeout_s: float) -> Iterator[Delivery[OutcomeBatch]]:
         return iter(self)
 
     def __enter__(self) -> Self:
@@ -67,7 +68,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """From now on sources deliver ten records at a time, and signals come with the second ten."""
 
     def patch(*numbers: signal.Signals) -> None:
-        def open_interrupted(path: str, **options: Any) -> Interrupted:
+        def open_interrupted(path: str, _records: object, **options: Any) -> Interrupted:
             return Interrupted(open_source(path, batch=10, **options), *numbers)
 
         monkeypatch.setattr(opening, "open_file", open_interrupted)

@@ -16,7 +16,7 @@ import pytest
 from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.connectors import open_source, write_msgpack
 from streamsched.formula.champion import parse_provided
-from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, outcome, write
+from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, outcome, signal, write
 
 LINES = crawl()
 COUNTS = (
@@ -36,7 +36,7 @@ def at_one_go(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def read(path: Path) -> list[Outcome]:
     with open_source(path) as source:
-        return [outcome for delivery in source for outcome in delivery.outcomes]
+        return [outcome for delivery in source for outcome in delivery.records]
 
 
 def digest(state: Path) -> str:
@@ -348,3 +348,51 @@ def test_a_bound_refuses_pages_until_it_is_raised(streamsched: Command, tmp_path
     assert (again["applied"], again["duplicates"], again["refused"], again["pages"]) == (1, 3, 0, 4)
     shown = streamsched("state", "show", "--state", state, "--json").json
     assert (shown["refused_pages"], shown["refused_patterns"]) == (1, 0)
+
+
+def test_signals_beside_outcomes_end_and_resume_on_their_own(streamsched: Command, tmp_path: Path) -> None:
+    source = write(tmp_path / "outcomes.jsonl", LINES[:20])
+    signals = write(tmp_path / "signals.jsonl.gz", [signal(1, 0.5), signal(40, 9.0), LINES[0], signal(40, 9.1)])
+    state, dead = tmp_path / "state", tmp_path / "dead"
+    words = ("run", "--source", source, "--signals", signals, "--state", state, "--json")
+    found = streamsched(*words, "--set", f"signals.dead_letters={dead}")
+    assert (found.code, found.json["applied"], found.json["signals_applied"]) == (0, 20, 2)
+    assert (found.json["rejected"], found.json["signals_rejected"]) == (0, 1)
+    assert "signals.jsonl.gz, line 3: at: expected a number, found nothing" in found.err
+    assert json.loads(dead.read_text())["raw"] == LINES[0]
+    write(source, LINES[20:], append=True)
+    write(signals, [signal(40, 9.1), signal(3, 9.5)], append=True)
+    again = streamsched(*words).json
+    assert [again[name] for name in ("applied", "signals_applied", "signals_repeated")] == [len(LINES) - 20, 1, 1]
+    kinds = {Path(path).name: position["kind"] for path, position in Scheduler.load(state).positions.items()}
+    assert kinds == {"outcomes.jsonl": "jsonl", "signals.jsonl.gz": "jsonl signals"}
+
+
+def test_signals_need_not_discover_pages(streamsched: Command, tmp_path: Path) -> None:
+    source, state = write(tmp_path / "outcomes.jsonl", LINES), tmp_path / "state"
+    signals = write(tmp_path / "signals.jsonl", [signal(1, 0.5), signal(40, 9.0)])
+    words = ("run", "--source", source, "--signals", signals, "--state", state, "--json", "--set")
+    found = streamsched(*words, "scheduler.signals_discover=false").json
+    assert [found[f"signals_{fate}"] for fate in ("applied", "discovered", "refused")] == [1, 0, 1]
+    answer = streamsched(*words, "scheduler.signals_discover=true")
+    assert answer.code != 0
+    assert "scheduler.signals_discover" in answer.err
+
+
+def test_a_file_of_signals_is_no_file_of_outcomes(streamsched: Command, tmp_path: Path) -> None:
+    signals = write(tmp_path / "signals.jsonl", [signal(1, 0.5)])
+    words = ("run", "--state", tmp_path / "state", "--source")
+    assert streamsched(*words, write(tmp_path / "o.jsonl", LINES), "--signals", signals).code == 0
+    answer = streamsched(*words, signals)
+    assert answer.code == 3
+    assert "belongs to" in answer.err
+
+
+def test_signals_are_converted(streamsched: Command, tmp_path: Path) -> None:
+    signals = write(tmp_path / "signals.jsonl", [signal(1, 0.5), signal(2, 1.0, significance=0.5)])
+    answer = streamsched("convert", "--signals", signals, tmp_path / "s.msgpack")
+    assert answer.out == f"wrote 2 signals to {tmp_path}/s.msgpack; rejected 0 records\n"
+    assert streamsched("convert", "--signals", tmp_path / "s.msgpack", tmp_path / "t.jsonl").code == 0
+    assert [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()] == [
+        json.loads(line) for line in signals.read_text().splitlines()
+    ]

@@ -26,7 +26,7 @@ from tests.reference import simulated_crawl as naive
 BASIC = ("n", "X", "t")
 PAPER = (*BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
 BY_RHYTHM = ("tau", "rhythm", "due", "gain")
-FULL = (*PAPER, "rate", "posterior", "importance", "cost", *BY_RHYTHM, "surge", "surge")
+FULL = (*PAPER, "rate", "posterior", "importance", "cost", *BY_RHYTHM, "surge", "surge", "significance", "crawl_rate")
 HUGE = Binary("*", Binary("pow", Constant(1000), Constant(80)), Binary("pow", Constant(1000), Constant(30)))  # < inf
 METRICS: tuple[Metric, ...] = ("change_rate", "ndcg")
 
@@ -103,8 +103,10 @@ def histories(draw: st.DrawFn, cycles: int, most: int = 40) -> ChangeHistory:
     bits = draw(st.lists(st.sampled_from(kinds) | shapes(cycles), min_size=1, max_size=most))
     changed = np.array([[word >> at & 1 for at in range(cycles)] for word in bits], np.bool_)
     few = st.sampled_from([1.0, 1.0, 0.5, 0.25, 3.0, 0.0])  # equal ones, so that pages share classes
+    parts = st.sampled_from([1.0, 1.0, 0.5, 0.1, 0.0])
     means = st.sampled_from([0.1, 0.1, 0.02, 1.5, 1e-6])
-    columns = [draw(st.lists(values, min_size=len(bits), max_size=len(bits))) for values in (means, few, few)]
+    kinds_of_columns = (means, few, few, parts, few)
+    columns = [draw(st.lists(values, min_size=len(bits), max_size=len(bits))) for values in kinds_of_columns]
     hashes = draw(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3), min_size=len(bits), max_size=len(bits)))
     return ChangeHistory.of(
         changed,
@@ -113,6 +115,8 @@ def histories(draw: st.DrawFn, cycles: int, most: int = 40) -> ChangeHistory:
         prior_mean=columns[0],
         importance=columns[1],
         cost=columns[2],
+        significance=columns[3],
+        crawl_rate=columns[4],
         groups=np.array(draw(st.lists(st.sampled_from([3, 3, 3, 8]), min_size=len(bits), max_size=len(bits)))),
         timing=draw(timings(len(bits), cycles)) if draw(st.integers(0, 2)) else None,
     )

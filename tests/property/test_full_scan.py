@@ -26,7 +26,17 @@ PAGES = 1_400  # more than two times what runs at once
 formulas = st.sampled_from(
     [
         *OBJECTIVES.values(),
-        *("t * X", "posterior", "due", "t", "X", "7", "tau * rhythm / cost", "log(CG) - SAD * GAD + AAD"),
+        *(
+            "t * X",
+            "posterior",
+            "due",
+            "t",
+            "X",
+            "7",
+            "tau * rhythm / cost",
+            "significance * due - X",
+            "log(CG) - SAD * GAD + AAD",
+        ),
         *("pow(importance - 1, 0.5) * NAD", "exp(t * 1e300) * 1e300 - pow(t * 1e300, 80)"),
     ]
 )
@@ -80,6 +90,7 @@ def scatter(shard: ShardArrays, rng: np.random.Generator, age: float) -> None:
     schedules["log_odds"][1:4], schedules["hourly_log_odds"][1:4] = rng.normal(0.0, 4.0, (2, 3))
     links["profile"], links["version"] = rng.integers(0, 2, (2, PAGES))
     links["schedule"] = rng.choice([0, 0, 0, 0, 1, 2, 3], PAGES)
+    links["significance"] = rng.integers(0, 1 << 16, PAGES)
     links["quarters"] = rng.choice([-48, 0, 0, 22, 23], PAGES)
 
 

@@ -7,18 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
-from streamsched.connectors.formats.columns import join, pack_bytes
-from streamsched.connectors.formats.msgpack_frames import encode_frame
+from streamsched.connectors import encode_frame
 from streamsched.connectors.kafka.clients.protocol import Messages
-from streamsched.connectors.kafka.decoding import decode_messages
+from streamsched.connectors.kafka.decoding import MessageDecoder
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys, not_equal
 from streamsched.connectors.kafka.message_kinds import classify_messages
+from streamsched.connectors.records.outcome_columns import join_outcomes
+from streamsched.connectors.records.packed_columns import pack_bytes
+from streamsched.connectors.records.record_types import OUTCOMES
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.reference import message_keys
 from tests.support.crawl_outcomes import outcomes
 
 LIMIT = 1 << 10
+DECODER = MessageDecoder(OUTCOMES)
 
 texts = st.lists(st.text(st.sampled_from("aZé:/@?#.048htps"), max_size=20) | st.text(max_size=8))
 urls = st.lists(
@@ -73,15 +76,15 @@ def test_messages_decoded_together_equal_those_decoded_alone(found: list[bytes |
         own = [found[i] for i in offsets]
         return Messages(0, [7 * i for i in offsets], [None] * len(own), own, [])
 
-    together = decode_messages(read(list(range(len(found)))), rows)
-    apart = [decode_messages(read([i])) for i in range(len(found))]
-    assert [one for batch in together.batches for one in batch.outcomes] == [
-        one for result in apart for batch in result.batches for one in batch.outcomes
+    together = DECODER.decode(read(list(range(len(found)))), rows)
+    apart = [DECODER.decode(read([i])) for i in range(len(found))]
+    assert [one for batch in together.batches for one in batch.records] == [
+        one for result in apart for batch in result.batches for one in batch.records
     ]
     assert sorted(together.rejected) == sorted(message for result in apart for message in result.rejected)
     offsets = [batch.offset for batch in together.batches]
     assert offsets == sorted(set(offsets))
-    assert all(batch.unkeyed == len(batch.outcomes) and batch.misplaced == 0 for batch in together.batches)
+    assert all(batch.unkeyed == len(batch.records) and batch.misplaced == 0 for batch in together.batches)
     # A message is delivered, rejected, or a frame without rows.
     rejected = {message.offset for message in together.rejected}
     for i, result in enumerate(apart):
@@ -91,5 +94,5 @@ def test_messages_decoded_together_equal_those_decoded_alone(found: list[bytes |
 
 @given(st.lists(st.lists(outcomes, max_size=4), min_size=1, max_size=5))
 def test_joining_batches(batches: list[list[Outcome]]) -> None:
-    joined = join([OutcomeBatch.from_outcomes(batch) for batch in batches])
+    joined = join_outcomes([OutcomeBatch.from_outcomes(batch) for batch in batches])
     assert list(joined) == [one for batch in batches for one in batch]

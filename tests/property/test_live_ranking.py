@@ -32,13 +32,16 @@ from streamsched.politeness.politeness_settings import HostRule, Politeness, Rul
 from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.records.related.related_schema import SHARE_BITS
 from streamsched.records.seasonality_schema import WEEK_HOURS
+from streamsched.scheduler.logged_calls import FOLLOW_PLAN
+from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
+from streamsched.state.crawl_plan import CrawlPlan
 from tests.property.test_politeness import lengths, some_counts
 from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
 from tests.support.scheduler_twins import Twins, small_shards
 from tests.support.stepped_threads import stepped
 
 HOURLY = {"tau", "rhythm", "due", "gain"}
-MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due", "gain")
+MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due", "gain", "significance")
 known_formulas = st.sampled_from(
     [
         "posterior",
@@ -47,7 +50,12 @@ known_formulas = st.sampled_from(
         "gain",
         "worth * gain",
         "gain - 1 / confidence",
+        "significance * worth * gain",
+        "1 - (1 - posterior) * (1 - signalled)",
         "rate - surge",
+        "crawl_rate * t",
+        "crawl_rate * t",
+        PLAN_FORMULA,
         "due",
         "1 - exp(-rate * tau)",
         "rhythm * posterior - tau * (1 - rhythm)",
@@ -102,6 +110,7 @@ crawls = st.builds(
     importances=some(None, None, 0.0, 0.1, 3e38),
     costs=some(None, None, 0.0, 2.5),
     retry_afters=some(None, None, 0.0, 90.0, 1e6),
+    significances=st.just((None, 0.3, 1.0, 0.0, None)),
 )
 page_rules = st.sampled_from([None, Rule(never=True), Rule(min_revisit=2 * DAY), Rule(max_revisit=DAY)])
 targets = st.sampled_from(
@@ -253,6 +262,12 @@ class LiveRanking(RuleBasedStateMachine):
         links = self.twins.scheduler.core.pages.arrays.seasonality.links["related"]
         self.met["claims"] += bool((links & SHARE_BITS).any())
 
+    @rule(crawl=crawls, kind=st.sampled_from(["sitemap", "feed"]), ago_s=st.sampled_from([0.0, 60.0, DAY]))
+    def notice(self, crawl: Crawl, kind: str, ago_s: float) -> None:
+        """Sources announce changes of some pages; other pages of theirs are silent."""
+        self.twins.notice(urls_of(crawl), kind, ago_s)
+        self.met["signals"] += bool((self.twins.scheduler.core.pages.arrays.pages.signals["signalled"] > 0).any())
+
     def sweeps(self) -> int:
         return int(self.twins.scheduler.core.pages.arrays.corpus["sweep"][0])
 
@@ -268,10 +283,26 @@ class LiveRanking(RuleBasedStateMachine):
     def next_batch(self, k: int, lease_s: float) -> None:
         self.lease(k, lease_s)
 
-    def lease(self, k: int, lease_s: float) -> list[str]:
-        urls, hosts = self.twins.take(k, lease_s), self.twins.world.hosts.values()
+    @rule(
+        k=st.sampled_from([0, 1, 3, 20, 1000]),
+        hosts=st.none() | st.lists(hosts, max_size=2),
+        per_host=st.sampled_from([None, None, 1, 2, 7]),
+    )
+    def next_batch_of_hosts(self, k: int, hosts: list[str] | None, per_host: int | None) -> None:
+        self.lease(k, 600.0, hosts, per_host)
+
+    def lease(self, k: int, lease_s: float, of: list[str] | None = None, per_host: int | None = None) -> list[str]:
+        urls, hosts = self.twins.take(k, lease_s, of, per_host), self.twins.world.hosts.values()
         self.met["probes"] += sum(host.asked_for_rest and host.probe in urls for host in hosts)
         return urls
+
+    @rule(crawl=crawls.filter(lambda crawl: crawl.count < 5), host=st.sampled_from([None] * 8 + ["b.example", "a*"]))
+    def forget(self, crawl: Crawl, host: str | None) -> None:
+        self.twins.forget(urls_of(crawl), host)
+
+    @rule(crawl=crawls, lease_s=st.sampled_from([1.0, 600.0]))
+    def grant(self, crawl: Crawl, lease_s: float) -> None:
+        self.twins.grant(urls_of(crawl), lease_s)
 
     @rule(crawl=crawls, k=st.sampled_from([1, 20]))
     def rest_and_probe(self, crawl: Crawl, k: int) -> None:
@@ -320,6 +351,18 @@ class LiveRanking(RuleBasedStateMachine):
     ) -> None:
         name = data.draw(st.sampled_from(sorted(self.twins.world.hosts)))
         self.twins.set_rule(name, HostRule(delay=delay, in_flight=in_flight, per_batch=per_batch))
+
+    @rule(number=st.integers(0, 2**32 - 1), share=st.sampled_from([0.1, 1.0]), known=st.sampled_from([0.5, 1.0]))
+    def plan(self, number: int, share: float, known: float) -> None:
+        """A share of the pages known at some time before get other rates, or none."""
+        scheduler, rng = self.twins.scheduler, np.random.default_rng(number)
+        pages = int(known * len(scheduler))
+        rates = scheduler.core.pages.arrays.pages.traces["crawl_rate"][:pages].copy()
+        moved = rng.random(pages) < share
+        rates[moved] = rng.choice(np.array([0.0, 1e-30, 0.1, 0.1, 3.0, 3e38], np.float32), int(moved.sum()))
+        scheduler._perform(FOLLOW_PLAN, CrawlPlan(1, "lambdacrawl", self.twins.now, "5%", 1.0, pages), rates)
+        self.twins.is_current = True
+        self.met["plans"] += bool(pages)
 
     @rule(per_host=some_counts)
     def limit_batches(self, per_host: int | None) -> None:
@@ -407,7 +450,7 @@ def run(
 
 
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
-    met = run(50, 30)
+    met = run(60, 30)
     assert met["some"] > 20
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
@@ -415,6 +458,8 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     assert met["suspended hosts"] > 0
     assert met["kept surges"] > 0
     assert met["claims"] > 2
+    assert met["signals"] > 2
+    assert met["plans"] > 2
     assert met["probes"] > 0
     assert met["schedules"] > 0
 

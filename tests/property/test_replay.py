@@ -61,25 +61,29 @@ class Scripted:
         self.reports.append(list(zip(outcomes.urls, outcomes.changed.tolist(), strict=True)))
 
 
-def collect(log: Sequence[replay.Record]) -> ChangeLog:
+def collect(log: Sequence[replay.Record], *, weighed: bool = False) -> ChangeLog:
     urls = list(dict.fromkeys(url for _, _, url in log))
+    significance = np.array([replay.significance_at(when) for when, _, _ in log]) if weighed else None
     return ChangeLog.collect(
         PackedUrls.pack(urls),
         np.array([urls.index(url) for _, _, url in log]),
         np.array([when for when, _, _ in log]),
         np.array([op == "D" for _, op, _ in log]),
+        significance,
     )
 
 
-@given(records, rules, st.integers(5, 8), st.booleans(), st.integers(0, 99))
+@given(records, rules, st.integers(5, 8), st.booleans(), st.booleans(), st.integers(0, 99))
 def test_the_simulator_is_the_replay_by_hand(
-    log: list[replay.Record], rules: tuple[str, int, Reading, int], cycles: int, later: bool, seed: int
+    log: list[replay.Record], rules: tuple[str, int, Reading, int], cycles: int, later: bool, weighed: bool, seed: int
 ) -> None:
     budget, warmup, reading, learned = rules
     pages = replay.pages_of(log, 0.0, cycles * CYCLE_S, later=later)
     if not any(page.appears < 0 for page in pages):
         return  # a cycle without any page to visit is no replay: the unit tests have the error
-    window: Window = collect(log).window(0.0, CYCLE_S, cycles, later_pages=later)
+    for page in pages:
+        page.weighed = weighed
+    window: Window = collect(log, weighed=weighed).window(0.0, CYCLE_S, cycles, later_pages=later)
     assert list(window.urls) == [page.url for page in pages]
     policy = Scripted(seed)
     schedule = Schedule(float(budget), warmup, reading, learned)
@@ -136,7 +140,7 @@ def test_changes_are_placed_at_the_visits_that_saw_them(log: list[dict[str, Any]
     assert truth.alive(-1.0).tolist() == list(range(len(truth.urls)))
 
 
-def _deliver(outcomes: list[dict[str, Any]]) -> Delivery:
+def _deliver(outcomes: list[dict[str, Any]]) -> Delivery[OutcomeBatch]:
     optional = {field: [outcome.get(field) for outcome in outcomes] for field in ("status", "fingerprint", "changed")}
     columns = {field: values for field, values in optional.items() if any(value is not None for value in values)}
     urls, times = [outcome["url"] for outcome in outcomes], [outcome["fetched_at"] for outcome in outcomes]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from streamsched.replay import Trace
 from streamsched.replay.confidence_intervals import BATCH_DAYS, cut_batches
 from streamsched.replay.replay_results import COMPARED, MeasuredCycles, summarise
-from streamsched.replay.simulation.calibration import BIN_EDGES, BINS, Calibration, Forecast, Reliability
+from streamsched.replay.simulation.calibration import Calibration, Forecast
+from streamsched.scheduler.monitoring.reliability import BIN_EDGES, BINS, Reliability
 from tests.reference import replay
 
 WEEK = 7 * 86_400.0

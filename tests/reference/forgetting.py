@@ -47,19 +47,31 @@ class Forgetting:
         self.half_life = FIRST_HALF_LIFE_DAYS
         self.fits = [0.0] * len(HALF_LIVES)
 
-    def compare(
-        self, shadow: list[Evidence], prior: Evidence, interval: float, changed: bool, own: float
+    def compare(  # noqa: PLR0917  as the kernel
+        self,
+        shadow: list[Evidence],
+        prior: Evidence,
+        interval: float,
+        changed: bool,
+        own: float,
+        effective: float = 1.0,
+        known: float = 0.0,
     ) -> list[Evidence]:
-        """Sum up how each half-life predicts a sampled page's interval; return the shadow after it."""
+        """Sum up how each half-life predicts a sampled page's interval; return the shadow after it.
+
+        A change is announced in all but the part `effective` of it, and was, and the page's own, with P `known`.
+        """
         after = []
         for i, (half_life, evidence) in enumerate(zip(HALF_LIVES, shadow, strict=True)):
             shape, exposure = prior[0] + evidence[0], prior[1] + evidence[1]
-            quiet = -shape * math.log1p(interval / exposure)
+            quiet = -shape * math.log1p(interval * effective / exposure)
             fit = own * math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet
             self.fits[i] += fit - self.fits[i] / FIT_MEMORY
             days = interval * self.cycle_days
             faded, counted = fade(evidence, days, half_life), count(interval, days, half_life)
-            after.append(learn(prior, faded, counted, changed, own))
+            faded = faded[0], faded[1] + counted * (1.0 - effective)
+            learned = learn(prior, faded, counted * effective, changed, own)
+            after.append((learned[0] + known, learned[1]))
         return after
 
     def renew(self) -> None:

@@ -47,6 +47,20 @@ class World:
             self.hosts[name].ready_s = max([self.hosts[name].ready_s, *fitting[-1:]])
         self.unblocked.clear()
 
+    def forget(self, now: float) -> None:
+        """Drop the blocks that have expired, unless they are exceptions from earlier ones that have not."""
+        kept: dict[str, float] = {}
+        newest: dict[str, float] = {}
+        for pattern, until_s in self.blocks:
+            newest.pop(pattern, None)
+            newest[pattern] = until_s
+        for pattern, until_s in newest.items():
+            wider = [other for other, until in kept.items() if until > now]
+            fits = any("*" in other and reference_politeness.fits_host(pattern, other) for other in wider)
+            if until_s > now or (wider and ("*" in pattern or fits)):
+                kept[pattern] = until_s
+        self.blocks = list(kept.items())
+
     def add(self, url: str, now: float) -> None:
         """A page becomes known."""
         self.shard.page(url, now)
@@ -78,6 +92,15 @@ class World:
             if url in self.shard.pages:
                 self.host(url).release(url)
                 self.shard.pages[url].lease_until_s = None
+
+    def forget_pages(self, urls: Sequence[str]) -> None:
+        """Pages become unknown."""
+        self.release(urls)
+        for url in urls:
+            if url in self.shard.pages:
+                del self.shard.pages[url]
+                self.host(url).retry_s.pop(url, None)
+            self.urgent.discard(url)
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
         """Set a rule of one host, or of pages by pattern; None removes both."""
@@ -122,11 +145,18 @@ class World:
         return capacities
 
     def rank(
-        self, scores: Mapping[str, float], k: int, now: float, lease_s: float = math.inf, *, only_new: bool = False
+        self,
+        scores: Mapping[str, float],
+        k: int,
+        now: float,
+        lease_s: float = math.inf,
+        *,
+        only_new: bool = False,
+        per_host: float = math.inf,
     ) -> list[tuple[str, float, int]]:
-        """The batch of `k` pages that should be handed out, with the score and the tier of each."""
+        """The batch of `k` pages that should be handed out, of those with `scores`; the score and the tier of each."""
         self.leases.expire(now)
-        capacities = self.capacities(now, lease_s)
+        capacities = {name: min(room, per_host) for name, room in self.capacities(now, lease_s).items()}
         known = {
             url: self.priority(url, now)
             for url in scores

@@ -22,6 +22,7 @@ class Page:
     appears: float
     changes: list[float]
     visited_at: float | None = None
+    weighed: bool = False  # by how much of the page each change concerns
 
     def changed_within(self, begin: float, end: float) -> bool:
         return any(begin <= change < end for change in self.changes)
@@ -31,6 +32,12 @@ class Page:
         if self.visited_at is None:
             return []
         return [change for change in self.changes if self.visited_at <= change < now]
+
+    def significance(self, begin: float, end: float) -> float:
+        """The probability that something at random is hit by one of the changes in [begin, end), each hits a share."""
+        if not self.weighed:
+            return 1.0
+        return 1.0 - math.prod(1.0 - significance_at(change) for change in self.changes if begin <= change < end)
 
     def current_share(self, begin: float, end: float) -> float:
         """For which share of [begin, end) the copy was current: the moments between cuts are all alike."""
@@ -57,6 +64,11 @@ class Figures:
     reports: list[list[tuple[str, bool]]] = field(default_factory=list)  # of all cycles: the outcomes of visits
     undetected: int = 0
     stale_pages: int = 0
+
+
+def significance_at(when: float) -> float:
+    """How much of its page a change at this time concerns: nothing, all, or a share between."""
+    return when % 5 / 4
 
 
 def pages_of(records: Sequence[Record], start: float, end: float, *, later: bool) -> list[Page]:
@@ -93,7 +105,10 @@ def replay(
             chosen = choose(cycle, len(known), k)
             first = max(warmup, learned)
             if cycle >= first:
-                _measure(figures, known, changed, chosen, (cycle - first, begin, end))
+                since = [page.visited_at or 0.0 if reading == "since_visit" else begin for page in known]
+                found = [page.significance(at, end) for page, at in zip(known, since, strict=True)]
+                weights = [weight * hit for weight, hit in zip(found, changed, strict=True)]
+                _measure(figures, known, (changed, weights), chosen, (cycle - first, begin, end))
         figures.reports.append([(known[row].url, changed[row]) for row in chosen])
         for row in chosen:
             known[row].visited_at = end
@@ -104,14 +119,20 @@ def replay(
 
 
 def _measure(
-    figures: Figures, known: list[Page], changed: list[bool], chosen: Sequence[int], when: tuple[int, float, float]
+    figures: Figures,
+    known: list[Page],
+    truth: tuple[list[bool], list[float]],
+    chosen: Sequence[int],
+    when: tuple[int, float, float],
 ) -> None:
-    at, begin, end = when
+    (changed, weights), (at, begin, end) = truth, when
+    if not any(weights):  # then all changes count alike
+        weights = [float(hit) for hit in changed]
     figures.counted.append(any(changed))
     found = [changed[row] for row in chosen]
     figures.change_rate.append(sum(found) / len(chosen) if any(changed) else 0.0)
-    ideal = [True] * min(sum(changed), len(chosen))
-    figures.ndcg.append(_gain(found) / _gain(ideal) if any(changed) else 0.0)
+    ideal = sorted(weights, reverse=True)[: len(chosen)]
+    figures.ndcg.append(_gain([weights[row] for row in chosen]) / _gain(ideal) if any(changed) else 0.0)
     figures.freshness.append(sum(page.current_share(begin, end) for page in known) / len(known))
     figures.visits.append(len(chosen))
     for row in chosen:
@@ -180,8 +201,8 @@ def judge_forecasts(forecasts: Sequence[tuple[float, bool]], bins: int) -> tuple
     return counts, error if forecasts else None
 
 
-def _gain(relevant: Sequence[bool]) -> float:
-    return sum(1 / max(1.0, math.log(rank)) for rank, hit in enumerate(relevant, 1) if hit)
+def _gain(weights: Sequence[float]) -> float:
+    return sum(weight / max(1.0, math.log(rank)) for rank, weight in enumerate(weights, 1))
 
 
 def sift(outcomes: Sequence[dict[str, object]], threshold: int) -> list[bool]:
@@ -198,6 +219,8 @@ def sift(outcomes: Sequence[dict[str, object]], threshold: int) -> list[bool]:
         page = pages.setdefault(outcome["url"], {})
         status = outcome.get("status", 200)
         page |= {"last": outcome["fetched_at"], "success": status < 400}  # type: ignore[operator]
-        if "fingerprint" in outcome and status < 400 and status != 304:  # type: ignore[operator]
+        if code == "change" and status < 400:  # type: ignore[operator]
+            page.pop("fingerprint", None)
+        if "fingerprint" in outcome and status < 400 and status != 304 and "fingerprint" not in page:  # type: ignore[operator]
             page["fingerprint"] = outcome["fingerprint"]
     return kept

@@ -24,6 +24,8 @@ from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
 from tests.reference import estimators, forgetting, seasonality
 from tests.reference.related_pages import RelatedPages
 from tests.reference.seasonality_profiles import Seasonality
+from tests.reference.signals import Host, Interval, Signals
+from tests.reference.significance import PageSignificance, Significances, significance_of
 from tests.reference.surges import Surges
 from tests.reference.url_hash import hash_of
 
@@ -58,6 +60,8 @@ class Page:
     importance: float = 1.0
     cost: float = 1.0
     link: seasonality.Link | None = None
+    significance: PageSignificance = field(default_factory=PageSignificance)
+    crawl_rate: float = 0.0
     lease_until_s: float | None = None
     for_panel: bool = False
 
@@ -105,6 +109,7 @@ class Shard:
         self.cycle_s = cycle_s
         self.change_bits = change_bits
         self.pages: dict[str, Page] = {}
+        self.rows: list[Page] = []  # forgotten ones too
         self.groups: dict[tuple[str, ...], Group] = {}
         self.met: Counter[tuple[str, ...]] = Counter()
         self.mean = hierarchical_prior.FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
@@ -123,7 +128,9 @@ class Shard:
         self.forgetting = forgetting.Forgetting(cycle_s)
         self.surges = Surges(cycle_s)
         self.related = RelatedPages()
+        self.significances = Significances()
         self.seasonality = Seasonality(cycle_s)
+        self.signals = Signals()
 
     def observe(self, outcome: Outcome) -> str:
         """Apply one outcome; return its verdict.
@@ -170,6 +177,12 @@ class Shard:
             hit = self.shared(page, elapsed)
             due = self.seasonality.learn(page.link, self.posterior(page), span, verdict == "change", counts, hit)
             self.learn(page, outcome.fetched_at, verdict == "change", due)
+            assert page.left is not None
+            significance = significance_of(visit, page.left, outcome.significance)
+            if verdict == "change" and significance is not None:
+                self.significances.learn(page.significance, page.group[0], significance)
+        elif self.has_source(page.url):
+            self.signals.begin(page.url, self.host_of(page), outcome.fetched_at, 0.0)
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0
         page.gone = min(page.gone + 1, 255) if outcome.status in (404, 410) else 0
@@ -181,6 +194,32 @@ class Shard:
             self.served += served
             self.hits += served and verdict == "change"
         return verdict
+
+    def notice(self, url: str, kind: str, at_s: float) -> str:
+        """Apply one signal; return its fate."""
+        is_new = kind not in self.signals.kinds
+        if is_new and len(self.signals.kinds) == 8:
+            return "refused"
+        if url not in self.pages:
+            return "discovered" if self.page(url, at_s) else "refused"
+        page = self.pages[url]
+        shape, exposure = self.posterior(page)
+        rate = shape / exposure * 86_400.0 / self.cycle_s
+        fate = self.signals.notice(url, self.host_of(page), kind, at_s - page.last_visit_s, at_s, rate)
+        if is_new and fate == "applied":
+            self.signals.kinds.append(kind)
+        return fate
+
+    def has_source(self, url: str) -> bool:
+        """Whether a source has ever announced a change of a page."""
+        announced = self.signals.of_page(url)
+        return bool(announced.covered | announced.kinds)
+
+    def host_of(self, page: Page) -> Host:
+        """A page's host."""
+        host, days = page.group[0], self.cycle_s / 86_400.0
+        pages = sum(other.group[0] == host for other in self.pages.values())
+        return Host(host, pages, self.mean / days, self.groups[page.group[:1]].mean / days)
 
     def is_sampled(self, row: int) -> bool:
         """Whether the page is in the sample: all of 50,000 pages, half of 100,000, a quarter of 200,000."""
@@ -197,7 +236,8 @@ class Shard:
             if len(self.pages) >= self.most_pages or on_host >= self.most_host_pages:
                 self.refused_pages += 1
                 return None
-            self.pages[url] = Page(url, len(self.pages), known_since_s)
+            self.pages[url] = Page(url, len(self.rows), known_since_s)
+            self.rows.append(self.pages[url])
             self.open_groups(url)
             self.pages[url].group = self.deepest(url)
             self.give_prior(self.pages[url])
@@ -230,28 +270,48 @@ class Shard:
         group.visits += 1
         group.changes += changed
         page.flags.append(changed)
-        alone = estimators.probability_changed(*self.posterior(page), interval) if due is None else due
         members = sum(other.group == page.group for other in self.pages.values())
         elapsed = min(max((fetched_at - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
-        spared = 1.0 - self.surges.terminal(page.group, page.last_visit_s, elapsed)
-        followed, by_one = self.related.settle(page.url, changed, (1.0 - alone) * spared)
+        unhit = 1.0 - self.surges.terminal(page.group, page.last_visit_s, elapsed)
+        effective, quiet, spared = 1.0, due, 1.0
+        announced = self.signals.of_page(page.url)
+        if self.has_source(page.url):
+            effective, spared = announced.quieten(interval, self.cycle_s) / interval, announced.spared
+            quiet = None if due is None else announced.quieten_due(due)
+        by_itself = self.posterior(page)
+        silent = estimators.probability_changed(*by_itself, interval * effective) if quiet is None else quiet
+        alone = 1.0 - (1.0 - silent) * spared
+        if self.has_source(page.url):
+            days = (fetched_at - page.last_visit_s) / 86_400.0
+            rate = by_itself[0] / by_itself[1] * 86_400.0 / self.cycle_s
+            by_any = 1.0 - (1.0 - alone) * unhit * self.related.claims[page.url].missed
+            seen = Interval(rate, min(max(days, 0.0), 1000.0), changed, effective, max(days, 0.0), by_any)
+            self.signals.settle(page.url, self.host_of(page), fetched_at, seen)
+        followed, by_one = self.related.settle(page.url, changed, (1.0 - alone) * unhit)
         apart = 1.0 - (1.0 - alone) * (1.0 - followed)
         unexplained = alone / apart if changed and followed else 1.0
         part = alone / (1.0 - (1.0 - alone) * (1.0 - by_one)) if changed and followed else 1.0
         own = part * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
         if changed:
-            seen = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
-            self.related.claim(page.url, unexplained, seen, self.applied)
+            seen_by = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
+            self.related.claim(page.url, unexplained, seen_by, self.applied)
+        known = own * (1.0 - spared) / alone if changed else 0.0
+        self.count(page, interval, changed, own - known, effective, known)
+
+    def count(self, page: Page, interval: float, changed: bool, own: float, effective: float, known: float) -> None:
+        """Count an interval in all that estimates rates; `own`, `effective` and `known` as in `Forgetting.compare`."""
         if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
-            self.weigh_pattern(page, interval, changed, own)
+            self.weigh_pattern(page, interval * effective, changed, own)
         if len(page.flags) == 1:
-            self.count_first_interval(interval, own if changed else 0.0)
+            self.count_first_interval(interval * effective, own if changed else 0.0)
         if page.row % self.shadow_stride() == 0:
-            page.shadow = self.forgetting.compare(page.shadow, page.prior, interval, changed, own)
+            page.shadow = self.forgetting.compare(page.shadow, page.prior, interval, changed, own, effective, known)
         days, half_life = interval * self.cycle_s / 86_400.0, self.forgetting.half_life
         evidence = forgetting.fade((page.own_shape, page.own_exposure), days, half_life)
         counted = forgetting.count(interval, days, half_life)
-        page.own_shape, page.own_exposure = forgetting.learn(page.prior, evidence, counted, changed, own)
+        evidence = evidence[0], evidence[1] + counted * (1.0 - effective)
+        page.own_shape, page.own_exposure = forgetting.learn(page.prior, evidence, counted * effective, changed, own)
+        page.own_shape += known
 
     def shadow_stride(self) -> int:
         """From one page of the sample that half-lives are compared on to the next."""
@@ -300,6 +360,7 @@ class Shard:
         page.prior = single(self.shape), single(exposure)
         schedule = page.link.schedule if page.link else None
         page.link = seasonality.Link(self.seasonality.find(page.group), self.sweeps & 1, schedule)
+        self.significances.refresh(page.significance, page.group[0])
 
     def posterior(self, page: Page) -> tuple[float, float]:
         """The page's Gamma posterior: its prior and what its own visits added."""
@@ -309,13 +370,14 @@ class Shard:
         """Every 16 intervals the sweep goes through 64 of the pages it began with; at its end priors are updated."""
         self.intervals += 1
         if self.intervals % hierarchical_prior.SWEEP_EVERY == 0:
-            pages = list(self.pages.values())
             if self.sweep_row == 0:
-                self.sweep_end = len(pages)
+                self.sweep_end = len(self.rows)
             step = hierarchical_prior.SWEEP_ROWS * (hierarchical_prior.FAST if self.sweeps < self.hurried else 1)
             rows = range(self.sweep_row, min(self.sweep_row + step, self.sweep_end))
             for row in rows:
-                self.sum_page(row, pages[row])
+                page = self.rows[row]
+                if self.pages.get(page.url) is page:
+                    self.sum_page(row, page)
             self.sweep_row = rows.stop
             if self.sweep_row == self.sweep_end:
                 self.renew()
@@ -364,7 +426,13 @@ class Shard:
         elapsed = min(max((now - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
         estimates = {name: estimate(page.flags) for name, estimate in ESTIMATES.items()}
         assert page.link is not None
+        announced = self.signals.of_page(url)
         beats = seasonality.terminals(page.link, (shape, exposure), page.last_visit_s, now, self.cycle_s)
+        if announced.quiet and page.link.schedule is None:
+            hours = announced.quieten(beats["tau"], self.cycle_s)
+            beats["due"] = estimators.probability_changed(shape, exposure, hours)
+        elif announced.quiet:
+            beats["due"] = announced.quieten_due(beats["due"])
         own = {
             "n": float(len(page.flags)),
             "X": float(sum(page.flags)),
@@ -374,11 +442,22 @@ class Shard:
             "rate": shape / exposure,
             "confidence": shape,
             "worth": page.importance / page.cost if page.cost else 0.0,
-            "posterior": estimators.probability_changed(shape, exposure, elapsed),
+            "posterior": estimators.probability_changed(shape, exposure, announced.quieten(elapsed, self.cycle_s)),
+            "signalled": 1.0 - announced.spared,
             "surge": self.shared(page, elapsed),
+            "significance": page.significance.expected,
+            "crawl_rate": page.crawl_rate,
         }
-        unclaimed = self.related.claims[page.url].missed
-        own["gain"] = self.surges.gain(page.group, page.last_visit_s, elapsed, beats["due"], shape, unclaimed)
+        unclaimed = self.related.claims[page.url].missed * announced.spared * math.exp(announced.again)
+        own["gain"] = self.surges.gain(
+            page.group,
+            page.last_visit_s,
+            elapsed,
+            beats["due"],
+            shape=shape,
+            unclaimed=unclaimed,
+            again=announced.again,
+        )
         return estimates | beats | own
 
     def shared(self, page: Page, elapsed: float) -> float:
@@ -452,7 +531,7 @@ def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, changed: b
     page = {"success": status < 400} | {k: v for k, v in (before or {}).items() if k == "fingerprint"}
     if status < 400 and changed:
         page.pop("fingerprint", None)
-    if status < 400 and status != 304 and "fingerprint" in visit:
+    if status < 400 and status != 304 and "fingerprint" in visit and "fingerprint" not in page:
         page["fingerprint"] = visit["fingerprint"]
     return page
 
@@ -487,9 +566,9 @@ def mean_of_intervals(intervals: list[tuple[float, float]], shape: float, guess:
         """The derivative of the log-likelihood by ln m."""
         mean, total = math.exp(log_mean), 0.0
         for length, unchanged, changed in cells:
-            quiet = (1.0 + mean * length / shape) ** -shape
+            chance = -math.expm1(-shape * math.log1p(mean * length / shape))
             slope = mean * length / (1.0 + mean * length / shape)
-            total += changed * quiet * slope / (1.0 - quiet) - unchanged * slope
+            total += changed * (1.0 - chance) * slope / chance - unchanged * slope
         return total
 
     return math.exp(zero_of(rising, math.log(guess) - 20.0, math.log(guess) + 20.0))

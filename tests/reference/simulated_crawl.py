@@ -35,6 +35,7 @@ from streamsched.numerics.jit import mix
 from streamsched.numerics.vector_math import expm1
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK
+from tests.reference.significance import in_steps
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 
@@ -48,6 +49,8 @@ class Page:
     prior_exposure: float
     importance: float
     cost: float
+    significance: float
+    crawl_rate: float
     visited_in: int = -1  # cycle of the last visit
     flags: list[bool] = field(default_factory=list)  # results of the visits that could find a change
     own_shape: float = 0.0
@@ -83,6 +86,7 @@ class Page:
         page["importance"], page["cost"] = self.importance, self.cost
         trace["history"] = int("0" + "".join("01"[flag] for flag in self.flags[-64:]), 2)
         trace["weighted_changes"] = sum(i for i, flag in enumerate(self.flags, 1) if flag)
+        trace["crawl_rate"] = self.crawl_rate
 
 
 @dataclass
@@ -112,7 +116,14 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
     cycles = trial.cycles or history.cycles - trial.first
     shape = float(np.float32(history.prior_shape))
     exposure = (history.prior_shape / history.prior_mean).astype(np.float32)  # as PAGE has priors
-    columns = zip(exposure.tolist(), history.importance.tolist(), history.cost.tolist(), strict=True)
+    columns = zip(
+        exposure.tolist(),
+        history.importance.tolist(),
+        history.cost.tolist(),
+        history.significance.tolist(),
+        history.crawl_rate.tolist(),
+        strict=True,
+    )
     pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
     figures = Figures()
@@ -229,9 +240,10 @@ def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Sur
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
-    own = [name for name in KNOWN if name not in SEASONAL]
+    own = [name for name in KNOWN if name not in {*SEASONAL, "significance"}]
     columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
     seasonality.fill(pages, records, columns, cycle)
+    columns["significance"] = np.array([in_steps(page.significance) for page in pages])
     columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
     columns["gain"] = np.array(  # its own reference is `Surges.gain` of tests.reference.surges
         [

@@ -240,13 +240,22 @@ class Surges:
         return 1.0 - spared + spared * -math.expm1(-elapsed * self.of(name).hazard)
 
     def gain(
-        self, name: tuple[str, ...], last_visit_s: float, elapsed: float, due: float, shape: float, unclaimed: float
+        self,
+        name: tuple[str, ...],
+        last_visit_s: float,
+        elapsed: float,
+        due: float,
+        *,
+        shape: float,
+        unclaimed: float,
+        again: float,
     ) -> float:
         """The probability of a change less what waiting as long again would add.
 
-        By `due`, the shape of its posterior and the probability that the page has not followed a related one.
+        By `due`, the shape of its posterior, the probability that the page has not followed a related one, and what
+        signals are expected to say again.
         """
-        unseen = elapsed * self.of(name).hazard
+        unseen = elapsed * self.of(name).hazard + again
         quiet = 1.0 - min(due, 1.0 - 2.0**-52)
         left: float = quiet * self.of(name).untouched(last_visit_s) * unclaimed * math.exp(-unseen)
         pace = shape * (1.0 - math.pow(quiet, 1.0 / shape)) + unseen

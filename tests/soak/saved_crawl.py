@@ -29,6 +29,7 @@ READING: dict[str, Sequence[str]] = {
     "explain": ["explain", "https://h0.example/p0", "--now", str(NOW), "--json"],
     "peek": ["next", "--peek", "-k", "20", "--now", str(NOW), "--json"],
     "evolutions": ["evolutions", "--json"],
+    "signals": ["signals", "--json"],
     "export": ["state", "export", "--to", "{export}", "--json"],
 }
 CHANGING: dict[str, Sequence[str]] = {
@@ -104,7 +105,7 @@ def _go_on(home: Path, live: Path, source: Path) -> list[str]:
         for position in scheduler.positions.values():
             stream.seek(Position.from_json(position))
         for number, delivery in enumerate(stream):
-            scheduler.take(delivery.outcomes, delivery.position.path, delivery.position.to_json())
+            scheduler.take(delivery.records, delivery.position.path, delivery.position.to_json())
             digests.append(scheduler.digest())
             if number in (1, 3, 5, 7, 9):
                 scheduler.snapshot(full=number == 3)

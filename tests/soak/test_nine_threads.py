@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 
-from streamsched import DurableScheduler, HostRule, Outcome, OutcomeBatch, Politeness, Rule, SavePlan, Scheduler
+from streamsched import (
+    DurableScheduler,
+    HostRule,
+    Optimiser,
+    OptimiserSettings,
+    Outcome,
+    OutcomeBatch,
+    Politeness,
+    Rule,
+    SavePlan,
+    Scheduler,
+    Signal,
+)
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from tests.soak.orderly import PATIENCE_S, patience
 from tests.soak.saved_crawl import quick_and_small
@@ -55,8 +67,9 @@ class Crowd:
         self._of_stream, self._of_held = threading.Lock(), threading.Lock()
         self._start = threading.Barrier(THREADS)
         self.acts: dict[str, Callable[[random.Random, list[str]], object]] = {
-            name: getattr(self, f"_{name}") for name in public_methods(type(scheduler))
+            name: getattr(self, f"_{name}") for name in [*public_methods(type(scheduler)), "plan"]
         }
+        self._optimiser = Optimiser(scheduler, OptimiserSettings(every=60.0))
 
     def run(self) -> None:
         threads = [threading.Thread(target=self._work, args=(rng,), daemon=True) for rng in self.rngs]
@@ -91,7 +104,12 @@ class Crowd:
 
     # --- calls that change the state
     def _next_batch(self, rng: random.Random, mine: list[str]) -> None:
-        batch = self.scheduler.next_batch(rng.randrange(9), now=self.now, lease=LEASE_S)
+        hosts, key = rng.choice([None, None, rng.sample(HOSTS, 2), ["*.example"]]), f"{rng.random()}"
+        k, per_host = rng.randrange(9), rng.choice([None, 2])
+        batch = self.scheduler.next_batch(k, now=self.now, lease=LEASE_S, hosts=hosts, per_host=per_host, key=key)
+        again = self.scheduler.next_batch(k, now=self.now, lease=LEASE_S, hosts=hosts, per_host=per_host, key=key)
+        assert (again.repeated, again.urls) == (True, batch.urls)
+        assert hosts in (None, ["*.example"]) or set(batch.hosts) <= set(hosts)
         with self._of_held:
             assert not self.held.intersection(batch.urls), "leased twice"
             self.held.update(batch.urls)
@@ -137,6 +155,17 @@ class Crowd:
         urls = [f"https://{rng.choice(HOSTS)}/new/{rng.randrange(200)}" for _ in range(4)]
         self.scheduler.discover(urls, now=self.now, importance=rng.choice([None, 2.0, [1.0, 2.0, 0.0, 3.0]]))
 
+    def _notice(self, rng: random.Random, _mine: list[str]) -> None:
+        """Signals of known pages, and of pages that nobody has discovered."""
+        urls = [*rng.sample(URLS, 3), f"https://{rng.choice(HOSTS)}/announced/{rng.randrange(50)}"]
+        noticed = self.scheduler.notice([self._signal(url, rng) for url in urls])
+        counts = (noticed.applied, noticed.discovered, noticed.repeated, noticed.late, noticed.refused)
+        assert noticed.rejected == 0
+        assert sum(counts) == len(urls)
+
+    def _signal(self, url: str, rng: random.Random) -> Signal:
+        return Signal(url, self.now - rng.choice([0.0, 30.0, DAY]), rng.choice(["sitemap", "feed", "indexnow"]))
+
     def _ask(self, rng: random.Random, _mine: list[str]) -> None:
         self.scheduler.ask(rng.sample(URLS, 2), now=self.now)
 
@@ -164,13 +193,72 @@ class Crowd:
     def _use(self, rng: random.Random, _mine: list[str]) -> None:
         self.scheduler.use(rng.choice(FORMULAS), wait=rng.random() < 0.5)
 
+    def _grant(self, rng: random.Random, mine: list[str]) -> None:
+        named = [*rng.sample(URLS, 4), "https://unknown.example/"]
+        granted = self.scheduler.grant(named, now=self.now, lease=LEASE_S)
+        with self._of_held:
+            assert not self.held.intersection(granted.batch.urls), "leased twice"
+            self.held.update(granted.batch.urls)
+        assert sorted([*granted.batch.urls, *granted.refused]) == sorted(named)
+        mine += granted.batch.urls
+
+    def _forget(self, rng: random.Random, _mine: list[str]) -> None:
+        """Pages that nobody holds."""
+        urls = [f"https://forgotten.example/{rng.randrange(9)}" for _ in range(3)]
+        self.scheduler.discover(urls, now=self.now)
+        known = self.scheduler.forget(urls) if rng.random() < 0.5 else self.scheduler.forget(host="forgotten.example")
+        assert 0 <= known <= 9
+        self.scheduler.forget(["https://unknown.example/"])
+
+    def _plan(self, rng: random.Random, _mine: list[str]) -> None:
+        if rng.random() < 0.5:
+            self._optimiser.tick(self.now)
+        else:
+            self._optimiser.plan_now(self.now)
+
+    def _together(self, rng: random.Random, mine: list[str]) -> None:
+        assert isinstance(self.scheduler, DurableScheduler)
+        with self.scheduler.together():
+            self._observe(rng, mine)
+            self._next_batch(rng, mine)
+
     # --- calls that only read, or write files
+    def _page(self, rng: random.Random, _mine: list[str]) -> None:
+        url = rng.choice(URLS)
+        view = self.scheduler.page(url, now=self.now)
+        assert view is not None
+        assert view.url == url
+
+    def _host(self, rng: random.Random, _mine: list[str]) -> None:
+        view = self.scheduler.host(rng.choice(HOSTS), now=self.now)
+        assert view is not None
+        assert 0 <= view.leased <= view.pages
+
+    def _hosts(self, rng: random.Random, _mine: list[str]) -> None:
+        part = self.scheduler.hosts(size=rng.randrange(1, 4), now=self.now)
+        found = [view.host for view in part.hosts]
+        while part.next is not None:
+            part = self.scheduler.hosts(part.next, rng.randrange(1, 4), now=self.now)
+            found += [view.host for view in part.hosts]
+        assert set(HOSTS) <= set(found)
+        assert len(set(found)) == len(found)
+
+    def _count(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert self.scheduler.count() >= len(URLS)
+
+    def _tie_keys(self, rng: random.Random, _mine: list[str]) -> None:
+        assert self.scheduler.tie_keys(rng.sample(URLS, 3), now=self.now).size == 3
+
     def _find_ahead(self, rng: random.Random, _mine: list[str]) -> None:
         self.scheduler.find_ahead([self._outcome(url, rng) for url in rng.sample(URLS, 3)])
 
     def _rank(self, rng: random.Random, _mine: list[str]) -> None:
         batch = self.scheduler.rank(rng.randrange(9), now=self.now, surge_probes=rng.random() < 0.5)
         assert len(batch.reasons) == len(batch.hosts) == len(batch)
+
+    def _offer(self, rng: random.Random, _mine: list[str]) -> None:
+        batch = self.scheduler.offer(rng.randrange(9), now=self.now, hosts=rng.choice([None, HOSTS[:2]]))
+        assert batch.lease_until_s is None
 
     def _score(self, rng: random.Random, _mine: list[str]) -> None:
         assert len(self.scheduler.score(rng.sample(URLS, 3), now=self.now)) == 3
@@ -187,6 +275,17 @@ class Crowd:
     def _digest(self, _rng: random.Random, _mine: list[str]) -> None:
         assert len(self.scheduler.digest()) == 64
 
+    def _sources(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert all(one.signals >= 0.0 for one in self.scheduler.sources())
+
+    def _surges(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert all(0.0 < one.share <= 1.0 for one in self.scheduler.surges())
+
+    def _week(self, rng: random.Random, _mine: list[str]) -> None:
+        view = self.scheduler.week(now=self.now, url=rng.choice(URLS))
+        assert view is not None
+        assert len(view.hours) == 168
+
     def _state_bytes(self, _rng: random.Random, _mine: list[str]) -> None:
         assert all(size >= 0 for size in self.scheduler.state_bytes().values())
 
@@ -198,6 +297,11 @@ class Crowd:
     def _snapshot(self, rng: random.Random, _mine: list[str]) -> None:
         assert isinstance(self.scheduler, DurableScheduler)
         self.scheduler.snapshot(full=rng.random() < 0.3)
+
+    def _latest_time(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert isinstance(self.scheduler, DurableScheduler)
+        latest_s, _ = self.scheduler.latest_time()
+        assert latest_s > START_S - DAY
 
     def _streams_in_all_images(self, _rng: random.Random, _mine: list[str]) -> None:
         assert isinstance(self.scheduler, DurableScheduler)
@@ -239,6 +343,8 @@ def many_turns() -> Iterator[None]:
 
 def begin(scheduler: Scheduler | DurableScheduler) -> None:
     scheduler.observe([Outcome(url, START_S - 900.0 - i, importance=float(i % 13)) for i, url in enumerate(URLS)])
+    never = Rule(never=True)  # outcomes and acts of forgetting may concern these pages whoever would hold them
+    scheduler.set_rules({"stream.example": never, "forgotten.example": never})
     scheduler.rank(1, now=START_S)  # bounds are kept from now on
 
 

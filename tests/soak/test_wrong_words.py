@@ -18,7 +18,10 @@ VALUES = [
     "a\nb", "\x1b[2J", "a" * 70_000, "(" * 5_000, "../../..", "/dev/null", "/dev/zero", "%s%n", "1e11", "1755820800000",
     "t +", "true", "=", "x=y", "save.every=", "scheduler.cycle=nan", "kafka://", "https://a.example:99999/", "9" * 30,
 ]  # fmt: skip
-LONG = {"evolve", "publish", "generate"}  # work for minutes, or wait for brokers, where a value happens to be right
+LONG = {  # work for minutes, or wait for brokers, where a value happens to be right
+    "evolve", "publish", "generate", "serve",
+    "experiment lambdacrawl", "experiment mirrorsync", "experiment webfountain",
+}  # fmt: skip
 
 
 def places(folder: Path) -> dict[str, list[str]]:
@@ -31,7 +34,10 @@ def places(folder: Path) -> dict[str, list[str]]:
         "next": ["--state", state, "--now", str(NOW)],
         "explain": ["https://h0.example/p0", "--state", state, "--now", str(NOW)],
         "evolutions": ["--state", state],
+        "signals": ["--state", state],
         "use": ["t", "--state", state],
+        "rules": ["h0.example", "delay=1s", "--service", "http://127.0.0.1:9"],
+        "token": ["crawler", "--scope", "crawl", "--file", str(folder / "tokens.toml")],
         "convert": [str(folder / "outcomes.jsonl"), str(folder / "out.jsonl")],
         "state show": ["--state", state],
         "state verify": ["--state", state],

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -94,3 +95,39 @@ def files(folder: Path) -> Sequence[str]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def signal(page: int, day: float, source: str = "sitemap", **fields: object) -> str:
+    """A signal as a JSON line, of a page as `outcome` names it."""
+    event = {"url": f"https://h{page % 3}.example/p{page}", "at": NOW - DAY * (10 - day), "source": source, **fields}
+    return json.dumps(event)
+
+
+_ANNOUNCEMENTS: Sequence[tuple[float, str, float | None]] = (  # days before a visit, source, significance
+    (-0.3, "sitemap", None),
+    (-0.3, "sitemap", 0.5),
+    (-0.1, "feed", 0.25),
+)
+
+
+def spread_crawl(pages: int, days: int) -> list[str]:
+    """Outcomes as of `crawl`, a minute between two of them at least."""
+    return [
+        outcome(page, day + page / (2 * pages), changed=page * (day + 1) % 12 > 5)
+        for day in range(days)
+        for page in range(pages)
+    ]
+
+
+def announce(pages: int, days: int) -> list[str]:
+    """Signals between the visits of `spread_crawl`, by two sources, some of them twice or of pages nobody visits."""
+    rows = [
+        (day + shift + page / (2 * pages), page, source, significance)
+        for day in range(days)
+        for page in range(0, pages + 3, 2)
+        for shift, source, significance in _ANNOUNCEMENTS
+    ]
+    return [
+        signal(page, at, source, significance=significance)
+        for at, page, source, significance in sorted(rows, key=itemgetter(0))
+    ]

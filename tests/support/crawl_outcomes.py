@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamsched.connectors import Delivery
-from streamsched.outcomes import MOVED_TO, STATUS_WORDS, Outcome, OutcomeBatch
+from streamsched.outcomes import COLUMNS, MOVED_TO, STATUS_WORDS, Outcome, OutcomeBatch
 
 Value = TypeVar("Value")
 
@@ -29,6 +29,7 @@ outcomes = st.builds(
     importance=st.none() | amounts,
     cost=st.none() | amounts,
     retry_after=st.none() | amounts,
+    significance=st.none() | st.floats(0, 1),
     moved_to=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=41, max_size=60),
 )
 
@@ -50,15 +51,16 @@ def make_outcomes(count: int, seed: int = 0) -> list[Outcome]:
             importance=sometimes(float(rng.random())),
             cost=sometimes(float(rng.integers(0, 10**6))),
             retry_after=sometimes(float(rng.integers(0, 3600))),
+            significance=sometimes(float(rng.random())),
             moved_to=f"https://other.example/é{i}" if rng.random() < 0.2 else None,
         )
         for i in range(count)
     ]
 
 
-def read_out(deliveries: Iterable[Delivery]) -> list[Outcome]:
+def read_out(deliveries: Iterable[Delivery[OutcomeBatch]]) -> list[Outcome]:
     """All outcomes of `deliveries`; each is valid, or iterating over it would raise."""
-    return [outcome for delivery in deliveries for outcome in delivery.outcomes]
+    return [outcome for delivery in deliveries for outcome in delivery.records]
 
 
 def pack(*records: object) -> bytes:
@@ -81,8 +83,8 @@ def fields(batch: OutcomeBatch, record: int) -> list[object]:
     """What a record carries, as text, so that NaN equals itself."""
     carried = batch.urls.blob[batch.urls.offsets[record] : batch.urls.offsets[record + 1]].tobytes()
     values: list[object] = [carried, repr(batch.fetched_at[record]), int(batch.given[record])]
-    for bit, field in enumerate(("status", "fingerprint", "changed", "importance", "cost", "retry_after")):
-        if batch.given[record] & (1 << bit):
+    for field, (bit, _) in COLUMNS.items():
+        if batch.given[record] & bit:
             values.append(repr(getattr(batch, field)[record]))
     if batch.given[record] & MOVED_TO:
         values.append(batch.moved_to[record])

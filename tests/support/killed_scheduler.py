@@ -8,7 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from streamsched import HostRule, OutcomeBatch, Politeness
+import numpy as np
+
+from streamsched import HostRule, Optimiser, OutcomeBatch, Politeness, SignalBatch
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler
@@ -21,6 +23,7 @@ STEPS: Final = 240
 _POLITENESS: Final = Politeness(in_flight=6, host_backoff_503=1)  # hosts rest and are probed often
 SETTINGS: Final[dict[str, Any]] = {"seed": 5, "panel": 0.2, "politeness": _POLITENESS, "threads": 1}
 _PLAN: Final = SavePlan(every=0.02, increments=3)  # the shortest interval that separates two saves
+_KINDS: Final = ["sitemap", "feed"] * 15
 _PARTS: Final = [OutcomeBatch.from_outcomes(part) for part in cut(list(daily_crawl(300, 30 * STEPS, seed=3)), [30])]
 
 
@@ -38,9 +41,18 @@ def do(scheduler: AnyScheduler, number: int) -> None:
         else:
             scheduler.observe(_PARTS[number])
     elif number % 2:
-        scheduler.next_batch(8, now=now, lease="2d")
+        hosts = None if number % 4 == 1 else ["*.example", f"h{number % 20}.example"]
+        scheduler.next_batch(8, now=now, lease="2d", hosts=hosts, per_host=3, key=f"batch {number}")
+    elif number % 24 == 14:
+        Optimiser(scheduler).plan_now(now)
+    elif number % 8 == 6:
+        scheduler.notice(SignalBatch(_PARTS[number].urls, now - 60.0 * np.arange(30), _KINDS))
     elif number % 4:
         scheduler.observe(_PARTS[number])
+    elif number % 16 == 0:
+        scheduler.grant(list(_PARTS[number].urls), now=now, lease="1d", key=f"grant {number}")
+    elif number % 16 == 8:
+        scheduler.forget(list(_PARTS[number].urls)[:5])
     elif number % 5:
         scheduler.discover([f"https://h{number}.example/new"], now=now)
     else:

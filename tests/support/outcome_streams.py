@@ -40,6 +40,7 @@ class Crawl:
     costs: Sequence[float | None] = (None,)
     retry_afters: Sequence[float | None] = (None,)
     moved_tos: Sequence[str | None] = (None,)
+    significances: Sequence[float | None] = (None,)
 
     def outcomes(self) -> Iterator[Outcome]:
         for i in range(self.count):
@@ -55,6 +56,7 @@ class Crawl:
                 self.costs[i % len(self.costs)],
                 self.retry_afters[i % len(self.retry_afters)],
                 None if moved_to == url else moved_to,
+                self.significances[i % len(self.significances)],
             )
 
 
@@ -95,6 +97,7 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
             moved_tos=draw(
                 some(None, None, None, f"{draw(prefixes)}{draw(st.integers(0, 20))}", "https://c.example/ä")
             ),
+            significances=draw(some(None, None, 0.0, 0.3, 1.0)),
         )
         outcomes += crawl.outcomes()
     return outcomes

@@ -14,9 +14,11 @@ from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula import Formula
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.reasons import ReasonCode
 from streamsched.scheduler.selection_reasons import ComposedBatch
+from streamsched.signals import SignalBatch
 from tests.reference import politeness
-from tests.reference.ranking import World
+from tests.reference.ranking import World, fill_hosts
 from tests.reference.shard import names_of
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 from tests.support.handout import by_probability
@@ -69,6 +71,16 @@ class Twins:
         self.world.observe(outcomes, stream)
         self.is_current = True
 
+    def notice(self, urls: Sequence[str], kind: str, ago_s: float) -> None:
+        noticed = self.scheduler.notice(SignalBatch(urls, np.full(len(urls), self.now - ago_s), kind))
+        known = set(self.world.shard.pages)
+        for url in urls:
+            self.world.add(url, self.now - ago_s)
+        fates = [self.world.shard.notice(url, kind, self.now - ago_s) for url in urls if url in known]
+        assert noticed.applied == fates.count("applied")
+        assert noticed.discovered == len(set(urls) - known)
+        self.is_current = True
+
     def suspend(self, streams: set[str]) -> None:
         self.world.suspended = streams
         hosts = {host for host, stream in self.world.streams.items() if stream in streams}
@@ -80,6 +92,7 @@ class Twins:
         self.scheduler.discover(urls, now=self.now, importance=importance)
         for url in urls:
             self.world.add(url, self.now)
+        self.world.forget(self.now)
         if self.eager:
             self.scheduler.core.formula_switch.keep_up()
         else:
@@ -90,11 +103,24 @@ class Twins:
         self.world.release(urls)
         self.is_current = True
 
+    def forget(self, urls: Sequence[str], host: str | None = None) -> None:
+        """Forget pages, or all of a host."""
+        if host is not None:
+            urls = [url for url in self.world.shard.pages if politeness.fits_host(names_of(url)[0], host)]
+        known = set(urls) & set(self.world.shard.pages)
+        count = self.scheduler.forget(urls) if host is None else self.scheduler.forget(host=host)
+        assert count == len(known)
+        self.world.forget_pages(urls)
+        assert len(self.scheduler) == len(self.world.shard.pages)
+        assert not any(url in self.scheduler for url in urls)
+        self.is_current = True
+
     def ask(self, urls: Sequence[str]) -> None:
         self.scheduler.ask(urls, now=self.now)
         for url in urls:
             self.world.add(url, self.now)
             self.world.urgent.add(url)
+        self.world.forget(self.now)
         self.is_current = True
 
     def block(self, pattern: str, until_s: float) -> None:
@@ -123,13 +149,33 @@ class Twins:
         self.is_current = True
 
     # --- the same questions
-    def take(self, k: int, lease_s: float = 600.0) -> list[str]:
-        expected = self._hand_out(self.expect(k, lease_s))
-        batch = self.scheduler.next_batch(k, now=self.now, lease=lease_s)
+    def take(
+        self, k: int, lease_s: float = 600.0, hosts: Sequence[str] | None = None, per_host: int | None = None
+    ) -> list[str]:
+        self.world.forget(self.now)
+        expected = self._hand_out(self.expect(k, lease_s, hosts=hosts, per_host=per_host))
+        batch = self.scheduler.next_batch(k, now=self.now, lease=lease_s, hosts=hosts, per_host=per_host)
         compare(batch, expected)
         self.world.lease(batch.urls, self.now, lease_s)
         self.is_current = True
         return batch.urls
+
+    def grant(self, urls: Sequence[str], lease_s: float = 600.0) -> list[str]:
+        """Pages are leased in the order in which they are named, as far as hosts have capacity."""
+        self.world.forget(self.now)
+        self.world.leases.expire(self.now)
+        capacities = self.world.capacities(self.now, lease_s)
+        known = [url for url in dict.fromkeys(urls) if url in self.world.shard.pages]
+        rested = [url for url in known if self.world.is_rested(url, self.now)]
+        granted = self.scheduler.grant(urls, now=self.now, lease=lease_s)
+        assert granted.batch.urls == fill_hosts(rested, capacities, len(rested))
+        assert set(granted.batch.urls).isdisjoint(granted.refused)
+        assert {*granted.batch.urls, *granted.refused} == set(urls)
+        unknown = {url for url, code in granted.refused.items() if code == ReasonCode.UNKNOWN}
+        assert unknown == set(urls) - set(known)
+        self.world.lease(granted.batch.urls, self.now, lease_s)
+        self.is_current = True
+        return granted.batch.urls
 
     def _hand_out(self, chosen: list[tuple[str, float, int]]) -> list[tuple[str, float, int]]:
         """The pages of a batch in the order of handing out: those with priority first, then the likeliest to change."""
@@ -138,7 +184,9 @@ class Twins:
         return ahead + [others[url] for url in by_probability(self.scheduler, list(others), self.now)]
 
     def rank(self, k: int) -> list[str]:
+        leases = dict(self.world.leases.until_s)
         expected = self.expect(k, math.inf)
+        self.world.leases.until_s = leases  # a preview ends none
         batch = self.scheduler.rank(k, now=self.now)
         compare(batch, expected)
         self.is_current = True
@@ -161,8 +209,22 @@ class Twins:
         urls = list(self.world.shard.pages)
         return dict(zip(urls, self.scheduler.score(urls, now=self.now).tolist(), strict=True))
 
-    def expect(self, k: int, lease_s: float, *, only_new: bool = False) -> list[tuple[str, float, int]]:
-        return self.world.rank(self.scores(), k, self.now, lease_s, only_new=only_new)
+    def expect(
+        self,
+        k: int,
+        lease_s: float,
+        *,
+        only_new: bool = False,
+        hosts: Sequence[str] | None = None,
+        per_host: int | None = None,
+    ) -> list[tuple[str, float, int]]:
+        scores = {
+            url: score
+            for url, score in self.scores().items()
+            if hosts is None or any(politeness.fits_host(names_of(url)[0], host) for host in hosts)
+        }
+        most = math.inf if per_host is None else per_host
+        return self.world.rank(scores, k, self.now, lease_s, only_new=only_new, per_host=most)
 
     def check(self) -> None:
         """The invariants of the scheduler's tables and rankings hold."""

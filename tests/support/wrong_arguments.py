@@ -19,6 +19,8 @@ from streamsched import (
     Evolver,
     Formula,
     HostRule,
+    Optimiser,
+    OptimiserSettings,
     Outcome,
     OutcomeBatch,
     PackedUrls,
@@ -26,6 +28,8 @@ from streamsched import (
     Rule,
     SavePlan,
     Scheduler,
+    Signal,
+    SignalBatch,
     WallClock,
     connectors,
     hamming,
@@ -36,7 +40,7 @@ from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 
 URLS = ["https://a.example/", "https://b.example/"]
-COLUMNS = ("status", "fingerprint", "changed", "importance", "cost", "retry_after", "moved_to")
+COLUMNS = ("status", "fingerprint", "changed", "importance", "cost", "retry_after", "significance", "moved_to")
 
 
 def generate() -> Iterator[float]:
@@ -125,8 +129,9 @@ def of(owner: str, make: Callable[..., object], valid: Mapping[str, AbstractSet[
 
 
 def outcome_cases() -> list[Case]:
-    amounts = {key: {"none", "fraction"} for key in ("importance", "cost", "retry_after")}
-    arrays = {key: {"none", "nones", "floats"} for key in ("importance", "cost", "retry_after")}
+    fields = ("importance", "cost", "retry_after", "significance")
+    amounts = {key: {"none", "fraction"} for key in fields}
+    arrays = {key: {"none", "nones", "floats"} for key in fields}
     columns = dict.fromkeys(COLUMNS, ABSENT) | arrays
     single = dict.fromkeys(COLUMNS, NONE) | amounts | {"changed": {"none", "flag"}, "moved_to": {"none", "text"}}
     return [
@@ -137,13 +142,31 @@ def outcome_cases() -> list[Case]:
         *of("Outcome", Outcome, {"url": TEXT}, fetched_at=1.0),
         *of("Outcome", Outcome, {"fetched_at": TIME}, url=URLS[0]),
         *of("OutcomeBatch", OutcomeBatch.from_outcomes, {"outcomes": NOTHING}),
+        *of("OutcomeBatch", OutcomeBatch.concatenate, {"batches": NOTHING}),
         *of("PackedUrls", PackedUrls, {"blob": {"bytes"}}, offsets=[0, 1]),
         *of("PackedUrls", PackedUrls, {"offsets": {"wrong length"}}, blob=b"abcd"),
         *of("PackedUrls", PackedUrls.pack, {"urls": NOTHING}),
+        *of("PackedUrls", PackedUrls.concatenate, {"parts": NOTHING}),
         case("hamming", "left", lambda _, value: hamming(value, 1), "wrong length"),
         case("hamming", "right", lambda _, value: hamming(1, value), "wrong length"),
         *of("simhash", simhash, {"texts": TEXT}),
         *of("simhash", simhash, {"width": NOTHING}, texts="a"),
+    ]
+
+
+def signal_cases() -> list[Case]:
+    known = {"at": [1.0, 2.0], "source": "feed"}
+    return [
+        *of("Signal", Signal, {"url": TEXT}, at=1.0, source="feed"),
+        *of("Signal", Signal, {"at": TIME}, url=URLS[0], source="feed"),
+        *of("Signal", Signal, {"source": NOTHING}, url=URLS[0], at=1.0),
+        *of("Signal", Signal, {"significance": NONE}, url=URLS[0], at=1.0, source="feed"),
+        *of("SignalBatch", SignalBatch, {"urls": NOTHING}, **known),
+        *of("SignalBatch", SignalBatch, {"at": FLOATS}, urls=URLS, source="feed"),
+        *of("SignalBatch", SignalBatch, {"source": TEXT}, urls=URLS, at=[1.0, 2.0]),
+        *of("SignalBatch", SignalBatch, {"significance": {"none", "nones", "floats"}}, urls=URLS, **known),
+        *of("SignalBatch", SignalBatch, {"names": NONE}, urls=URLS, at=[1.0, 2.0], source=["feed", "feed"]),
+        *of("SignalBatch", SignalBatch.from_signals, {"signals": NOTHING}),
     ]
 
 
@@ -165,6 +188,7 @@ def settings_cases() -> list[Case]:
         "explore_share": NOTHING,
         "surges": FLAG,
         "surge_probes": FLAG,
+        "signals_discover": FLAG,
         "max_ahead": {"none", "fraction"},
         "max_pages": NONE,
         "max_pages_per_host": NONE,
@@ -183,6 +207,8 @@ def settings_cases() -> list[Case]:
         *of("Politeness", Politeness, politeness | counts),
         *of("Rule", Rule, {"min_revisit": {"none", *AMOUNT}, "max_revisit": {"none", *AMOUNT}, "never": FLAG}),
         *of("HostRule", HostRule, {"delay": {"none", *AMOUNT}, **counts}),
+        *of("OptimiserSettings", OptimiserSettings, {"policy": NOTHING, "budget": AMOUNT, "every": AMOUNT}),
+        *of("OptimiserSettings", OptimiserSettings, {"floor": NOTHING, "complete_from": NOTHING}),
         *of("WallClock", WallClock, {"read": {"type"}}),
         *of("WallClock", WallClock, {"max_ahead": {"none", "fraction"}}, read=float),
         *of("SavePlan", SavePlan, {"every": AMOUNT, "increments": ANY_MORE, "kept": ANY_MORE}),
@@ -212,7 +238,7 @@ def _set(of_place: Callable[[Place], Any], name: str, place: Place, value: objec
 
 
 def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Case]:
-    def method(name: str, argument: str, *valid: AbstractSet[str] | str, **others: object) -> Case:
+    def method(name: str, argument: str, /, *valid: AbstractSet[str] | str, **others: object) -> Case:
         return case(
             f"{owner}.{name}",
             argument,
@@ -222,6 +248,7 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
 
     return [
         method("observe", "outcomes"),
+        method("notice", "signals"),
         method("discover", "urls", now=0.0),
         method("discover", "now", TIME, urls=URLS),
         method("discover", "importance", "none", AMOUNT, FLOATS, urls=URLS, now=0.0),
@@ -231,6 +258,34 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
         method("next_batch", "k", ANY_MORE, now=0.0),
         method("next_batch", "now", TIME, k=1),
         method("next_batch", "lease", AMOUNT, k=1, now=0.0),
+        method("next_batch", "hosts", NONE, k=1, now=0.0),
+        method("next_batch", "per_host", NONE, k=1, now=0.0),
+        method("next_batch", "key", NONE, k=1, now=0.0),
+        method("offer", "k", ANY_MORE, now=0.0),
+        method("offer", "now", TIME, k=1),
+        method("offer", "lease", AMOUNT, k=1, now=0.0),
+        method("offer", "hosts", NONE, k=1, now=0.0),
+        method("offer", "per_host", NONE, k=1, now=0.0),
+        method("grant", "urls", now=0.0),
+        method("grant", "now", TIME, urls=URLS),
+        method("grant", "lease", AMOUNT, urls=URLS, now=0.0),
+        method("grant", "key", NONE, urls=URLS, now=0.0),
+        method("forget", "urls"),
+        method("forget", "host"),
+        method("page", "url", TEXT, now=0.0),
+        method("page", "now", TIME, url=URLS[0]),
+        method("host", "name", now=0.0),
+        method("host", "now", TIME, name="a.example"),
+        method("hosts", "start", ANY_MORE, now=0.0),
+        method("hosts", "size", ANY_MORE, now=0.0),
+        method("hosts", "now", TIME),
+        method("surges", "k", ANY_MORE),
+        method("week", "now", TIME),
+        method("week", "url", NONE, TEXT, now=0.0),
+        method("week", "host", NONE, now=0.0),
+        method("week", "region", NONE, now=0.0),
+        method("tie_keys", "urls", now=0.0),
+        method("tie_keys", "now", TIME, urls=URLS),
         method("release", "urls"),
         method("ask", "urls", now=0.0),
         method("ask", "now", TIME, urls=URLS),
@@ -286,12 +341,18 @@ def scheduler_cases() -> list[Case]:
         case("open", "clock", open_again("clock"), "none"),
         case("snapshot", "full", lambda place, value: place.durable.snapshot(full=value), "flag"),
         case("close", "save", lambda place, value: place.durable.close(save=value), "flag"),
-        case("take", "outcomes", lambda place, value: place.durable.take(value, "p", None)),
+        case("take", "records", lambda place, value: place.durable.take(value, "p", None)),
         case("take", "path", lambda place, value: place.durable.take(batch, value, None), TEXT),
         case("take", "position", lambda place, value: place.durable.take(batch, "p", value), JSON_VALUES),
         case("Evolver", "scheduler", lambda _, value: Evolver(value)),
         case("Evolver", "directory", lambda place, value: Evolver(place.scheduler, directory=value), "none"),
         case("Evolver", "plan", lambda place, value: Evolver(place.scheduler, plan=value), "none"),
+        case("Optimiser", "scheduler", lambda _, value: Optimiser(value)),
+        case("Optimiser", "settings", lambda place, value: Optimiser(place.scheduler, value), "none"),
+        case("Optimiser.due", "now", lambda place, value: Optimiser(place.scheduler).due(value), TIME),
+        case("tick", "now", lambda place, value: Optimiser(place.scheduler).tick(value), TIME),
+        case("arrange", "batch", lambda place, value: Optimiser(place.scheduler).arrange(value)),
+        case("plan_now", "now", lambda place, value: Optimiser(place.scheduler).plan_now(value), TIME),
         case("note", "observed", lambda place, value: Evolver(place.scheduler).note(value)),
         case("due", "now", lambda place, value: Evolver(place.scheduler).due(value), TIME),
         case("evolve_now", "now", lambda place, value: Evolver(place.scheduler).evolve_now(value), TIME),
@@ -396,6 +457,7 @@ def warming_cases() -> list[Case]:
 
 CASES = [
     *outcome_cases(),
+    *signal_cases(),
     *settings_cases(),
     *formula_cases(),
     *scheduler_cases(),

@@ -51,7 +51,21 @@ def test_wrong_values_are_errors_that_name_the_argument(
 
 
 PUBLIC = [getattr(streamsched, name) for name in streamsched.__all__]
-RESULTS = {"Batch", "Explanation", "Observed", "Reason", "ReasonCode"}  # made by the library
+RESULTS = {
+    "Batch",
+    "Explanation",
+    "Granted",
+    "HostPage",
+    "HostView",
+    "Noticed",
+    "Observed",
+    "PageView",
+    "Reason",
+    "ReasonCode",
+    "SourceReliability",
+    "SurgeView",
+    "WeekView",
+}  # made by the library
 ERRORS = {kind.__name__ for kind in PUBLIC if isinstance(kind, type) and issubclass(kind, Exception)}
 UNCHECKED = {
     "core", "end", "breed", "newest_s",  # of constructors that are not called, and test seams

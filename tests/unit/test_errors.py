@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from streamsched.errors import FormulaError, InvalidOutcome, SettingsError, SnapshotError, SourceError, shorten
+from streamsched.errors import (
+    DocumentError,
+    FormulaError,
+    InvalidOutcome,
+    SettingsError,
+    SnapshotError,
+    SourceError,
+    shorten,
+)
 
 
 def test_formula_error_points_at_its_column() -> None:
@@ -28,6 +36,7 @@ def test_formula_error_stays_on_its_lines() -> None:
         SettingsError("k", "y" * 10_000, "1"),
         SnapshotError("z" * 10_000, "cannot be read"),
         SourceError("z" * 10_000, "cannot be read", 7),
+        DocumentError("z" * 10_000, "is empty", 7),
     ],
 )
 def test_hostile_values_are_cut(error: Exception) -> None:

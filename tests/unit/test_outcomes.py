@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 
 from streamsched import InvalidOutcome, Outcome, OutcomeBatch, PackedUrls
-from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
+from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, SIGNIFICANCE, STATUS
 
-FULL = Outcome("https://a.example/", 1.5, 200, 2**64 - 1, True, 0.5, 2.5, 60.0)
+FULL = Outcome("https://a.example/", 1.5, 200, 2**64 - 1, True, 0.5, 2.5, 60.0, significance=0.25)
 BARE = Outcome("https://b.example/", -2.0)
-FIELDS = {"status": 200, "fingerprint": 7, "changed": True, "importance": 1.0, "cost": 1.0, "retry_after": 1.0}
+FIELDS = {
+    "status": 200,
+    "fingerprint": 7,
+    "changed": True,
+    "importance": 1.0,
+    "cost": 1.0,
+    "retry_after": 1.0,
+    "significance": 0.5,
+}
 
 
 def outcome_with(field: str, value: Any) -> Outcome:
@@ -61,6 +69,10 @@ def outcome_with(field: str, value: Any) -> Outcome:
         ("retry_after", -1),
         ("retry_after", math.inf),
         ("retry_after", "60"),
+        ("significance", -0.1),
+        ("significance", 1.1),
+        ("significance", math.nan),
+        ("significance", "1"),
     ],
 )
 def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) -> None:
@@ -92,6 +104,9 @@ def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) ->
         ("cost", np.float64(0.0)),
         ("cost", 2**60),
         ("retry_after", 0),
+        ("significance", 0),
+        ("significance", 1),
+        ("significance", np.float32(0.5)),
     ],
 )
 def test_value_at_the_ends_of_the_format(field: str, value: Any) -> None:
@@ -103,7 +118,8 @@ def test_columns_give_back_the_outcomes_that_made_them() -> None:
     batch = OutcomeBatch.from_outcomes(outcome for outcome in (FULL, BARE, FULL))
     assert list(batch) == [FULL, BARE, FULL]
     assert batch[-1] == FULL
-    assert batch.given.tolist() == [STATUS | FINGERPRINT | CHANGED | IMPORTANCE | COST | RETRY_AFTER, 0, 63]
+    all_given = STATUS | FINGERPRINT | CHANGED | IMPORTANCE | COST | RETRY_AFTER | SIGNIFICANCE
+    assert batch.given.tolist() == [all_given, 0, all_given]
     assert repr(batch) == "OutcomeBatch(3 outcomes: url, fetched_at, " + ", ".join(FIELDS) + ")"
     with pytest.raises(IndexError):
         batch[3]
@@ -111,7 +127,7 @@ def test_columns_give_back_the_outcomes_that_made_them() -> None:
 
 def test_column_that_no_record_carries_is_empty() -> None:
     batch = OutcomeBatch.from_outcomes([BARE, BARE])
-    assert [getattr(batch, field).size for field in FIELDS] == [0] * 6
+    assert [getattr(batch, field).size for field in FIELDS] == [0] * len(FIELDS)
     assert repr(batch) == "OutcomeBatch(2 outcomes: url, fetched_at)"
     assert len(OutcomeBatch([], [])) == 0
     assert list(OutcomeBatch([], np.empty(0), status=[])) == []

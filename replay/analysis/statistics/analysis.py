@@ -28,6 +28,7 @@ from streamsched.replay.truth.reader import read_outcomes
 
 if TYPE_CHECKING:
     from streamsched.connectors.source import Delivery, Rejection
+    from streamsched.outcomes import OutcomeBatch
     from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["Analysis", "Progress", "WeekDetail", "analyze_log", "run_analysis"]
@@ -184,13 +185,15 @@ def _choose_mean(
     return near, (best.near_s, best.intervals)
 
 
-def _watch(deliveries: Iterable[Delivery], formats: set[str], report: Progress) -> Iterator[Delivery]:
+def _watch(
+    deliveries: Iterable[Delivery[OutcomeBatch]], formats: set[str], report: Progress
+) -> Iterator[Delivery[OutcomeBatch]]:
     """Yield `deliveries`, add their formats to `formats`, and report the number of outcomes regularly."""
     count, reported = 0, 0
     for delivery in deliveries:
         formats.add(delivery.position.kind)
         yield delivery
-        count += len(delivery.outcomes)
+        count += len(delivery.records)
         if count - reported >= _PROGRESS_RECORDS:
             reported = count
             report(f"Reading the log: {count:,} records")

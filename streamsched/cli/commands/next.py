@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ import click
 from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
+from streamsched.cli.remote import asks_service, open_client, state_or_service
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import open_state
 from streamsched.state.stream_clock import WallClock
@@ -26,13 +28,14 @@ Examples:
   streamsched next --state state/ -k 100 --lease 1h --json
   streamsched next --state state/ --peek --scores     # show the pages without a lease
   streamsched next --state state/ --formula 't * X'   # rank by another formula once
+  streamsched next --service http://127.0.0.1:8080 -k 100
 
 Control characters in URLs are percent-encoded; --json prints the URLs unchanged.
 """
 
 
 @click.command("next", epilog=_EPILOG)
-@options.state
+@state_or_service
 @options.now
 @click.option("-k", type=options.whole(1), default=10, help="Largest number of pages to print.")
 @click.option("--lease", type=options.DURATION, default="10m", help="Time for which these pages are not printed again.")
@@ -48,16 +51,37 @@ def command(**given: Any) -> int:
     The exit code is 1 if there is no page to visit now.
     """
     arguments = SimpleNamespace(**given)
-    batch = _peek(arguments) if arguments.peek else _lease(arguments)
-    if arguments.json:
-        echo_json(_batch_fields(batch))
+    if asks_service(arguments.state, arguments.service, now=arguments.now, formula=arguments.formula):
+        fields = _ask(arguments)
     else:
-        for url, score in zip(batch.urls, batch.scores, strict=True):
+        fields = _batch_fields(_peek(arguments) if arguments.peek else _lease(arguments))
+    if arguments.json:
+        echo_json(fields)
+    else:
+        for url, score in zip(fields["urls"], fields["scores"], strict=True):
             echo(f"{score:.6g}\t{plain(url)}" if arguments.scores else plain(url))
-    return DONE if len(batch) else NOTHING
+    return DONE if fields["urls"] else NOTHING
 
 
-def _batch_fields(batch: Batch) -> dict[str, object]:
+def _ask(arguments: SimpleNamespace) -> dict[str, Any]:
+    """Return what a service answers, as `_batch_fields` does."""
+    with open_client(arguments.service, arguments.token_file) as client:
+        if arguments.peek:
+            if arguments.per_host is not None:
+                raise click.UsageError("--per-host cannot be given with --service and --peek")
+            ranking = client.rank(arguments.k)
+            pages = ranking.pages
+            more: dict[str, Any] = {"now": ranking.now, "lease_until": None}
+        else:
+            batch = client.next_batch(arguments.k, lease=arguments.lease, per_host=arguments.per_host)
+            until_s = batch.pages[0].lease_until if batch.pages else None
+            more = {"reasons": [page.why for page in batch.pages], "now": batch.now, "lease_until": until_s}
+            pages = [*batch.pages]
+    scores = [math.nan if page.score is None else page.score for page in pages]
+    return {"urls": [page.url for page in pages], "scores": scores, "hosts": [page.host for page in pages], **more}
+
+
+def _batch_fields(batch: Batch) -> dict[str, Any]:
     """Return what ``--json`` prints; ``reasons``: the code of what gave each page its place."""
     return {
         "urls": batch.urls,

@@ -10,6 +10,7 @@ import click
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo
+from streamsched.cli.remote import asks_service, open_client, state_or_service
 from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.service.formula_changes import set_formula, use_recorded_formula
@@ -25,6 +26,7 @@ _EPILOG: Final = """
 Examples:
   streamsched use 'posterior + 0.01 * t' --state state/
   streamsched use freshness --state state/
+  streamsched use freshness --service http://127.0.0.1:8080
   streamsched use 7 --state state/    # the champion after evolution 7, as `streamsched evolutions` lists it
 """
 
@@ -44,20 +46,31 @@ class _FormulaCommand(click.Command):
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )
 @click.argument("choice", metavar="FORMULA|NUMBER")
-@options.state
+@state_or_service
 @click.option("--now", type=options.MOMENT, metavar="TIME", show_default="the current time", help="Time of the change.")
-def command(choice: str, state: Path, now: float | None) -> int:
-    """Set the formula of a saved state, or return to a former one.
+def command(choice: str, state: Path | None, service: str | None, token_file: Path | None, now: float | None) -> int:
+    """Set the formula of a state or a service, or a former one.
 
     FORMULA is a score formula in quotes, or an objective: changes, freshness or balanced(D). NUMBER is the number of an
     evolution's record: the champion after that evolution is used again. To set the constant formula 7 or -7, write (7)
     or (-7).
     """
+    choice = choice.strip()
+    if asks_service(state, service, now=now):
+        assert service is not None
+        with open_client(service, token_file) as client:
+            champion = client.use(int(choice) if _is_number(choice) else choice)
+        echo(f"{champion.formula}: {champion.text}")
+    else:
+        assert state is not None
+        _use(choice, state, options.current_time(now))
+    return DONE
+
+
+def _use(choice: str, state: Path, now_s: float) -> None:
     with open_state(state) as scheduler:
         book = RecordBook(state)
-        now_s = options.current_time(now)
-        choice = choice.strip()
-        if choice.removeprefix("-").isdecimal():
+        if _is_number(choice):
             champion, number = _champion_of(book, choice), int(choice)
             why = f"asked to go back to the champion of record {number}"
             record = EvolutionRecord(book.next_number(), now_s, "asked", "set", why, scheduler.champion, champion)
@@ -67,7 +80,10 @@ def command(choice: str, state: Path, now: float | None) -> int:
             record = set_formula(scheduler, book, now_s, choice)
             what = "set by hand"
     echo(f"{scheduler.formula}: {what}; this is record {record.number}")
-    return DONE
+
+
+def _is_number(choice: str) -> bool:
+    return choice.removeprefix("-").isdecimal()
 
 
 def _champion_of(book: RecordBook, choice: str) -> Champion:

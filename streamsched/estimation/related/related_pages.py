@@ -91,10 +91,11 @@ def own_probability(page: Record, observed: ObservedInterval, due: float) -> flo
 
 
 @bare_kernel
-def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due: float) -> float:
+def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, alone: float) -> float:
     """Learn from a visit of a page with claims, and end them; the page's record is as before the visit. O(1).
 
-    `due` as in `own_probability`. Returns the probability that the page followed, if each of its keys had claimed once.
+    `alone`: the probability that the page itself changed. Returns the probability that it followed, if each of its keys
+    had claimed once.
     """
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]
@@ -108,7 +109,7 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, due:
     if kinds:
         find_keys(shard, row, kinds)
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
-    quiet = (1.0 - own_probability(page, observed, due)) * share_not_hit(group, page.last_visit_s)
+    quiet = (1.0 - alone) * share_not_hit(group, page.last_visit_s)
     quiet *= exp(-min(group.hazard * cycles, _LEAST_LOG)) * unclaimed(link)
     quiet = min(max(quiet, 0.0), 1.0)
     spared = 1.0

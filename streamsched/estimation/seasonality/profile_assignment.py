@@ -11,7 +11,7 @@ from streamsched.estimation.seasonality.page_schedules import FIRST_SETS
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.packed_urls import hash_bytes
 from streamsched.numerics.url_syntax import find_domain
-from streamsched.records.seasonality_schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.seasonality_schema import DAY_SETS, MOST_PROFILES, NO_GROUP, WEEK_HOURS, SeasonalityArrays
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
@@ -29,12 +29,13 @@ __all__ = [
 
 PAGES_PER_PROFILE: Final = 2_048  # one profile for each, at most: 6 bytes a page
 FEWEST_PROFILES: Final = 64  # ... in addition to these
+MOST_GROUPS: Final = MOST_PROFILES // 2  # groups with one; the others are for regions and for all pages
 
 
 @bare_kernel
 def most_profiles(pages: int) -> int:
     """Return how many groups may have a profile of their own in a shard of that many pages. O(1)."""
-    return FEWEST_PROFILES + pages // PAGES_PER_PROFILE
+    return min(FEWEST_PROFILES + pages // PAGES_PER_PROFILE, MOST_GROUPS)
 
 
 @bare_kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from streamsched.evolution.data.cycle_times import CycleTimes
     from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Rows
 
-__all__ = ["ChangeHistory"]
+__all__ = ["PAGE_COLUMNS", "ChangeHistory"]
+
+_ROUNDED: Final = ("prior_mean", "importance", "cost", "significance", "crawl_rate")
+PAGE_COLUMNS: Final = ("hashes", "groups", *_ROUNDED)  # one value a page
 
 _DROPPED_BITS: Final = np.uint64(48)  # of the 52 mantissa bits of a float64; 4 are kept
 
@@ -23,8 +26,10 @@ class ChangeHistory:
 
     ``changed``: bool[n, c]. ``hashes``: uint64[n], the pages' own, used to order ties and to split pages into folds.
     ``prior_shape`` and ``prior_mean``: float64[n], the Gamma prior of each page's rate per cycle. ``importance`` and
-    ``cost``: float64[n], set by the crawler. ``groups``: int64[n], equal for pages of one group. ``timing``: times of
-    the cycles and published profiles; None to treat all hours alike.
+    ``cost``: float64[n], set by the crawler. ``groups``: int64[n], equal for pages of one group. ``significance``:
+    float64[n], what each page's changes are expected to have, 0 to 1. ``crawl_rate``: float64[n], visits per cycle that
+    a plan gives each page, 0 without one. ``timing``: times of the cycles and published
+    profiles; None to treat all hours alike.
     """
 
     changed: Bools
@@ -34,13 +39,15 @@ class ChangeHistory:
     importance: Floats
     cost: Floats
     groups: Ints
+    significance: Floats
+    crawl_rate: Floats
     timing: CycleTimes | None = None
 
     def __post_init__(self) -> None:
         pages = self.changed.shape[0]
         if self.changed.ndim != 2 or self.changed.dtype != np.bool_:
             raise ValueError(f"changed: expected bool[pages, cycles], found {self.changed.dtype}{self.changed.shape}")
-        for name in ("hashes", "prior_mean", "importance", "cost", "groups"):
+        for name in PAGE_COLUMNS:
             if getattr(self, name).shape != (pages,):
                 raise ValueError(f"{name}: expected one for each of {pages} pages, found {getattr(self, name).shape}")
         if self.timing is not None and (self.timing.profile.size, self.timing.cycles) != self.changed.shape:
@@ -61,6 +68,8 @@ class ChangeHistory:
         importance: npt.ArrayLike = 1.0,
         cost: npt.ArrayLike = 1.0,
         groups: Ints | None = None,
+        significance: npt.ArrayLike = 1.0,
+        crawl_rate: npt.ArrayLike = 0.0,
         timing: CycleTimes | None = None,
     ) -> ChangeHistory:
         """Return a history with defaults filled in: scalars are broadcast over all pages, hashes count up. O(n c).
@@ -69,12 +78,13 @@ class ChangeHistory:
         """
         matrix = np.asarray(changed, np.bool_)
         pages = matrix.shape[0]
-        means, weights, prices = (
-            np.broadcast_to(np.asarray(column, np.float64), pages) for column in (prior_mean, importance, cost)
+        means, weights, prices, shares, rates = (
+            np.broadcast_to(np.asarray(column, np.float64), pages)
+            for column in (prior_mean, importance, cost, significance, crawl_rate)
         )
         ids = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
         group_ids = np.arange(pages) if groups is None else groups
-        return cls(matrix, ids, prior_shape, means, weights, prices, group_ids, timing)
+        return cls(matrix, ids, prior_shape, means, weights, prices, group_ids, shares, rates, timing)
 
     @property
     def pages(self) -> int:
@@ -88,7 +98,7 @@ class ChangeHistory:
 
     def take(self, rows: Rows) -> ChangeHistory:
         """Return the history of the pages ``rows``: intp[m]. O(m c)."""
-        columns = {name: getattr(self, name)[rows] for name in ("hashes", "prior_mean", "importance", "cost", "groups")}
+        columns = {name: getattr(self, name)[rows] for name in PAGE_COLUMNS}
         timing = None if self.timing is None else self.timing.take(rows)
         return replace(self, changed=self.changed[rows], timing=timing, **columns)
 
@@ -100,7 +110,7 @@ class ChangeHistory:
         return replace(self, changed=self.changed[:, first : first + cycles], timing=timing)
 
     def coarsen(self) -> ChangeHistory:
-        """Return the history with prior means, importance and cost rounded to 16 values per octave. O(n).
+        """Return the history with what pages have of their own rounded to 16 values per octave. O(n).
 
         The rounding error is at most 3 %, less than the uncertainty of these values. Pages with nearly equal values
         become equal, so crawls score them as one class. With a prior per host, that is ten times faster.
@@ -108,12 +118,8 @@ class ChangeHistory:
         >>> ChangeHistory.of([[True]] * 4, prior_mean=[0.5, 0.51, 0.52, 0.6]).coarsen().prior_mean.tolist()
         [0.5, 0.5, 0.53125, 0.59375]
         """
-        return replace(
-            self,
-            prior_mean=_round_mantissa(self.prior_mean),
-            importance=_round_mantissa(self.importance),
-            cost=_round_mantissa(self.cost),
-        )
+        columns: dict[str, Any] = {name: _round_mantissa(getattr(self, name)) for name in _ROUNDED}
+        return replace(self, **columns)
 
 
 def _round_mantissa(values: Floats) -> Floats:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.estimation.content.significance import expected_significances
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, cycle_activity
 from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
@@ -93,6 +94,8 @@ class TrainingInputs(NamedTuple):
     importance: Floats
     cost: Floats
     groups: Ints
+    significance: Floats
+    crawl_rate: Floats
     timing: CycleTimes | None
     panel: Bools
     newcomers: int
@@ -133,6 +136,8 @@ def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> Training
         pages["importance"].astype(np.float64),
         pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
+        expected_significances(shard.seasonality.links[rows]),
+        shard.pages.traces["crawl_rate"][rows].astype(np.float64),
         timing,
         in_panel[rows],
         newcomers,
@@ -175,21 +180,20 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
 
 
 def impute_training(inputs: TrainingInputs, seed: int) -> Training:
-    """Return the training data of `inputs` with gaps imputed; a `seed` determines it.
-
-    O(n cycles + visits), and what `draw_shared_changes` takes.
-    """
+    """Return `inputs` with gaps imputed by the `seed`. O(n cycles + visits), and what `draw_shared_changes` takes."""
     visits, cycles = inputs.visits, inputs.span.cycles
     seen = GroupVisits(visits.offsets, visits.times, visits.changed, visits.shape / visits.exposure, inputs.groups)
     changed, observed = impute_history(visits, cycles, seed, draw_shared_changes(seen, cycles, seed))
     history = ChangeHistory(
         changed,
-        inputs.visits.hashes,
+        visits.hashes,
         inputs.prior_shape,
         inputs.prior_mean,
         inputs.importance,
         inputs.cost,
         inputs.groups,
+        inputs.significance,
+        inputs.crawl_rate,
         inputs.timing,
     )
     return Training(history, inputs.span, observed, inputs.panel, inputs.newcomers)

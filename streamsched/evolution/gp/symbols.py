@@ -30,6 +30,9 @@ _OURS: Final = (
     "confidence",
     "worth",
     "gain",
+    "signalled",
+    "significance",
+    "crawl_rate",
 )
 TERMINAL_SETS: Final[dict[TerminalSet, tuple[str, ...]]] = {
     "basic": _BASIC,

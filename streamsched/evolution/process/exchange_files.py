@@ -18,7 +18,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
-from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.data.change_history import PAGE_COLUMNS, ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes
 from streamsched.evolution.findings import DataSpan
 from streamsched.persistence.files import read_regular
@@ -26,7 +26,6 @@ from streamsched.persistence.files import read_regular
 __all__ = ["read_exchange", "read_json", "write_exchange", "write_json"]
 
 _MANIFEST: Final = "exchange.json"
-_PAGE_COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost", "groups")
 _TIMING_ARRAYS: Final = ("profiles", "quarters", "profile")  # if the history has timing
 
 
@@ -40,7 +39,7 @@ def write_exchange(
     checksums = {}
     timing = imputations[0].timing
     arrays = {"changed": np.stack([imputation.changed for imputation in imputations])}
-    arrays |= {name: getattr(imputations[0], name) for name in _PAGE_COLUMNS}
+    arrays |= {name: getattr(imputations[0], name) for name in PAGE_COLUMNS}
     if timing is not None:
         arrays |= {name: getattr(timing, name) for name in _TIMING_ARRAYS}
     for name, array in arrays.items():
@@ -61,7 +60,7 @@ def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[
     content = read_json(directory / _MANIFEST)
     try:
         checksums = content["sums"]
-        columns = {name: _read_array(directory / f"{name}.npy", checksums[name]) for name in _PAGE_COLUMNS}
+        columns = {name: _read_array(directory / f"{name}.npy", checksums[name]) for name in PAGE_COLUMNS}
         changed = _read_array(directory / "changed.npy", checksums["changed"])
         timing = None
         if content["timing"] is not None:

@@ -20,12 +20,15 @@ __all__ = [
     "PADDING",
     "READS_CHANGES",
     "READS_COST",
+    "READS_CRAWL_RATE",
     "READS_GROUP",
     "READS_HISTORY",
     "READS_IMPORTANCE",
     "READS_LAST",
+    "READS_LINK",
     "READS_RATE",
     "READS_SEASONALITY",
+    "READS_SIGNIFICANCE",
     "READS_VISITS",
     "READS_WEIGHTED",
     "UNSORTED",
@@ -55,6 +58,9 @@ READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
 READS_GROUP: Final = 256
 READS_SEASONALITY: Final = 512  # its profile, and its own schedule
+READS_SIGNIFICANCE: Final = 1024
+READS_CRAWL_RATE: Final = 2048
+READS_LINK: Final = READS_SEASONALITY | READS_SIGNIFICANCE  # what its link holds
 
 PADDING: Final = 32  # elements at the end of Arena.buffer, so that loops over it need no remainder
 
@@ -112,7 +118,7 @@ class WarmState(NamedTuple):
     starts: Ints  # int64[g + 1]
     pages: Records  # PAGE[g]; times in cycles, constant prior
     traces: Records  # TRACE[g]
-    links: Records  # LINK[g]; like the next, empty for programs that do not read seasonality
+    links: Records  # LINK[g]; like the next, empty for programs that read nothing of them
     schedules: Records  # SCHEDULE[1 + g]; class i's is number 1 + i, if its link refers to one
 
 
@@ -145,7 +151,7 @@ class Arena(NamedTuple):
     sizes: Ints
     pages: Records
     traces: Records
-    links: Records  # used by programs that read seasonality
+    links: Records  # used by programs that read something of them
     schedules: Records  # as in WarmState
     keys: Hashes
     chosen: Ints

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from streamsched.estimation.content.significance import fill_significance
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
 from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedCrawl
 from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_simulated_seasonal_terminal
@@ -21,6 +22,7 @@ _ELAPSED: Final = TERMINAL_CODES["t"]
 _POSTERIOR: Final = TERMINAL_CODES["posterior"]
 _SURGE: Final = TERMINAL_CODES["surge"]
 _GAIN: Final = TERMINAL_CODES["gain"]
+_SIGNIFICANCE: Final = TERMINAL_CODES["significance"]
 
 
 @bare_kernel
@@ -35,13 +37,15 @@ def fill_class_terminal(code: int, start: int, crawl: SimulatedCrawl, cycle: int
         for i in range(out.size):
             spared = 1.0 - simulated_surge(crawl.history.surge_hazard, pages[i], cycle)
             out[i] = expected_gain(out[i], pages[i].prior_shape + pages[i].own_shape, 0.0, spared)
+    elif code == _SIGNIFICANCE:
+        fill_significance(crawl.arena.links[start : start + out.size], out)
     else:
         _fill_due_and_others(code, start, crawl, cycle, out)
 
 
 @bare_kernel
 def _fill_due_and_others(code: int, start: int, crawl: SimulatedCrawl, cycle: int, out: Floats) -> None:
-    """Fill `out` with a terminal other than the expected gain."""
+    """Fill `out` with any other terminal."""
     arena = crawl.arena
     pages, traces = arena.pages[start : start + out.size], arena.traces[start : start + out.size]
     if code == _SURGE:

@@ -12,12 +12,14 @@ import numpy as np
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
     READS_COST,
+    READS_CRAWL_RATE,
     READS_GROUP,
     READS_HISTORY,
     READS_IMPORTANCE,
     READS_LAST,
     READS_RATE,
     READS_SEASONALITY,
+    READS_SIGNIFICANCE,
     READS_VISITS,
     READS_WEIGHTED,
     CompiledProgram,
@@ -55,6 +57,9 @@ _READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the la
     "confidence": READS_RATE,
     "worth": READS_IMPORTANCE | READS_COST,
     "gain": _SEASONAL_READS | READS_GROUP,
+    "signalled": 0,  # simulated crawls have no signals
+    "significance": READS_SIGNIFICANCE,
+    "crawl_rate": READS_CRAWL_RATE,
 }
 
 

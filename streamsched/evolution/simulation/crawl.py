@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedCrawl
+from streamsched.evolution.simulation.arena import READS_LINK, SimulatedCrawl
 from streamsched.evolution.simulation.choice import choose_classes
 from streamsched.evolution.simulation.class_terminals import fill_class_terminal
 from streamsched.evolution.simulation.page_classes import TieSegment, begin_cycle, end_cycle, visit_class
@@ -68,7 +68,7 @@ def _copy_warm_state(crawl: SimulatedCrawl) -> None:
         arena.sizes[i] = warm_state.starts[i + 1] - warm_state.starts[i]
         arena.pages[i] = warm_state.pages[i]
         arena.traces[i] = warm_state.traces[i]
-    if program.reads & READS_SEASONALITY:
+    if program.reads & READS_LINK:
         arena.schedules[0] = warm_state.schedules[0]
         for i in range(classes):
             arena.links[i] = warm_state.links[i]

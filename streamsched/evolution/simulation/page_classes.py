@@ -14,12 +14,15 @@ from streamsched.estimation.page_update import count_visit, update_page
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
     READS_COST,
+    READS_CRAWL_RATE,
     READS_GROUP,
     READS_HISTORY,
     READS_IMPORTANCE,
     READS_LAST,
+    READS_LINK,
     READS_RATE,
     READS_SEASONALITY,
+    READS_SIGNIFICANCE,
     READS_VISITS,
     READS_WEIGHTED,
     UNSORTED,
@@ -190,8 +193,9 @@ def _add_part(crawl: SimulatedCrawl, class_id: int, cycle: int, changed: bool, r
     arena.traces[made] = arena.traces[class_id]
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
-    if program.reads & READS_SEASONALITY:
+    if program.reads & READS_LINK:
         _copy_link(arena, class_id, made)
+    if program.reads & READS_SEASONALITY:
         update_class_seasonality(
             SeasonalityInputs(arena.links, arena.schedules, crawl.history.clock), made, page, cycle, changed
         )
@@ -229,7 +233,7 @@ def _copy_link(arena: Arena, class_id: int, other_id: int) -> None:
 
 
 @inlined_kernel
-def _find_class(arena: Arena, reads: int, made: int) -> int:
+def _find_class(arena: Arena, reads: int, made: int) -> int:  # noqa: C901  a case for each part of the state
     """Return the class created in this cycle that equals `made` in all state that is read, or `made` itself."""
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
@@ -252,6 +256,10 @@ def _find_class(arena: Arena, reads: int, made: int) -> int:
         key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
     if reads & READS_SEASONALITY:
         key = mix(key ^ np.uint64(arena.links[made].profile))
+    if reads & READS_SIGNIFICANCE:
+        key = mix(key ^ np.uint64(arena.links[made].significance))
+    if reads & READS_CRAWL_RATE:
+        key = mix(key ^ np.uint64(min(float(trace.crawl_rate), 1e12) * 1e6))
     mask = np.int64(arena.counts[0].table - 1)
     slot = np.int64(key) & mask
     while arena.table[slot]:
@@ -279,7 +287,7 @@ def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
         return False
     if reads & READS_LAST and (trace.history ^ other_trace.history) & np.uint64(1):
         return False
-    if reads & READS_WEIGHTED and trace.weighted_changes != other_trace.weighted_changes:
+    if not _same_sums(reads, trace, other_trace):
         return False
     if reads & READS_RATE and (
         page.prior_shape != other_page.prior_shape
@@ -288,7 +296,7 @@ def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
         or page.own_exposure != other_page.own_exposure
     ):
         return False
-    if reads & READS_SEASONALITY and not _same_seasonality(arena.links[class_id], arena.links[other_id]):
+    if reads & READS_LINK and not _same_link(reads, arena.links[class_id], arena.links[other_id]):
         return False
     weight_differs = reads & READS_IMPORTANCE and page.importance != other_page.importance
     cost_differs = reads & READS_COST and page.cost != other_page.cost
@@ -296,9 +304,20 @@ def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
 
 
 @inlined_kernel
-def _same_seasonality(link: Record, other_link: Record) -> bool:
-    """Return whether two classes have the same profile and no schedules of their own."""
-    return bool(link.profile == other_link.profile) and link.schedule == 0 and other_link.schedule == 0
+def _same_sums(reads: int, trace: Record, other_trace: Record) -> bool:
+    """Return whether two classes have the same sum of weighted changes and the same crawl rate."""
+    if reads & READS_WEIGHTED and trace.weighted_changes != other_trace.weighted_changes:
+        return False
+    return not reads & READS_CRAWL_RATE or bool(trace.crawl_rate == other_trace.crawl_rate)
+
+
+@inlined_kernel
+def _same_link(reads: int, link: Record, other_link: Record) -> bool:
+    """Return whether two classes have the same profile, no schedules of their own, and the same significance."""
+    seasonality_differs = link.profile != other_link.profile or link.schedule != 0 or other_link.schedule != 0
+    if reads & READS_SEASONALITY and seasonality_differs:
+        return False
+    return not reads & READS_SIGNIFICANCE or bool(link.significance == other_link.significance)
 
 
 @inlined_kernel
@@ -327,7 +346,7 @@ def end_cycle(crawl: SimulatedCrawl) -> None:
             arena.sizes[freed] = arena.sizes[moved]
             arena.pages[freed] = arena.pages[moved]
             arena.traces[freed] = arena.traces[moved]
-            if crawl.program.reads & READS_SEASONALITY:
+            if crawl.program.reads & READS_LINK:
                 _copy_link(arena, moved, freed)
 
 

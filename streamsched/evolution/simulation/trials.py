@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.estimation.content.significance import pack_expected
 from streamsched.estimation.page_update import update_page
 from streamsched.evolution.data.shared_changes import number_large_groups
 from streamsched.evolution.simulation.arena import (
     READS_COST,
+    READS_CRAWL_RATE,
     READS_GROUP,
     READS_IMPORTANCE,
+    READS_LINK,
     READS_RATE,
     READS_SEASONALITY,
+    READS_SIGNIFICANCE,
     CompiledProgram,
     CrawlHistory,
     CrawlRules,
@@ -42,6 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["Reading", "Trial", "TrialRunner", "visits_per_cycle"]
 
 Reading: TypeAlias = Literal["since_visit", "that_day"]
+_DISTINGUISHING: Final = (  # bits of what differs between pages from the start
+    READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_LINK | READS_CRAWL_RATE
+)
 _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
 
 
@@ -124,7 +131,7 @@ class TrialRunner:
 
     def warm_state(self, reads: int) -> WarmState:
         """Return the classes after the warm-up for programs that read the state given by the bits `reads`."""
-        distinguished = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_SEASONALITY)
+        distinguished = reads & _DISTINGUISHING
         if distinguished not in self._warm_states:
             self._warm_states[distinguished] = self._build_warm_state(distinguished)
         return self._warm_states[distinguished]
@@ -149,6 +156,8 @@ class TrialRunner:
         page_records["importance"], page_records["cost"] = history.importance[self.rows], history.cost[self.rows]
         _assign_priors(page_records, history.prior_shape, history.prior_mean[self.rows])
         page_records["group"] = self._groups
+        trace_records = np.zeros(history.pages, TRACE)
+        trace_records["crawl_rate"] = history.crawl_rate[self.rows]
         fields = {
             READS_RATE: "prior_exposure",
             READS_IMPORTANCE: "importance",
@@ -158,18 +167,23 @@ class TrialRunner:
         for bit, field in fields.items():
             if distinguished & bit:
                 keys.append(np.ascontiguousarray(page_records[field]).view(np.uint8).reshape(history.pages, -1))
+        if distinguished & READS_CRAWL_RATE:
+            keys.append(np.ascontiguousarray(trace_records["crawl_rate"]).view(np.uint8).reshape(history.pages, -1))
         timing = history.timing if distinguished & READS_SEASONALITY else None
-        profile = None if timing is None else timing.profile[self.rows]
-        if profile is not None:
-            keys.append(profile.view(np.uint8).reshape(history.pages, -1))
+        link_records = np.zeros(history.pages, SEASONAL_LINK)
+        if timing is not None:
+            link_records["profile"] = timing.profile[self.rows]
+        if distinguished & READS_SIGNIFICANCE:
+            link_records["significance"] = pack_expected(history.significance[self.rows])
+        if distinguished & READS_LINK:
+            keys.append(link_records.view(np.uint8).reshape(history.pages, -1))
         first, members, starts = _group_rows(np.ascontiguousarray(np.concatenate(keys, axis=1)))
-        pages, traces = page_records[first], np.zeros(first.size, TRACE)
+        pages, traces = page_records[first], trace_records[first]
         links, schedules = np.zeros(0, SEASONAL_LINK), np.zeros(0, SCHEDULE)
-        if profile is not None:
-            links, schedules = np.zeros(first.size, SEASONAL_LINK), np.zeros(1 + first.size, SCHEDULE)
-            links["profile"] = profile[first]
+        if distinguished & READS_LINK:
+            links, schedules = link_records[first], np.zeros(1 + first.size, SCHEDULE)
         warm_state = WarmState(members, starts, pages, traces, links, schedules)
-        _warm_up(self._changed[first, : trial.warmup], warm_state, self.crawl_history.clock)
+        _warm_up(self._changed[first, : trial.warmup], warm_state, self.crawl_history.clock, timing is not None)
         return warm_state
 
 
@@ -206,9 +220,11 @@ def _assign_priors(pages: Records, shape: float, means: Floats) -> None:
 
 
 @kernel
-def _warm_up(changed: npt.NDArray[np.bool_], warm_state: WarmState, clock: CycleClocks) -> None:
-    """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit observes nothing."""
-    timed = warm_state.links.size > 0
+def _warm_up(changed: npt.NDArray[np.bool_], warm_state: WarmState, clock: CycleClocks, timed: bool) -> None:
+    """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit observes nothing.
+
+    `timed`: whether the program reads seasonality.
+    """
     for i in range(warm_state.pages.size):
         page = warm_state.pages[i]
         trace = warm_state.traces[i]

@@ -29,6 +29,9 @@ TERMINALS: Final[dict[str, str]] = {
     "confidence": "changes that the rate is worth: the shape of its posterior, whose spread is rate / sqrt(confidence)",
     "worth": "importance of the page over the cost of a visit",
     "gain": "probability of a change since the last visit, less what waiting as long again would add: P - t * P'",
+    "signalled": "probability that a change of the page since the last visit was announced, by a sitemap or a feed",
+    "significance": "share of the page that its next change is expected to concern, 0 to 1",
+    "crawl_rate": "visits per cycle that the plan of an optimiser gives the page, 0 without one",
 }
 
 PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page provides yet

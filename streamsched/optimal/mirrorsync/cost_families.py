@@ -6,7 +6,7 @@ Bubeck and Zimmert (2020), "Online learning for active cache synchronization", s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BinaryPoisson", "CostFamily", "SublinPoly"]
 
 
+@runtime_checkable
 class CostFamily(Protocol):
     """What MirrorSync observes of arms, and the truth that it is compared with."""
 

@@ -16,11 +16,11 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_part, check_type, check_whole
 from streamsched.optimal.array_checks import check_amount, check_length, check_values, check_whole_numbers
+from streamsched.optimal.mirrorsync.cost_families import CostFamily
 from streamsched.optimal.mirrorsync.mirror_step import GRADIENT, MIRROR, RateLimits, project
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints
-    from streamsched.optimal.mirrorsync.cost_families import CostFamily
 
 __all__ = [
     "SyncRun",
@@ -149,7 +149,7 @@ def optimal_sync_rates(costs: CostFamily, settings: SyncSettings) -> Floats:
 
     What learning is compared with: it gives up the same share of the budget to probes.
     """
-    check_type("settings", settings, SyncSettings, "a SyncSettings")
+    _check(costs, settings)
     limits = settings.limits(costs.arms)
     lowest, highest = np.full(costs.arms, limits.lowest), np.full(costs.arms, limits.highest)
     if costs.arms * limits.highest <= limits.budget:
@@ -173,10 +173,15 @@ def _rates_worth(costs: CostFamily, worth: float, low: Floats, high: Floats) -> 
 
 def _begin(costs: CostFamily, settings: SyncSettings, seed: int) -> tuple[np.random.Generator, RateLimits, Floats]:
     """Return what a run starts with: the random generator, the limits, and equal rates."""
-    check_type("settings", settings, SyncSettings, "a SyncSettings")
+    _check(costs, settings)
     rng = np.random.default_rng(check_whole("seed", seed, 0, "a whole number, 0 or more"))
     limits = settings.limits(costs.arms)
     return rng, limits, np.full(costs.arms, min(limits.budget / costs.arms, limits.highest))
+
+
+def _check(costs: CostFamily, settings: SyncSettings) -> None:
+    check_type("costs", costs, CostFamily, "a CostFamily, such as SublinPoly")
+    check_type("settings", settings, SyncSettings, "a SyncSettings")
 
 
 def _observe_gradient(

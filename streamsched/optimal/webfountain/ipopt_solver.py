@@ -22,7 +22,7 @@ from streamsched.optimal.webfountain.schedules import scheduled_shares
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats
 
-__all__ = ["webfountain"]
+__all__ = ["import_casadi", "webfountain"]
 
 _OPTIONS: Final = {
     "print_time": False,
@@ -55,7 +55,7 @@ def webfountain(model: BucketModel, weights: npt.ArrayLike, *, starts: int = 3, 
         raise SettingsError("weights", shares.tolist(), "one or more weights above 0")
     count = check_whole("starts", starts, 1, "a whole number of starts, 1 or more")
     rng = np.random.default_rng(check_whole("seed", seed, 0, "a whole number, 0 or more"))
-    solve = _build(_import_casadi(), model, shares)
+    solve = _build(import_casadi(), model, shares)
     plans = []
     for start in range(count):
         begin = follow_plan(model, shares, *_start(model, shares, start, rng))
@@ -63,7 +63,8 @@ def webfountain(model: BucketModel, weights: npt.ArrayLike, *, starts: int = 3, 
     return min(plans, key=lambda plan: plan.objective)
 
 
-def _import_casadi() -> Any:
+def import_casadi() -> Any:
+    """Return CasADi. Raises SettingsError if it is not installed."""
     try:
         return import_module("casadi")  # an optional dependency, used here only
     except ImportError as error:

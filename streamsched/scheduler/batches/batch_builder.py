@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsched.ranking.full_scan import Query, Ranked
+from streamsched.politeness.priority import read_overdue, tiers_of
+from streamsched.politeness.rule_targets import find_pages_of_hosts
+from streamsched.ranking.full_scan import HostPages, Query, Ranked
+from streamsched.reasons import ReasonCode
 from streamsched.records.page_schema import VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
+from streamsched.scheduler.batches.batch_keys import BatchKeys, KeptBatch, number_codes
+from streamsched.scheduler.batches.grants import choose_granted, why_refused
 from streamsched.scheduler.batches.handout_order import HandoutOrder
 from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
-from streamsched.scheduler.results import Batch
+from streamsched.scheduler.results import Batch, Granted
 from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
 
 if TYPE_CHECKING:
@@ -31,8 +36,11 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints
     from streamsched.politeness.policy import PolitenessPolicy
     from streamsched.ranking.formula_switch import FormulaSwitch
+    from streamsched.scheduler.batches.batch_request import BatchRequest
+    from streamsched.scheduler.batches.grants import GrantRequest
     from streamsched.scheduler.batches.panel import Panel
     from streamsched.scheduler.batches.surge_probes import SurgeProbes
+    from streamsched.state.crawl_plan import CrawlPlan
     from streamsched.state.page_table import PageTable
 
 __all__ = ["BatchBuilder", "GrantedLeases"]
@@ -65,6 +73,7 @@ class BatchBuilder:
     seed: int
     surge_probes: SurgeProbes | None = None  # used if the formula reads `surge` or `gain`
     streams: Sequence[str] = ()  # by number, from 1
+    keys: BatchKeys = field(default_factory=BatchKeys)
     handout_order: HandoutOrder = field(default_factory=HandoutOrder)
 
     def preview(self, k: int, now: float, *, surge_probes: bool = False) -> Batch:
@@ -72,7 +81,7 @@ class BatchBuilder:
 
         `surge_probes`: include surge probes.
         """
-        with self._leases_as_of(now):
+        with self.leases_as_of(now):
             query = self.query(k, now, math.inf)
             best = self.formula_switch.peek(query)
             composed = ComposedBatch(query, best, best)
@@ -81,34 +90,96 @@ class BatchBuilder:
                 composed = ComposedBatch(query, best, batch, surge_probes=probes)
             return self.name_pages(composed)
 
-    def lease_batch(self, k: int, now: float, lease_s: float) -> Batch:
-        """Return a batch of `k` pages at `now`, the panel's first, leased for `lease_s`."""
-        shard = self.pages.arrays
-        self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, now))
-        query = self.query(k, now, lease_s)
-        composed = self._compose(query, self.formula_switch.rank, self.formula_switch.rank_new)
-        ranked, panel = composed.batch, composed.panel
-        self.politeness_policy.forget(now)
-        self.politeness_policy.grant(shard, ranked.rows, now, now + lease_s, panel)
-        self.panel.count(ranked.rows.size, panel)
-        return self.name_pages(composed, now + lease_s)
+    def lease_batch(self, request: BatchRequest) -> Batch:
+        """Return a batch as requested, the panel's pages first, and lease its pages; or that of the same key.
 
-    def restore_leases(self, leases: GrantedLeases) -> None:
-        """Grant the leases of an earlier batch again. O(batch)."""
+        Raises KeyReusedError.
+        """
+        kept = self.keys.find(request.key, request.arguments, request.now)
+        if kept is not None:
+            return self._name_kept(kept, repeated=True)
+        shard, now, lease_s = self.pages.arrays, request.now, request.lease_s
+        self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, now))
+        composed = self._compose(self._query_of(request), self.formula_switch.rank, self.formula_switch.rank_new)
+        self._lease(composed.batch.rows, now, now + lease_s, composed.panel)
+        batch = self.name_pages(composed, now + lease_s)
+        if request.key is not None:
+            self.keys.keep(request.key, KeptBatch.of(batch, request.arguments))
+        return batch
+
+    def offer(self, request: BatchRequest) -> Batch:
+        """Return the batch that `lease_batch` would lease. Nothing changes."""
+        with self.leases_as_of(request.now), self.quotas.unchanged(), self.panel.unchanged():
+            query = self._query_of(request)
+            return self.name_pages(self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new))
+
+    def grant(self, request: GrantRequest) -> Granted:
+        """Lease the pages of a request that may be leased now, or return what was done for the same key. O(pages).
+
+        Raises KeyReusedError.
+        """
+        kept = self.keys.find(request.key, request.arguments, request.now)
+        if kept is not None:
+            refused = {url: ReasonCode(code) for url, code in kept.refused.items()}
+            return Granted(self._name_kept(kept, repeated=True), refused)
+        shard, now, until_s = self.pages.arrays, request.now, request.now + request.lease_s
+        self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, now))
+        query = self.query(len(request.urls), now, request.lease_s)
+        chosen = choose_granted(shard, query, request.urls, self.pages.find(request.urls), self.panel)
+        refused = {url: why_refused(shard, query, row, self.streams) for url, row in chosen.refused.items()}
+        codes, grounds = number_codes(chosen.reasons)
+        scores = self.formula_switch.current.scan.score(shard, now, query.cycle_s, chosen.rows)
+        columns = chosen.rows, scores, tiers_of(read_overdue(shard, chosen.rows, query.limits, now)), grounds
+        self._lease(chosen.rows, now, until_s, chosen.panel)
+        self.quotas.count(chosen.rows.size)
+        kept = KeptBatch(request.arguments, now, until_s, chosen.panel, codes, *columns, refused)
+        if request.key is not None:
+            self.keys.keep(request.key, kept)
+        return Granted(self._name_kept(kept), refused)
+
+    def restore_leases(self, leases: GrantedLeases, key: str | None = None, kept: KeptBatch | None = None) -> None:
+        """Grant the leases of an earlier batch again, and keep it for its key if it had one. O(batch)."""
         shard = self.pages.arrays
         self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, leases.now))
-        self.politeness_policy.forget(leases.now)
-        self.politeness_policy.grant(shard, leases.rows, leases.now, leases.until_s, leases.panel)
+        self._lease(leases.rows, leases.now, leases.until_s, leases.panel)
         self.panel.restore(leases.panel_state)
         self.quotas.restore(leases.quotas_state)
+        if key is not None and kept is not None:
+            self.keys.keep(key, kept)
 
-    def explain(self, row: int, champion: Champion, query: Query) -> Explanation:
-        """Return what is known of the page of `row`, and why the batch of `query` has it or not. O(pages)."""
+    def _lease(self, rows: Ints, now: float, until_s: float, panel: int) -> None:
+        """Lease ``rows``: int64[m], the first `panel` for the panel, and forget what has expired by `now`."""
+        self.keys.forget(now)
+        self.politeness_policy.forget(now)
+        self.politeness_policy.grant(self.pages.arrays, rows, now, until_s, panel)
+        self.panel.count(rows.size, panel)
+
+    def _name_kept(self, kept: KeptBatch, *, repeated: bool = False) -> Batch:
+        """Return a batch that is kept. O(batch)."""
         shard = self.pages.arrays
-        explanation = explain_page(
-            shard, RankedBy(champion, self.formula_switch.current.scan, query.limits, self.streams), query, row
+        return Batch(
+            url_texts(shard.pages, kept.rows),
+            kept.scores,
+            kept.tiers,
+            kept.rows,
+            cache(lambda: host_names(shard.groups, shard.pages.records, kept.rows)),
+            lambda: kept.reasons,
+            kept.now,
+            kept.until_s,
+            kept.panel,
+            repeated,
         )
-        with self._leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
+
+    def explain(self, row: int, champion: Champion, query: Query, plan: CrawlPlan | None) -> Explanation:
+        """Return what is known of the page of `row`, and why the batch of `query` has it or not. O(pages).
+
+        `plan`: of the crawl rates in use.
+        """
+        shard = self.pages.arrays
+        kinds = self.pages.signals.names
+        ranked = RankedBy(champion, self.formula_switch.current.scan, query.limits, self.streams, kinds, plan)
+        explanation = explain_page(shard, ranked, query, row)
+        with self.leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
             membership = membership_reasons(shard, chosen, row, score=explanation.score, eligible=explanation.eligible)
         reasons = (*membership, *explanation.reasons, *self.panel.reasons(row))
@@ -117,6 +188,15 @@ class BatchBuilder:
     def query(self, k: int, now: float, lease_s: float) -> Query:
         """Return the ranking query for a batch of `k` pages at `now`."""
         return Query(k, now, self.pages.cycle_s, self.salt(now), self.politeness_policy.limits, lease_s)
+
+    def _query_of(self, request: BatchRequest) -> Query:
+        """Return the ranking query for a batch as requested. O(1), and with hosts O(groups + pages of these hosts)."""
+        query, shard = self.query(request.k, request.now, request.lease_s), self.pages.arrays
+        if request.per_host is not None:
+            query = replace(query, limits=query.limits._replace(per_request=request.per_host))
+        if request.hosts is not None:
+            query = replace(query, among=HostPages(*find_pages_of_hosts(shard.groups, shard.corpus, request.hosts)))
+        return query
 
     def salt(self, now: float) -> int:
         """Return the salt of tie keys in the cycle of `now`; it differs each cycle, so that no page always loses."""
@@ -148,7 +228,7 @@ class BatchBuilder:
     ) -> ComposedBatch:
         """Return a batch: the panel's pages and the best, quotas applied, surge probes; in the order of handing out."""
         shard, scan = self.pages.arrays, self.formula_switch.current.scan
-        first = self.panel.choose(shard, query.k, query.now, query.limits, query.lease_s)
+        first = self.panel.choose(shard, query)
         query = replace(query, first=first)
         sources = RankedSources(rank_new, lambda rows: scan.score(shard, query.now, query.cycle_s, rows))
         best = rank(query)
@@ -173,7 +253,7 @@ class BatchBuilder:
         )
 
     @contextmanager
-    def _leases_as_of(self, now: float) -> Iterator[None]:
+    def leases_as_of(self, now: float) -> Iterator[None]:
         """Count leases that expire by `now`, which may be in the future, as ended within this block."""
         leases, shard = self.politeness_policy.leases, self.pages.arrays
         ended = leases.expire(shard, now)

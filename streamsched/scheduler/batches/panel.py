@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from streamsched.politeness.eligibility import are_eligible
-from streamsched.ranking.host_slots import HostSlots, SlotLimits
+from streamsched.ranking.host_slots import HostSlots
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.visit_journal import find_sampled, sample_bar, sample_hashes
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints
-    from streamsched.politeness.limits import Limits
+    from streamsched.ranking.full_scan import Query
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["NO_PANEL", "Panel"]
@@ -47,26 +47,26 @@ class Panel:
         self._seats = HostSlots()
         self._searched = 0  # rows already searched for members
 
-    def choose(self, shard: ShardArrays, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
-        """Return the members that come first in a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
+    def choose(self, shard: ShardArrays, query: Query) -> Ints:
+        """Return the members that come first in the batch of `query`: int64[m]. O(panel + new pages).
 
         They may be visited, were not tried in this cycle, and are within their hosts' limits. O(pages) if the panel is
         resized, at most once a cycle.
         """
         if not self.share:
             return np.empty(0, np.int64)
-        cycle = math.floor(now / self._cycle_s)
+        cycle = math.floor(query.now / self._cycle_s)
         if self._cycle is None or cycle > self._cycle:
             self._begin_cycle(shard, cycle)
         self._renew(shard)
         tried = np.floor(shard.pages.traces["last_attempt_s"][self._rows] / self._cycle_s) >= cycle
         due = self._rows[~tried]
-        due = due[are_eligible(shard, due, now, limits)]
-        k = min(k, int(shard.corpus["pages"][0]))
+        due = due[are_eligible(shard, due, query.now, query.limits)]
+        k = min(query.k, int(shard.corpus["pages"][0]))
+        if query.among is not None:
+            due, k = due[np.isin(due, query.among.rows)], min(k, query.among.rows.size)
         allowed = math.ceil(self.share * (self._handed + k) - _ROUNDING) - self._own
-        kept = self._seats.fill(
-            shard, SlotLimits(limits, now, lease_s), due, np.full(due.size, np.inf), min(max(allowed, 0), k)
-        )
+        kept = self._seats.fill(shard, query.slot_limits, due, np.full(due.size, np.inf), min(max(allowed, 0), k))
         self._seats.clear(shard)
         return due[kept]
 

@@ -66,6 +66,12 @@ class BatchQuotas:
             rows = self._add_random(shard, query, rows)
         return ranked if rows is ranked.rows else put_in_order(shard, query, _with_scores(ranked, rows, sources.score))
 
+    def count(self, pages: int) -> None:
+        """Count pages that were leased by name, as a batch that met its shares. O(1)."""
+        if self.explore:
+            self._handed += pages
+            self._drawn = round(self._drawn + self.explore * pages, _DIGITS)
+
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Do not count batches composed in this block."""
@@ -130,10 +136,11 @@ class BatchQuotas:
 
     def _draw(self, shard: ShardArrays, query: Query, batch: Ints, count: int) -> Ints:
         """Return random pages that may be visited and are not in the batch, enough for `count`: int64[m]."""
-        pages = int(shard.corpus["pages"][0])
-        size = _TRIES * max(count, _FEW)
-        drawn = np.random.default_rng([abs(self._seed), self._handed]).integers(pages, size=size)
+        pages = int(shard.corpus["pages"][0]) if query.among is None else query.among.rows.size
+        size = _TRIES * max(count, _FEW) if pages else 0
+        drawn = np.random.default_rng([abs(self._seed), self._handed]).integers(max(pages, 1), size=size)
         rows = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+        rows = rows if query.among is None else query.among.rows[rows]
         rows = rows[~np.isin(rows, batch)]
         return rows[are_eligible(shard, rows, query.now, query.limits)]
 

@@ -32,7 +32,7 @@ from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
 from streamsched.scheduler.batches.quotas import Places, put_in_order, swap_in
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Record
+    from streamsched.numerics.arrays import Bools, Bytes, Floats, Ints, Record
     from streamsched.ranking.host_slots import SlotLimits
     from streamsched.records.schema import ShardArrays
 
@@ -126,11 +126,15 @@ class SurgeProbes:
 def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
     """Return at most `most` groups whose probes are worth `bar` or more, best first. O(groups examined)."""
     groups = int(shard.corpus["groups"][0])
+    wanted = np.empty(0, np.uint8)
     count = min(groups, _GROUPS + _GROUPS_A_PAGE * query.k)
+    if query.among is not None:
+        wanted, count = np.zeros(groups, np.uint8), groups
+        wanted[query.among.hosts] = 1
     start = int(mix(np.uint64(int(query.now) & (2**63 - 1)))) % groups if count < groups else 0
     size = min(most, 1 + _ROWS_A_PAGE * query.k // _NEWEST, groups)
     best = _Due(np.full(size, groups), np.full(size, -np.inf))
-    _list_due(shard, (start, count), query.now, bar, best)
+    _list_due(shard, (start, count), query.now, bar, wanted, best)
     order = np.lexsort((best.groups, -best.worth))[: np.count_nonzero(best.worth > 0.0)]
     return _Due(best.groups[order], best.worth[order])
 
@@ -242,10 +246,11 @@ def _precedes(shard: ShardArrays, pages: _Chosen, i: int, j: int, salt: int) -> 
 
 
 @bare_kernel
-def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, bar: float, best: _Due) -> None:
+def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, bar: float, wanted: Bytes, best: _Due) -> None:
     """Write to `best`, a heap, those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth most.
 
-    And `bar` or more. The worth of one probe is the expected number of stale pages found a cycle sooner. O(groups).
+    And `bar` or more. ``wanted``: uint8[groups], the hosts whose groups count, empty for all. The worth of one probe is
+    the expected number of stale pages found a cycle sooner. O(groups).
     """
     groups, records = np.int64(shard.corpus[0].groups), shard.groups.records
     number = span[0] - 1
@@ -255,6 +260,8 @@ def _list_due(shard: ShardArrays, span: tuple[int, int], now: float, bar: float,
         prefetch_field(records, number + _PREFETCH_AHEAD, SURGES_AT)
         group: Record = records[number]
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
+            continue
+        if wanted.size and not wanted[np.int64(group.host)]:
             continue
         days = min(max((now - group.open_s) / _DAY_S, 0.0), LONGEST_INTERVAL)
         hazard = surge_frequency(shard.corpus[0], group) * days

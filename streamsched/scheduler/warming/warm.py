@@ -36,7 +36,7 @@ _URLS: Final = [f"https://host{i % 3}.example/part{i % 2}/page{i}" for i in rang
 def _fill_terminals() -> None:
     pages = Scheduler().core.pages
     shard, none = pages.arrays, slice(0, 0)
-    context = context_of(shard.groups.records, shard.seasonality, none)
+    context = context_of(shard, none)
     columns = TerminalColumns(("t",), 0)
     columns.fill(shard.pages.records[none], shard.pages.traces[none], context, _START_S, pages.cycle_s)
 
@@ -84,6 +84,8 @@ def _serve() -> None:
     scheduler.block("host2.example", until=_START_S + 2 * _DAY_S)
     scheduler.set_rule("*.example", HostRule(per_batch=2))
     scheduler.next_batch(k=4, now=_START_S + 3 * _DAY_S)  # leases have expired
+    scheduler.week(now=_START_S)
+    scheduler.week(now=_START_S, url=_URLS[0])
 
 
 def _serve_many() -> None:

@@ -13,9 +13,10 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from streamsched import Scheduler
+from streamsched import Scheduler, Signal
 from streamsched.connectors import write_jsonl
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.numerics.packed_urls import PackedUrls
@@ -434,3 +435,34 @@ def test_killed_a_dozen_times(
     state = Scheduler.load(tmp_path / "state")
     assert int(state.core.pages.arrays.corpus["applied"][0]) == sent
     assert state.digest() == twin.digest()
+
+
+@pytest.mark.cases(ordinary=1, whole=9)
+def test_two_topics_killed_a_dozen_times(
+    processes: ForkServerContext, make_topic: Callable[..., Topic], real: Address, tmp_path: Path, rng: random.Random
+) -> None:
+    """Outcomes and signals arrive in turn, the reader of both is killed at random instants: each counts once."""
+    assert real.is_real
+    topic, signals = make_topic(), make_topic()
+    twin, sent = Scheduler(), 0
+    sources = ["--source", topic.url(), "--signals", signals.url()]
+    words = ["run", *sources, "--state", str(tmp_path / "state"), "--set", "save.every=5ms", "--json", "--until-end"]
+    for number in range(8):
+        more = stream(rng.randrange(40, 400), sent)
+        sent += len(more)
+        with topic.producing() as producer:
+            for one in more:
+                event = encode_event(one.url, one.fetched_at, changed=one.changed)
+                if number % 2:
+                    event = msgspec.json.encode({"url": one.url, "at": one.fetched_at, "source": "feed"})
+                producer.send((signals if number % 2 else topic).name, event, b"k", partition=0)
+        if number % 2:
+            twin.notice([Signal(one.url, one.fetched_at, "feed") for one in more])
+        else:
+            twin.observe(more)
+        for seconds in (0.2 + rng.random(), 0.2 + 2 * rng.random(), 300.0):
+            ended = kill_after(processes, words, tmp_path / "result", seconds)
+            if ended is not None:
+                break
+        assert ended == 0, (tmp_path / "result.err").read_text()
+    assert Scheduler.load(tmp_path / "state").digest() == twin.digest()

@@ -144,8 +144,8 @@ def test_of_a_hundred_thousand_fuzzed_messages_each_is_accounted_for(fuzzed: Top
     scheduler, total, rows = Scheduler(), Observed(), 0
     with replace(fuzzed, client=client).open(until_end="true") as source:
         for delivery in source:
-            total += scheduler.observe(delivery.outcomes)
-            rows += len(delivery.outcomes)
+            total += scheduler.observe(delivery.records)
+            rows += len(delivery.records)
         assert sum(position.records for position in source.positions.values()) == FUZZED
         # A spoilt frame of one row may have become one of none or of several, so rows are counted, not messages.
         assert total.applied + total.duplicates + total.late + total.rejected == rows

@@ -11,6 +11,7 @@ import pytest
 from streamsched.connectors import Position
 from streamsched.connectors.kafka import KafkaSink, KafkaSource, open_kafka, open_sink
 from streamsched.errors import SettingsError, SourceError, StreamschedError
+from streamsched.outcomes import OutcomeBatch
 from tests.integration.kafka.broker import PASSWORD, USER, Address, Broker, find_jars, free_ports
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event, wait_for
@@ -223,7 +224,7 @@ def test_tls_and_a_password(topic: Topic, real: Address, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("open_either", [open_kafka, open_sink])
 def test_a_wrong_password_is_an_error_at_once(
-    topic: Topic, real: Address, open_either: Callable[[str], KafkaSource | KafkaSink]
+    topic: Topic, real: Address, open_either: Callable[[str], KafkaSource[OutcomeBatch] | KafkaSink]
 ) -> None:
     url = secure_url(topic, real, **{"sasl.password": "wrong", "patience": "1h"})  # nobody waits that long
     with pytest.raises(SourceError, match="uthentication") as raised:

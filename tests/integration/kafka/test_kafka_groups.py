@@ -8,7 +8,7 @@ import pytest
 
 from streamsched.connectors import Position
 from streamsched.connectors.kafka import KafkaSource
-from streamsched.outcomes import Outcome
+from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.topics import Topic, encode_event, wait_for
 from tests.support.crawl_outcomes import read_out
 
@@ -69,7 +69,7 @@ class Member:
     """A member of a group that takes outcomes in and, when partitions go, remembers where they stood and commits."""
 
     def __init__(self, topic: Topic, **more: object) -> None:
-        self.source: KafkaSource = topic.open(**GROUP | {"group": topic.name} | more)
+        self.source: KafkaSource[OutcomeBatch] = topic.open(**GROUP | {"group": topic.name} | more)
         self.source.on_revoke = self.hand_over
         self.taken: list[Outcome] = []
         self.handed_over: dict[str, int] = {}
@@ -85,7 +85,7 @@ class Member:
 
     def step(self) -> None:
         delivery = self.source.poll(0.05)
-        self.taken += [] if delivery is None else delivery.outcomes
+        self.taken += [] if delivery is None else delivery.records
 
 
 def take_turns(members: list[Member], count: int) -> None:

@@ -48,7 +48,7 @@ def test_all_messages_of_a_host_are_in_the_partition_of_its_key(topic: Topic) ->
         sink.send_outcomes(BATCH, "msgpack")
     with topic.open(until_end="true") as source:
         for delivery in source:
-            hosts = host_keys(delivery.outcomes.urls)
+            hosts = host_keys(delivery.records.urls)
             number = int(delivery.position.path.rpartition("/")[2])
             assert set(choose_partitions(hosts, 4).tolist()) == {number}
 
@@ -85,7 +85,7 @@ def test_resuming_after_any_delivery_gives_the_rest(topic: Topic) -> None:
         delivery, rejected = steps[i]
         position = Position.from_json(json.loads(json.dumps(delivery.position.to_json())))
         with open_source(topic.url(until_end="true", partitions=3), position=position) as again:
-            rest = [one for later, _ in steps[i + 1 :] for one in later.outcomes]
+            rest = [one for later, _ in steps[i + 1 :] for one in later.records]
             assert read_out(again) == rest
             assert again.rejected == 10 - rejected
             assert isinstance(again, KafkaSource)
@@ -117,7 +117,7 @@ def test_end_is_where_it_was_at_the_start(topic: Topic) -> None:
     with topic.open(until_end="true") as source:
         first = next(source)
         topic.send([encode_event("https://a.example/2", 2.0)], partition=0)
-        assert [*first.outcomes, *read_out(source)] == [Outcome("https://a.example/1", 1.0)]
+        assert [*first.records, *read_out(source)] == [Outcome("https://a.example/1", 1.0)]
     assert len(topic.read()) == 2
 
 
@@ -127,7 +127,7 @@ def test_without_an_end_a_source_goes_on_and_can_be_stopped(topic: Topic) -> Non
         topic.send([encode_event("https://a.example/1", 1.0)], partition=0)
         assert len(wait_for(source, 1)) == 1
         topic.send([encode_event("https://a.example/2", 2.0)], partition=0)
-        assert [one.url for one in next(source).outcomes] == ["https://a.example/2"]
+        assert [one.url for one in next(source).records] == ["https://a.example/2"]
         source.stop()
         assert list(source) == []
 
@@ -196,7 +196,7 @@ def test_a_source_may_stop_at_a_version_that_is_not_known(topic: Topic) -> None:
     good = encode_event("https://a.example/", 1.0)
     topic.send([good, b"?", encode_event("https://a.example/", 2.0, v=7), good], partition=0)
     with topic.open(until_end="true", versions="stop") as source:
-        assert len(next(source).outcomes) == 1
+        assert len(next(source).records) == 1
         with pytest.raises(SourceError, match=r"v: expected schema version 1, found 7: update"):
             next(source)
         with pytest.raises(SourceError, match="found 7") as raised:  # and so it stays
@@ -258,5 +258,5 @@ def test_the_state_is_that_of_the_same_frames_from_a_file(topic: Topic, tmp_path
     for place in (put(tmp_path / "frames.msgpack", b"".join(frames)), topic.url(until_end="true")):
         states.append(Scheduler())
         with open_source(place) as source:
-            assert sum(states[-1].observe(delivery.outcomes).applied for delivery in source) == 2_000
+            assert sum(states[-1].observe(delivery.records).applied for delivery in source) == 2_000
     assert states[0].digest() == states[1].digest()

@@ -12,7 +12,7 @@ import msgspec
 from streamsched.connectors.kafka import KafkaSink, KafkaSource, open_kafka, open_sink, read_settings
 from streamsched.connectors.kafka.clients.factory import open_producer
 from streamsched.connectors.kafka.clients.protocol import Headers, Producer
-from streamsched.outcomes import Outcome
+from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.broker import Address
 
 __all__ = ["CLIENTS", "Topic", "encode_event", "wait_for"]
@@ -40,13 +40,13 @@ class Topic:
         text = "&".join(f"{name.replace('_', '-')}={value}" for name, value in query.items())
         return f"kafka://{self.address.servers}/{self.name}?{text}"
 
-    def open(self, **settings: object) -> KafkaSource:
+    def open(self, **settings: object) -> KafkaSource[OutcomeBatch]:
         return open_kafka(self.url(**settings))
 
     def read(self, **settings: object) -> list[Outcome]:
         """All outcomes that are in the topic now."""
         with self.open(until_end="true", **settings) as source:
-            return [outcome for delivery in source for outcome in delivery.outcomes]
+            return [outcome for delivery in source for outcome in delivery.records]
 
     def open_sink(self) -> KafkaSink:
         return open_sink(self.url())
@@ -103,12 +103,12 @@ def encode_event(url: str, fetched_at: float | str, **fields: object) -> bytes:
     return msgspec.msgpack.encode({"url": url, "fetched_at": fetched_at, **fields})
 
 
-def wait_for(source: KafkaSource, count: int) -> list[Outcome]:
+def wait_for(source: KafkaSource[OutcomeBatch], count: int) -> list[Outcome]:
     """Poll until there are `count` outcomes; fails if they do not arrive."""
     found: list[Outcome] = []
     for _ in range(_PATIENCE):
         delivery = source.poll(0.25)
-        found += [] if delivery is None else delivery.outcomes
+        found += [] if delivery is None else delivery.records
         if len(found) >= count:
             break
     assert len(found) == count

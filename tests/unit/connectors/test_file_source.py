@@ -147,6 +147,16 @@ def test_outcomes_that_a_reader_rejects_are_kept_aside(tmp_path: Path, log: Path
     assert json.loads(letter["raw"])["url"] == "https://a.example/4"
 
 
+def test_what_a_reader_rejects_has_its_line_among_blank_and_bad_ones(log: Path) -> None:
+    log.write_bytes(LOG + b"\nbad\n" + LOG)
+    lines = len(LOG.splitlines())
+    with open_source(log) as source:
+        (delivery,) = source
+        last = len(delivery.records) - 1
+        source.reject(delivery, [InvalidOutcome(last, "fetched_at", 7.0, "UTC epoch seconds up to 5")])
+        assert source.rejections[-1].offset == 2 * lines + 2
+
+
 def test_an_outcome_of_a_frame_that_a_reader_rejects(tmp_path: Path) -> None:
     path = tmp_path / "o.msgpack"
     write_msgpack([OutcomeBatch([f"https://a.example/{i}" for i in range(9)], range(9))], path)

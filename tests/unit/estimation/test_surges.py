@@ -42,7 +42,7 @@ def surge(table: PageTable, day: float) -> Floats:
     """The terminal of each page, those of the first directory first."""
     shard, count = table.arrays, len(table)
     fill = TerminalColumns(["surge"], count).fill
-    context = context_of(shard.groups.records, shard.seasonality, slice(0, count))
+    context = context_of(shard, slice(0, count))
     return fill(shard.pages.records[:count], shard.pages.traces[:count], context, day * DAY, table.cycle_s)[
         "surge"
     ].copy()

@@ -23,7 +23,9 @@ pages = st.fixed_dictionaries(
         "t": st.floats(0.01, 100.0),
         "gain": st.floats(0.01, 1.0),
         "surge": st.floats(0.0, 0.99),
+        "signalled": st.floats(0.0, 0.99),
         "worth": st.floats(0.1, 10.0),
+        "significance": st.floats(0.0, 1.0),
     }
 )
 dials = st.integers(0, 20).map(lambda twentieths: twentieths / 20)
@@ -46,10 +48,11 @@ def test_changes_is_the_expected_gain_by_weight_and_cost(page: Page) -> None:
 
 @given(pages)
 def test_freshness_is_the_currency_that_a_visit_buys(page: Page) -> None:
-    """Copies without a surge were current until their first change, those with one for no part of the time."""
-    rate, elapsed, surge = page["rate"], page["t"], page["surge"]
+    """Copies without a surge or a signal were current until their first change, those with one at no time."""
+    rate, elapsed = page["rate"], page["t"]
+    moved = 1.0 - (1.0 - page["surge"]) * (1.0 - page["signalled"])
     by_rate, _ = quad(lambda age: age * rate * math.exp(-rate * age), 0.0, elapsed, limit=200, epsabs=1e-12)
-    expected = (1.0 - surge) * by_rate + surge * elapsed
+    expected = (1.0 - moved) * by_rate + moved * elapsed
     assert value("freshness", page) == pytest.approx(expected * page["worth"], rel=1e-6, abs=1e-9)
 
 
@@ -57,6 +60,12 @@ def test_freshness_is_the_currency_that_a_visit_buys(page: Page) -> None:
 def test_balanced_is_the_geometric_mean(page: Page, dial: float) -> None:
     ends = value("changes", page), value("freshness", page)
     assert value(f"balanced({dial})", page) == pytest.approx(ends[0] ** (1.0 - dial) * ends[1] ** dial, rel=1e-6)
+
+
+@given(pages, st.sampled_from(["changes", "freshness", "balanced", "balanced(0.25)"]))
+def test_any_objective_is_weighed_by_significance(page: Page, name: str) -> None:
+    assert value(f"{name} * significance", page) == pytest.approx(value(name, page) * page["significance"])
+    assert find_objective(f" {name}*significance ") == find_objective(f"{name} * significance")
 
 
 @given(st.lists(pages, min_size=2, max_size=8), dials, *[st.floats(0.01, 100.0)] * 2)
@@ -92,6 +101,8 @@ def test_a_dial_is_a_number_from_0_to_1(name: str) -> None:
     assert (caught.value.setting, caught.value.found) == ("objective", name)
 
 
-@pytest.mark.parametrize("name", ["t", "rate * t", "Changes", "balance", ""])
+@pytest.mark.parametrize(
+    "name", ["t", "rate * t", "Changes", "balance", "", "t * significance", "significance * changes", "* significance"]
+)
 def test_other_texts_name_no_objective(name: str) -> None:
     assert find_objective(name) is None

@@ -25,7 +25,7 @@ def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVID
     shard = table.arrays
     fill = TerminalColumns(wanted, 10).fill
     rows = slice(0, len(table))
-    context = context_of(shard.groups.records, shard.seasonality, rows)
+    context = context_of(shard, rows)
     found = fill(shard.pages.records[rows], shard.pages.traces[rows], context, now, DAY)
     return {name: column.tolist() for name, column in found.items()}
 
@@ -58,7 +58,7 @@ def test_values_of_a_page() -> None:
         result.pop(name)
     assert result.pop("posterior") == pytest.approx(estimators.probability_changed(shape, exposure, 2.0))
     assert result.pop("rate") == pytest.approx(shape / exposure)
-    assert result.pop("surge") == 0.0
+    assert (result.pop("surge"), result.pop("signalled"), result.pop("crawl_rate")) == (0.0, 0.0, 0.0)
     assert result == pytest.approx(
         {
             "n": 4.0,
@@ -73,6 +73,7 @@ def test_values_of_a_page() -> None:
             "cost": 1.0,
             "confidence": shape,
             "worth": 1.0,
+            "significance": 1.0,
         }
     )
 
@@ -86,7 +87,7 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
     assert result.pop("tau") == pytest.approx(3.0)
     assert result.pop("rhythm") == 1.0
     assert result.pop("gain") == pytest.approx(1 - (5 / 8) ** 0.5 * (1 + 0.5 * 3 / 8))  # P - t * P'
-    zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD", "surge"), 0.0)
+    zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD", "surge", "signalled", "crawl_rate"), 0.0)
     assert result == zeros | {
         "t": 3.0,
         "importance": 1.0,
@@ -94,6 +95,7 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
         "rate": pytest.approx(0.1),
         "confidence": 0.5,
         "worth": 1.0,
+        "significance": 1.0,
     }
 
 

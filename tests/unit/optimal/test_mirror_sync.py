@@ -220,8 +220,10 @@ def test_limits_name_what_is_wrong(limits: dict[str, float], setting: str) -> No
         (lambda: BinaryPoisson.draw(5, seed=-1), "seed"),
         (lambda: mirror_sync(BinaryPoisson([1.0]), None), "settings"),  # type: ignore[arg-type]
         (lambda: mirror_sync(BinaryPoisson([1.0]), SyncSettings(learning_rate=1.0), seed=-1), "seed"),
+        (lambda: mirror_sync(3, SyncSettings(learning_rate=1.0)), "costs"),  # type: ignore[arg-type]
+        (lambda: optimal_sync_rates(3, SyncSettings(learning_rate=1.0)), "costs"),  # type: ignore[arg-type]
     ],
-    ids=map(str, range(8)),
+    ids=map(str, range(10)),
 )
 def test_costs_name_what_is_wrong(make: Any, setting: str) -> None:
     with pytest.raises(SettingsError) as caught:

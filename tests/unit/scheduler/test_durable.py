@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, Snapsho
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.files import list_images
 from streamsched.persistence.image_writer import SavePlan
+from streamsched.persistence.write_ahead_log.call_log import CallLog
 from streamsched.persistence.write_ahead_log.log_reader import has_calls
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.state.stream_clock import WallClock
@@ -47,7 +49,7 @@ def crashed(tmp_path: Path) -> tuple[Path, str]:
 def test_calls_after_a_stream_need_it_read_again(crashed: tuple[Path, str], caplog: pytest.LogCaptureFixture) -> None:
     directory, digest = crashed
     before = sorted((path.name, path.read_bytes()) for path in directory.iterdir())
-    with pytest.raises(StreamNeeded, match="depends on outcomes of stream that are not in the saved state") as caught:
+    with pytest.raises(StreamNeeded, match="depends on records of stream that are not in the saved state") as caught:
         DurableScheduler.open(directory)
     assert (caught.value.stream, caught.value.number) == ("stream", 2)
     shown = Scheduler.load(directory)
@@ -62,7 +64,7 @@ def test_calls_after_a_stream_need_it_read_again(crashed: tuple[Path, str], capl
 
 
 def test_stream_that_ends_too_early(crashed: tuple[Path, str]) -> None:
-    with pytest.raises(SnapshotError, match="stream ends 5 outcomes earlier than"):
+    with pytest.raises(SnapshotError, match="stream ends 5 records earlier than"):
         DurableScheduler.open(crashed[0], reread=lambda path, at: [next(reread(path, at)).take(np.arange(20))])
 
 
@@ -252,3 +254,85 @@ def test_refusals_and_the_bound_survive(tmp_path: Path) -> None:
     with DurableScheduler.open(tmp_path, plan=NEVER) as again:
         assert again.max_ahead is None
         assert again.digest() == twin.digest()
+
+
+def test_calls_together_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        writes: list[int] = []
+        write = CallLog._write
+
+        def count(log: CallLog, calls: list[tuple[int, bytes]]) -> None:
+            writes.append(len(calls))
+            write(log, calls)
+
+        monkeypatch.setattr(CallLog, "_write", count)
+        with scheduler.together():
+            scheduler.observe(STREAM[:3])
+            with scheduler.together():
+                scheduler.discover(["https://b.example/"], now=50.0)
+            scheduler.next_batch(2, now=60.0)
+            scheduler.use("t")
+            assert writes == []
+        assert writes == [4]
+        scheduler.observe(STREAM[3:4])
+        assert writes == [4, 1]
+        digest = scheduler.digest()
+        scheduler.close(save=False)
+    assert Scheduler.load(tmp_path).digest() == digest
+
+
+def test_calls_together_are_on_disk_even_if_the_block_raises(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        with pytest.raises(SettingsError), scheduler.together():
+            observe_and_fail(scheduler)
+        copied = tmp_path / "copy"
+        shutil.copytree(tmp_path, copied, ignore=shutil.ignore_patterns("copy", "lock"))
+        assert Scheduler.load(copied).digest() == scheduler.digest()
+
+
+def observe_and_fail(scheduler: DurableScheduler) -> None:
+    scheduler.observe(STREAM[:3])
+    scheduler.next_batch(-1, now=60.0)
+
+
+def test_calls_together_are_of_one_thread(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler, scheduler.together():
+        other = threading.Thread(target=scheduler.observe, args=(STREAM[:3],))
+        other.start()
+        other.join()
+        assert scheduler._log._on_disk == scheduler._log.sequence == 1
+
+
+def test_calls_together_fail_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+
+        def fail(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(CallLog, "_write", fail)
+        with pytest.raises(SnapshotError, match="No space left"), scheduler.together():
+            scheduler.observe(STREAM[:3])
+        monkeypatch.undo()
+        scheduler.snapshot()
+        assert scheduler.trouble is None
+
+
+def test_a_repeated_call_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What says that a batch or an outcome is known already must not be said before that is on disk."""
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        waited: list[int] = []
+        with scheduler.together():
+            scheduler.observe(STREAM[:3])
+            scheduler.next_batch(2, now=60.0, key="k")
+            commit = CallLog.commit
+
+            def note(log: CallLog, number: int) -> None:
+                waited.append(number)
+                commit(log, number)
+
+            monkeypatch.setattr(CallLog, "commit", note)
+            for again in (lambda: scheduler.observe(STREAM[:3]), lambda: scheduler.next_batch(2, now=60.0, key="k")):
+                thread = threading.Thread(target=again)
+                thread.start()
+                thread.join()
+            assert waited == [2, 2]

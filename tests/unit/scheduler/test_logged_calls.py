@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
+from streamsched import HostRule, Optimiser, Outcome, Politeness, Rule, Scheduler, Signal, SnapshotError
 from streamsched.persistence.call_codec import decode_call, encode_call
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.write_ahead_log.log_reader import LoggedCalls, newest_log
@@ -39,9 +39,12 @@ def set_bound(scheduler: AnyScheduler) -> None:
 
 ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "observe": lambda scheduler: scheduler.observe([Outcome(url, 5.0) for url in URLS]),
+    "notice": lambda scheduler: scheduler.notice([Signal(url, 5.5, "feed") for url in URLS]),
     "discover": lambda scheduler: scheduler.discover([*URLS[3:], "https://b.example/"], now=6, importance=2.5),
     "next batch": lambda scheduler: scheduler.next_batch(4, now=9e5, lease="1h"),
+    "grant": lambda scheduler: scheduler.grant(URLS, now=5, lease=1, key="granted"),
     "release": lambda scheduler: scheduler.release(URLS),
+    "forget pages": lambda scheduler: scheduler.forget(["https://b.example/", URLS[1]]),
     "ask": lambda scheduler: scheduler.ask(["https://c.example/"], now=7),
     "block": lambda scheduler: scheduler.block("*.example", UNTIL),
     "set rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
@@ -50,7 +53,8 @@ ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "limit per host": set_per_host,
     "limit ahead": set_max_ahead,
     "set bounds": set_bound,
-    "use": lambda scheduler: scheduler.use("t * X"),
+    "use": lambda scheduler: scheduler.use("t * crawl_rate"),
+    "follow plan": lambda scheduler: Optimiser(scheduler).plan_now(1e6),
 }
 
 
@@ -90,6 +94,15 @@ def test_calls_of_another_state_are_refused(tmp_path: Path) -> None:
         with pytest.raises(SnapshotError, match="call 2 leased pages that the state does not have") as caught:
             list(replay(some.core, logged(tmp_path)[1:], "the log"))
         assert caught.value.path == "the log"
+
+
+def test_a_plan_of_more_pages_is_refused(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, {"formula": "crawl_rate"}, plan=NEVER) as scheduler:
+        scheduler.discover(URLS, now=0.0)
+        Optimiser(scheduler).plan_now(5.0)
+        scheduler.close(save=False)
+    with pytest.raises(SnapshotError, match="call 2 a plan of more pages than the state has"):
+        list(replay(Scheduler().core, logged(tmp_path)[1:], "the log"))
 
 
 def test_unknown_kind_is_refused() -> None:

@@ -18,6 +18,13 @@ WAIT = {"until_s": DAY, "wait_s": 90.0}
 PLACE = {"k": 1000, "place": 1234}
 UNTIL = "until 1970-01-02 00:00:00 UTC, 1.5 min from now"
 ABSENT = "not in the next batch of 1,000:"
+PLANNED = {
+    "policy": "lambdacrawl",
+    "planned_at_s": 33_120.0,
+    "known": True,
+    "visits_per_cycle": 1 / 3,
+    "every_s": 3 * DAY,
+}
 PERIODIC = {"kind": "other", "p_value": 0.001, "days": [0, 4], "hour": 9, "utc_offset_minutes": -210}
 PROBING = "as a surge probe, to see whether a surge has hit the other pages of its URL pattern"
 
@@ -63,6 +70,7 @@ SENTENCES = [
         Reason(ReasonCode.RETIRED, {"gone_answers": 1, **WAIT}),
         f"not eligible: retired after 1 answer of 404 or 410, not probed again {UNTIL}",
     ),
+    (Reason(ReasonCode.UNKNOWN), "not eligible: it is not known"),
     (Reason(ReasonCode.ASKED_FOR, {"waiting": False}), "asked for: ranks before others until its next outcome"),
     (
         Reason(ReasonCode.OVERDUE, {"since_s": 0.0, "waiting": True}),
@@ -81,6 +89,7 @@ SENTENCES = [
         "in the next batch of 1,000: drawn at random, in the share for exploration",
     ),
     (Reason(ReasonCode.IN_BATCH_SURGE_PROBE, PLACE), f"in the next batch of 1,000: {PROBING}"),
+    (Reason(ReasonCode.IN_BATCH_GRANTED, PLACE), "in the next batch of 1,000: because the caller named it"),
     (Reason(ReasonCode.EMPTY_BATCH, {"k": 0}), "not in the next batch of 0: it has no places"),
     (
         Reason(ReasonCode.OUTRANKED, {"k": 1000, "score": 1.0, "lowest_score": 1.5}),
@@ -165,6 +174,24 @@ SENTENCES = [
         "surges in a.example that no visit has shown: P(hit by one since) is 0.05",
     ),
     (
+        Reason(
+            ReasonCode.ANNOUNCED,
+            {
+                "kind": "sitemap",
+                "host": "a.example",
+                "since_s": 0.0,
+                "probability": 0.625,
+                "precision": 0.71,
+                "checked": 180.5,
+                "signals": 1_204,
+            },
+        ),
+        (
+            "sitemap of a.example says since 1970-01-01 00:00:00 UTC that it has changed: "
+            "it was right in 71% of 1,204 signals; P(a signal since the last visit is true) is 0.625"
+        ),
+    ),
+    (
         Reason(ReasonCode.RELATED_CHANGED, {"probability": 0.25, "keys": ["name", "directory"]}),
         (
             "related pages changed, of the same name and of the same directory: "
@@ -180,6 +207,7 @@ SENTENCES = [
         Reason(ReasonCode.PANEL_MEMBER, {"share": 0.05}),
         "in the panel: visited every cycle, with 5% of the pages leased",
     ),
+    (Reason(ReasonCode.PLANNED, PLANNED), "planned every 3 d by lambdacrawl at 1970-01-01 09:12:00 UTC"),
 ]
 
 
@@ -201,6 +229,12 @@ def test_sentence(reason: Reason, text: str) -> None:
             {"k": 1, "host": "a.example", "taken_by": {"exploration": 1}, "tie_lost": False, "probing": True},
             "1 place of a.example has gone to 1 page drawn at random; after its rest it gives one page at first",
         ),
+        (
+            ReasonCode.PLANNED,
+            {**PLANNED, "every_s": None},
+            "no visits planned by lambdacrawl at 1970-01-01 09:12:00 UTC",
+        ),
+        (ReasonCode.PLANNED, {**PLANNED, "every_s": None, "known": False}, "00 UTC, before the page was known"),
         (ReasonCode.PERIODICITY, {**PERIODIC, "kind": "poisson", "days": [], "hour": None}, "show no schedule"),
         (
             ReasonCode.PERIODICITY,

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.connectors import Delivery, Position, Rejection, Source
-from streamsched.errors import InvalidOutcome, SnapshotError, SourceError
+from streamsched.errors import InvalidRecord, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.service.ingest_loop import IngestLoop
+from streamsched.service.intake.arrivals import Arrival
+from streamsched.service.intake.ingest_loop import IngestLoop
 
 PATHS = ("kafka://t/0", "kafka://t/1")
 
 
-class Topic(Source):
+class Topic(Source[OutcomeBatch]):
     """A source without brokers: deliveries come from the test, commits are remembered."""
 
     format = "kafka"
@@ -61,11 +62,11 @@ class Topic(Source):
     def close(self) -> None:
         raise NotImplementedError
 
-    def __next__(self) -> Delivery:
+    def __next__(self) -> Delivery[OutcomeBatch]:
         raise StopIteration
 
-    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
-        self.kept_aside += [delivery.outcomes.urls[problem.record] for problem in problems]
+    def reject(self, delivery: Delivery[OutcomeBatch], problems: Sequence[InvalidRecord]) -> None:
+        self.kept_aside += [delivery.records.urls[problem.record] for problem in problems]
         self.rejected_so_far += len(problems)
 
     def commit(self, positions: Mapping[str, Position]) -> None:
@@ -73,7 +74,7 @@ class Topic(Source):
             raise SourceError("kafka://t", "no broker", retriable=True)
         self.committed.append({path: position.offset for path, position in positions.items()})
 
-    def deliver(self, path: str, number: int) -> Delivery:
+    def deliver(self, path: str, number: int) -> Delivery[OutcomeBatch]:
         position = self.current[path] = Position("kafka", path, number, number)
         outcome = Outcome(f"https://a.example/{number}", float(number))
         return Delivery(OutcomeBatch.from_outcomes([outcome]), position)
@@ -105,13 +106,24 @@ def make(scheduler: DurableScheduler, topic: Topic, progress_s: float | None = N
     return IngestLoop(scheduler, topic, progress_s=progress_s, clock=Clock())
 
 
+def run(
+    loop: IngestLoop,
+    deliveries: Iterable[Delivery[OutcomeBatch] | None],
+    on_step: Callable[[IngestLoop], None] = lambda _: None,
+) -> SourceError | None:
+    """Let all `deliveries` of outcomes arrive."""
+    stream = loop.streams[0]
+    whole = (one if one is None else Arrival(stream, one, 0, len(one.records)) for one in deliveries)
+    return loop.run(whole, on_step)
+
+
 def test_commits_follow_saves(scheduler: DurableScheduler, topic: Topic) -> None:
     loop = make(scheduler, topic)
-    assert loop.run([topic.deliver(PATHS[0], 6), None, topic.deliver(PATHS[0], 7)], lambda _: None) is None
+    assert run(loop, [topic.deliver(PATHS[0], 6), None, topic.deliver(PATHS[0], 7)]) is None
     assert topic.committed == []
     scheduler.snapshot()
     scheduler.take(OutcomeBatch([], []), PATHS[0], {"kind": "kafka", "path": PATHS[0], "offset": 9, "records": 9})
-    loop.run([None], lambda _: None)
+    run(loop, [None])
     assert topic.committed == [{PATHS[0]: 7, PATHS[1]: 5}]
     loop.finish()
     assert topic.committed[-1] == {PATHS[0]: 7, PATHS[1]: 5}
@@ -121,7 +133,7 @@ def test_commits_follow_saves(scheduler: DurableScheduler, topic: Topic) -> None
 def test_positions_pass_rejected_messages_when_idle(scheduler: DurableScheduler, topic: Topic) -> None:
     loop = make(scheduler, topic)
     topic.current[PATHS[1]] = Position("kafka", PATHS[1], 8, 8)
-    loop.run([None], lambda _: None)
+    run(loop, [None])
     assert scheduler.positions[PATHS[1]]["offset"] == 8
 
 
@@ -130,11 +142,11 @@ def test_a_refused_commit_is_made_up_for(
 ) -> None:
     loop = make(scheduler, topic)
     topic.refuses = True
-    loop.run([topic.deliver(PATHS[0], 6)], lambda _: None)
+    run(loop, [topic.deliver(PATHS[0], 6)])
     loop.finish()
     assert "not committed" in caplog.text
     topic.refuses = False
-    loop.run([None], lambda _: None)
+    run(loop, [None])
     assert topic.committed == [{PATHS[0]: 6, PATHS[1]: 5}]
 
 
@@ -142,7 +154,7 @@ def test_partitions_are_handed_over_saved_and_committed(
     scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    make(scheduler, topic).run([topic.deliver(PATHS[0], 6)], lambda _: None)
+    run(make(scheduler, topic), [topic.deliver(PATHS[0], 6)])
     assert topic.on_revoke is not None
     topic.on_revoke(topic.positions)
     assert scheduler.saved.positions[PATHS[0]]["offset"] == 6
@@ -153,7 +165,7 @@ def test_partitions_are_handed_over_saved_and_committed(
 def test_partitions_that_cannot_be_saved_are_not_committed(
     scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(scheduler, topic).run([topic.deliver(PATHS[0], 6)], lambda _: None)
+    run(make(scheduler, topic), [topic.deliver(PATHS[0], 6)])
 
     def refuse(**_: object) -> Path:
         raise SnapshotError("state", "cannot be written: No space left on device")
@@ -178,17 +190,17 @@ def test_partitions_that_others_own_are_suspended(
     scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
     scheduler.take(OutcomeBatch(["https://c.example/"], [1.0]), "other.jsonl", None)
     scheduler.suspend_streams(["other.jsonl"])  # not of this topic
-    loop.run([topic.deliver(PATHS[0], 6)], step)
+    run(loop, [topic.deliver(PATHS[0], 6)], step)
     position = topic.current.pop(PATHS[1])
-    loop.run([None, None], step)
+    run(loop, [None, None], step)
     assert topic.on_revoke is not None
     topic.on_revoke(topic.positions)  # all at once, half of them come back
     assert scheduler.core.streams.suspended == {*PATHS, "other.jsonl"}
     assert Scheduler.load(scheduler.directory).core.streams.suspended == {*PATHS, "other.jsonl"}
     del topic.current[PATHS[0]]
-    loop.run([None], step)
+    run(loop, [None], step)
     topic.current[PATHS[1]] = position
-    loop.run([None], step)
+    run(loop, [None], step)
     own = [{"other.jsonl"}, {PATHS[1], "other.jsonl"}, {PATHS[1], "other.jsonl"}, {*PATHS, "other.jsonl"}]
     assert suspended == [*own, {PATHS[0], "other.jsonl"}]
     logged = [vars(record) for record in caplog.records if record.message == "ownership changed"]
@@ -202,7 +214,7 @@ def test_partitions_that_others_own_are_suspended(
 def test_a_state_without_partitions_yet_is_left_as_it_is(scheduler: DurableScheduler, topic: Topic) -> None:
     scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
     topic.current.clear()
-    make(scheduler, topic).run([None], lambda _: None)  # not assigned yet
+    run(make(scheduler, topic), [None])  # not assigned yet
     assert scheduler.core.streams.suspended == set()
 
 
@@ -213,7 +225,7 @@ def test_progress_rejections_and_trouble_are_logged(
     loop = make(scheduler, topic, progress_s=2.0)
     topic.rejected_so_far = 3
     scheduler.trouble = SnapshotError("state", "cannot be written: No space left on device")
-    loop.run([topic.deliver(PATHS[0], 6), None, None], lambda _: None)
+    run(loop, [topic.deliver(PATHS[0], 6), None, None])
     logged = {record.message: vars(record) for record in caplog.records}
     assert logged["progress"]["lag"] == 4
     assert (logged["rejected"]["count"], logged["rejected"]["last"]) == (3, str(topic.rejections[-1]))
@@ -223,12 +235,12 @@ def test_progress_rejections_and_trouble_are_logged(
 
 
 def test_the_error_that_ends_the_deliveries_is_returned(scheduler: DurableScheduler, topic: Topic) -> None:
-    def fail() -> Iterator[Delivery]:
+    def fail() -> Iterator[Delivery[OutcomeBatch]]:
         yield topic.deliver(PATHS[0], 6)
         raise SourceError("kafka://t/0", "offset 9 is gone")
 
     loop = make(scheduler, topic)
-    assert str(loop.run(fail(), lambda _: None)) == "kafka://t/0: offset 9 is gone"
+    assert str(run(loop, fail())) == "kafka://t/0: offset 9 is gone"
     assert loop.total.applied == 1
 
 
@@ -237,7 +249,7 @@ def test_outcomes_of_the_future_are_kept_aside_and_passed(scheduler: DurableSche
     days = [0, 1, 400, 2, 401]
     outcomes = [Outcome(f"https://a.example/{day}", 86_400.0 * day) for day in days]
     topic.current[PATHS[0]] = position = Position("kafka", PATHS[0], 10, 10)
-    loop.run([Delivery(OutcomeBatch.from_outcomes(outcomes), position)], lambda _: None)
+    run(loop, [Delivery(OutcomeBatch.from_outcomes(outcomes), position)])
     assert topic.kept_aside == ["https://a.example/400", "https://a.example/401"]
     assert loop.counts()["applied"] == 3
     assert loop.counts()["rejected"] == 2

@@ -55,6 +55,7 @@ def test_numbers_and_flags_may_be_texts() -> None:
     options = {
         "scheduler.seed": "-3",
         "scheduler.panel": "0.1",
+        "scheduler.signals_discover": "false",
         "politeness.retire_after": "none",
         "politeness.in_flight": "8",
         "politeness.host_backoff_503": "none",
@@ -63,7 +64,7 @@ def test_numbers_and_flags_may_be_texts() -> None:
         "evolve_every": "7",
     }
     found = read(options)
-    assert found.scheduler.given() == {"seed": -3, "panel": 0.1}
+    assert found.scheduler.given() == {"seed": -3, "panel": 0.1, "signals_discover": False}
     assert Politeness(**found.politeness.given()) == Politeness(
         in_flight=8, retire_after=None, host_backoff_503=None, retry_after_most=7_200
     )
@@ -100,6 +101,7 @@ def test_settings_are_frozen() -> None:
         ("scheduler.objective", "speed", "changes"),
         ("scheduler.panel", 1.5, "less than 1"),
         ("scheduler.seed", True, "a number"),
+        ("scheduler.signals_discover", "perhaps", "a valid boolean"),
         ("scheduler.odd", 1, "docs/run.md"),
         ("politeness.delay", "soon", "a duration"),
         ("politeness.in_flight", "many", "a valid integer"),
@@ -285,3 +287,26 @@ def test_assignments() -> None:
     for text in ("a", "=b", ""):
         with pytest.raises(SettingsError, match="NAME=VALUE"):
             read_assignments([text])
+
+
+@pytest.mark.parametrize(
+    ("source", "signals", "expected"),
+    [
+        ("a.jsonl", "file:a.jsonl", "another source than that of the outcomes"),
+        ("a.jsonl", "kafka:b", "file:PATH, PATH, - for standard input, or kafka://HOST:PORT/TOPIC"),
+        ("kafka://h:9/t", "kafka://other:9/t", "another topic than that of the outcomes, by its name"),
+        ("kafka://h:9/t?group=g", "kafka://h:9/s?group=g", "a group of its own"),
+        ("kafka://h:9/t", "-", "no standard input beside a topic, which cannot wait for it"),
+        ("-", "kafka://h:9/t", "no standard input beside a topic, which cannot wait for it"),
+    ],
+)
+def test_signals_that_cannot_be_read_beside_the_outcomes(source: str, signals: str, expected: str) -> None:
+    assert refused({"source": source, "signals.source": signals}) == {"signals.source": expected}
+
+
+def test_signals() -> None:
+    found = read({"signals.source": "file:s.jsonl", "signals.format": "jsonl"}).signals
+    assert (found.source, found.format, found.dead_letters) == ("s.jsonl", "jsonl", None)
+    assert refused({"signals.source": "s", "signals.format": "changes"}) == {"signals.format": "one of jsonl, msgpack"}
+    assert list(refused({"signals.format": "jsonl"})) == ["signals.source"]
+    assert read({"signals.source": "kafka://h:9/s", "kafka.client": "confluent"}).kafka == {"client": "confluent"}

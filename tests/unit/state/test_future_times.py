@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsched import Outcome, Scheduler
+from streamsched import Outcome, Scheduler, Signal
+from streamsched.scheduler.recovered_state import mend_state
 from streamsched.state.future_times import describe_future_pages
 
 DAY = 86_400.0
@@ -20,7 +21,8 @@ def poisoned() -> Scheduler:
     scheduler.observe([Outcome(url, 9e10 + i, changed=True) for i, url in enumerate(URLS[:4])])
     scheduler.observe([Outcome(URLS[0], 9e10 + 9_000.0, changed=True), Outcome(URLS[5], 9e10, status=500)])
     scheduler.observe([Outcome(URLS[7], 9e10, status=429), Outcome("https://h3.example/", 9e10)])
-    scheduler.next_batch(3, now=9e10 + DAY, lease="1d")
+    scheduler.notice(Signal(URLS[1], 9e10 + 60.0, "feed"))
+    scheduler.next_batch(3, now=9e10 + DAY, lease="1d", key="later")
     scheduler.discover(["https://new.example/"], now=9e10)
     return scheduler
 
@@ -32,7 +34,7 @@ def test_everything_is_mended() -> None:
     assert text is not None
     assert f"8 of {len(scheduler)} pages" in text
     assert URLS[0] in text
-    changed = scheduler.core.mend_times(T + 31 * DAY)
+    changed = mend_state(scheduler.core, T + 31 * DAY)
     assert changed["pages"] == 8
     assert {name for name, count in changed.items() if count == 0} == set()
     arrays = scheduler.core.pages.arrays
@@ -52,14 +54,14 @@ def test_everything_is_mended() -> None:
     ):
         assert np.all(times <= T + 31 * DAY)
     assert scheduler.core.clock.newest_s <= T + 31 * DAY
-    assert not any(scheduler.core.mend_times(T + 31 * DAY).values())
+    assert not any(mend_state(scheduler.core, T + 31 * DAY).values())
 
 
 def test_mended_pages_are_visited_and_learned_again() -> None:
     scheduler = poisoned()
     scheduler.max_ahead = "100d"
     scheduler.use("t", wait=True)
-    scheduler.core.mend_times(T + 31 * DAY)
+    mend_state(scheduler.core, T + 31 * DAY)
     seen: set[str] = set()
     for day in range(31, 60):
         batch = scheduler.next_batch(10, now=T + day * DAY, lease="1h")
@@ -75,13 +77,13 @@ def test_blocks_stay() -> None:
     scheduler.observe([Outcome(url, T) for url in URLS])
     scheduler.block("h0.example", T + 900 * DAY)
     scheduler.block("later.example", T + 900 * DAY)
-    assert not any(scheduler.core.mend_times(T + DAY).values())
+    assert not any(mend_state(scheduler.core, T + DAY).values())
     assert {url[:10] for url in scheduler.next_batch(99, now=T + DAY).urls} == {"https://h1"}
 
 
 def test_a_state_with_nothing_but_the_future() -> None:
     scheduler = Scheduler()
     scheduler.observe([Outcome(URLS[0], 9e10), Outcome(URLS[0], 9e10 + 1, changed=True)])
-    assert scheduler.core.mend_times(T)["pages"] == 1
+    assert mend_state(scheduler.core, T)["pages"] == 1
     assert scheduler.core.pages.faults() == []
     assert scheduler.next_batch(1, now=T + DAY).urls == [URLS[0]]

@@ -113,6 +113,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "url_index": 8 * 1024,
         "seasonality": int((-(-profiles // page) * page).sum()) + 2 * page,
         "related_pages": (1 << 18) + 4 * 1024,
+        "signals": 0,
         "groups": 2 * page + 8 * 1024,
         "pattern_sketch": 1 << 16,
         "journal": page,

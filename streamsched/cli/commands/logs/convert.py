@@ -1,9 +1,9 @@
-"""``streamsched convert``: crawl outcomes in another format."""
+"""``streamsched convert``: crawl outcomes or change signals in another format."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -12,7 +12,7 @@ from streamsched.cli.options import output_file
 from streamsched.cli.output import echo, name_rejections
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
-from streamsched.connectors.open_source import open_source
+from streamsched.connectors.open_source import open_signals, open_source
 
 __all__ = ["command"]
 
@@ -35,15 +35,18 @@ Examples:
     show_default="detected by name and content",
     help="Format of IN.",
 )
-def command(source_name: str, output: Path, format_name: str | None) -> int:
-    """Convert crawl outcomes to JSON Lines or msgpack.
+@click.option("--signals", is_flag=True, help="IN holds change signals, not outcomes.")
+def command(source_name: str, output: Path, format_name: str | None, *, signals: bool) -> int:
+    """Convert outcomes or signals to JSON Lines or msgpack.
 
     IN is a file, or - for standard input. OUT is a file whose name ends in .jsonl or .msgpack, or in .jsonl.gz or
     .msgpack.gz to compress it.
     """
     write = _WRITERS[Path(output.name.removesuffix(".gz")).suffix]
-    with open_source(source_name, format=format_name) as source:
-        count = write((delivery.outcomes for delivery in source), output)
+    open_either, kind = (open_signals, "signals") if signals else (open_source, "outcomes")
+    with open_either(source_name, format=format_name) as source:
+        batches: Any = (delivery.records for delivery in source)
+        count = write(batches, output)
         name_rejections(source.rejections, source.rejected)
-        echo(f"wrote {count:,} outcomes to {output}; rejected {source.rejected:,} records")
+        echo(f"wrote {count:,} {kind} to {output}; rejected {source.rejected:,} records")
     return DONE

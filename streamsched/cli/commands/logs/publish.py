@@ -1,4 +1,4 @@
-"""``streamsched publish``: crawl outcomes from a file to a Kafka topic."""
+"""``streamsched publish``: crawl outcomes or change signals from a file to a Kafka topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamsched.connectors.kafka import open_sink
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.kafka.sink import FORMATS as SHAPES
 from streamsched.connectors.kafka.sink import FRAME_ROWS
-from streamsched.connectors.open_source import open_source
+from streamsched.connectors.open_source import open_signals, open_source
 from streamsched.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -64,49 +64,53 @@ def _parse_topic(text: str) -> str:
 @click.option(
     "--as", "shape", type=click.Choice(SHAPES), default=SHAPES[0], help="Content of a message: a frame or one outcome."
 )
+@click.option("--signals", is_flag=True, help="LOG holds change signals, not outcomes.")
 @click.option("--rows", type=whole(1), default=FRAME_ROWS, help="Largest number of outcomes in a frame.")
 @click.option("--partitions", type=whole(1), help="Create the topic with N partitions if it does not exist.")
 @click.option("--dead-letters", type=FILE, help="Append rejected records to FILE as JSON.")
 @click.option("--json", is_flag=True, help="Print JSON.")
 def command(log: str, topic: str, partitions: int | None, json: bool, **given: Any) -> int:
-    """Send crawl outcomes from a file to a Kafka topic.
+    """Send outcomes or signals from a file to a Kafka topic.
 
-    LOG is a file of crawl outcomes in any format, or - for standard input.
+    LOG is a file of crawl outcomes or of signals in any format, or - for standard input.
     """
     count = 0
-    with open_source(log, format=given["format_name"], dead_letters=given["dead_letters"]) as source:
-        with open_sink(topic) as sink, _progress(log) as show:
+    open_either, kind = (open_signals, "signals") if given["signals"] else (open_source, "outcomes")
+    with open_either(log, format=given["format_name"], dead_letters=given["dead_letters"]) as source:
+        with open_sink(topic) as sink, _progress(log, kind) as show:
+            send: Any = sink.send_signals if given["signals"] else sink.send_outcomes
             created = partitions is not None and sink.create(partitions)
             for delivery in source:
-                sink.send_outcomes(delivery.outcomes, given["shape"], given["rows"])
-                count += len(delivery.outcomes)
+                send(delivery.records, given["shape"], given["rows"])
+                count += len(delivery.records)
                 show(count, delivery.position)
         name_rejections(source.rejections, source.rejected)
     name = sink.settings.topic
     if json:
-        echo_json({"outcomes": count, "rejected": source.rejected, "topic": name, "created": created})
+        echo_json({kind: count, "rejected": source.rejected, "topic": name, "created": created})
     else:
         new = ", which is new" if created else ""
-        echo(f"sent {count:,} outcomes to topic {name}{new}; rejected {source.rejected:,} records")
+        echo(f"sent {count:,} {kind} to topic {name}{new}; rejected {source.rejected:,} records")
     return DONE
 
 
 class _Bar:
-    """Shows the number of outcomes sent, and the share of the file if it is not compressed."""
+    """Shows the number of records sent, and the share of the file if it is not compressed."""
 
-    def __init__(self, bar: Progress, size: int | None) -> None:
+    def __init__(self, bar: Progress, size: int | None, kind: str) -> None:
         self._bar = bar
+        self._kind = kind
         self._task = bar.add_task("", total=size)
         self._whole = size is not None
 
     def __call__(self, count: int, position: Position) -> None:
         done = position.offset if self._whole else None
-        self._bar.update(self._task, description=f"{count:,} outcomes", completed=done)
+        self._bar.update(self._task, description=f"{count:,} {self._kind}", completed=done)
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[_Bar]:
+def _progress(name: str, kind: str) -> Iterator[_Bar]:
     path, console = Path(name), Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield _Bar(bar, path.stat().st_size if path.is_file() and path.suffix != ".gz" else None)
+        yield _Bar(bar, path.stat().st_size if path.is_file() and path.suffix != ".gz" else None, kind)

@@ -21,8 +21,9 @@ from streamsched.replay.replay_settings import ReplaySettings
 from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.reporting.terminal import print_figures, show_progress
 from streamsched.replay.saved_state import prepare_state
-from streamsched.replay.simulation.policy_names import EVOLVING, STEADY
+from streamsched.replay.simulation.policy_names import EVOLVING, STEADY, evolves, is_signalled, without_signals
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.signals.simulated_source import SimulatedSource, is_simulated, parse_source
 
 if TYPE_CHECKING:
     from streamsched.replay.replay_results import ReplayResult
@@ -39,6 +40,7 @@ Examples:
   streamsched replay log.tsv.gz --cycle 1h --budget 0.005 --seeds 5 --json figures.json
   streamsched replay log.tsv.gz --learn-from 2023-08-22 --from 2025-08-22 --policy default --against posterior
   streamsched replay log.tsv.gz --policy default --calibration --report out.html
+  streamsched replay log.tsv.gz --policy default --signals share=.5,recall=.7,precision=.7,late=6h
   streamsched replay log.tsv.gz --policy posterior --save-state state/    # for next and explain
   streamsched replay log.tsv.gz --policy gp4c --policy posterior          # evolves weekly: a minute or more
 
@@ -87,6 +89,13 @@ Policies:
     show_default="age, else the first",
     help="Policy that the others are compared with; it is replayed too.",
 )
+@click.option(
+    "--signals",
+    "sources",
+    type=options.Parsed("SOURCE", lambda text: parse_source(text) if is_simulated(text) else text),
+    multiple=True,
+    help="File of change signals, or settings of a simulated source. Can be repeated.",
+)
 @click.option("--calibration", is_flag=True, help="Compare foretold probabilities of a change with what came.")
 @options.workers
 @options.figures
@@ -115,7 +124,7 @@ def command(
             raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")
         name = _state_policy(settings.policies, state_policy) if directory is not None else ""
         kept: list[ScheduledPolicy] = []
-        if directory is not None and name not in EVOLVING:  # a policy that evolves takes too long to run twice
+        if directory is not None and not evolves(name):  # a policy that evolves takes too long to run twice
             kept.append(prepare_state(settings, name))
 
         def keep(policy: str, seed: int, state: Policy) -> None:
@@ -142,12 +151,22 @@ def _show(result: ReplayResult, figures: str | None, report: Path | None) -> Non
 
 
 def _settings(
-    policies: tuple[str, ...], against: str | None, changed: str, seed: int, runs: int, **more: Any
+    policies: tuple[str, ...],
+    against: str | None,
+    changed: str,
+    sources: tuple[SimulatedSource | str, ...],
+    seed: int,
+    runs: int,
+    **more: Any,
 ) -> ReplaySettings:
     chosen = policies or tuple(STEADY)
+    if sources:
+        chosen = tuple(without_signals(chosen))
     return ReplaySettings(
         policies=chosen if against is None or against in chosen else (*chosen, against),
         against=against,
+        signals=tuple(one for one in sources if isinstance(one, SimulatedSource)),
+        signal_files=tuple(one for one in sources if isinstance(one, str)),
         changed="that_day" if changed == "that-day" else "since_visit",
         seeds=tuple(range(seed, seed + runs)),
         **more,
@@ -157,8 +176,9 @@ def _settings(
 def _state_policy(policies: Sequence[str], asked: str | None) -> str:
     """Return the policy whose state is saved: the one `asked` for, the only one, or the default."""
     keeping = [policy for policy in policies if policy not in _STATELESS]
-    if asked is None and len(policies) == 1:
-        asked = policies[0]
+    with_signals = [policy for policy in policies if is_signalled(policy)]
+    if asked is None and len(with_signals) == 1:
+        asked = with_signals[0]
     name = "default" if asked is None and "default" in policies else asked
     if name not in keeping:
         known = f"one of {', '.join(keeping)}" if keeping else f"a --policy other than {' and '.join(_STATELESS)}"

@@ -53,10 +53,21 @@ def test_epochs_urls_and_line_ends(tmp_path: Path, line: bytes, end: bytes) -> N
     assert [(outcome.fetched_at, outcome.url.encode()) for outcome in got] == [(float(epoch), url)]
 
 
+@pytest.mark.parametrize("first", [b"10\tA\tu\t0\n", b"10\tA\tu\n"])  # lines of one length, or of two
+def test_fourth_field_is_the_significance(tmp_path: Path, first: bytes) -> None:
+    got, rejections = read(tmp_path, first + b"20\tM\tu\t0.25\n30\tD\tu\t1\n")
+    assert rejections == []
+    listed = [outcome.significance for outcome in got]
+    assert listed == [0.0 if first.endswith(b"0\n") else None, 0.25, 1.0]
+
+
 MALFORMED = [
     (b"1692662400 M https://a.example/", "record", "tab", "'1692662400 M"),
     (b"1692662400\tM", "record", "tab", "'1692662400\\tM'"),
-    (b"1692662400\tM\tu\textra", "record", "tab", "'1692662400"),
+    (b"1692662400\tM\tu\textra", "significance", "number from 0 to 1", "'extra'"),
+    (b"1692662400\tM\tu\t1.5", "significance", "number from 0 to 1", "'1.5'"),
+    (b"1692662400\tM\tu\t", "significance", "number from 0 to 1", "''"),
+    (b"1692662400\tM\tu\t0.5\t", "record", "tab", "'1692662400"),
     (b"\xff\xfe\x00", "record", "tab", "'\N{REPLACEMENT CHARACTER}"),
     (b"soon\tM\tu", "fetched_at", "epoch seconds", "'soon'"),
     (b"\tM\tu", "fetched_at", "epoch seconds", "''"),
@@ -97,7 +108,7 @@ def test_malformed_lines_are_named(
 def test_the_logs_that_ship_with_the_project_are_clean(name: str, ops: int) -> None:
     path = LOGS / f"{name}.tsv.gz"
     with open_source(path) as source:
-        assert sum(len(delivery.outcomes) for delivery in source) == ops
+        assert sum(len(delivery.records) for delivery in source) == ops
         assert source.rejected == 0
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.connectors import Rejection, open_source, write_sample
-from streamsched.connectors.formats.microsoft import ORIGIN_S
+from streamsched.connectors.formats.microsoft import ORIGIN_S, read_page_histories
+from streamsched.connectors.reading.rejections import Rejections
 from streamsched.errors import SettingsError, SourceError
 from streamsched.outcomes import Outcome
 from tests.support.crawl_outcomes import put, read_out
@@ -123,6 +124,21 @@ def test_malformed_lines_are_named(tmp_path: Path, line: bytes, field: str, foun
     assert len(got) == 8
     assert [(r.unit, r.offset, r.field, r.found) for r in rejections] == [("line", 3, field, found)]
     assert "expected" in rejections[0].reason
+
+
+def test_histories_of_pages_have_times_since_their_first_visit(tmp_path: Path) -> None:
+    path = lay(tmp_path, HISTORY + b"bad\n6\t1.0\t[[2.0, 1]]\n", None)
+    put(tmp_path / "urlid_chrate_compl_obs_hist.txt", b"7\t0.5\nx\t1\n")
+    rejections = Rejections()
+    (found,) = read_page_histories(str(path), rejections)
+    assert (found.times.tolist(), found.changed.tolist()) == ([1.0, 1.25, 2.0], [False, True, True])
+    assert found.offsets.tolist() == [0, 2, 2, 3]
+    assert str(found.importance.tolist()) == "[0.03, 0.125, nan]"
+    assert str(found.change_rate.tolist()) == "[nan, 0.5, nan]"
+    assert [(Path(r.path).name, r.offset, r.field) for r in rejections.last] == [
+        ("urlid_chrate_compl_obs_hist.txt", 2, "url_id"),
+        (path.name, 3, "record"),
+    ]
 
 
 @pytest.mark.parametrize(

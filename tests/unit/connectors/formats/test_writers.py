@@ -95,7 +95,7 @@ def test_a_source_that_breaks_is_named_as_it_is(tmp_path: Path) -> None:
     truncated = tmp_path / "cut.jsonl.gz"
     truncated.write_bytes(gzip.compress(b'{"url":"u","fetched_at":1}\n')[:-4])
     with open_source(truncated) as source, pytest.raises(SourceError, match="truncated gzip"):
-        write_jsonl((delivery.outcomes for delivery in source), tmp_path / "b.jsonl")
+        write_jsonl((delivery.records for delivery in source), tmp_path / "b.jsonl")
 
 
 def test_large_batches_become_several_frames(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_large_batches_become_several_frames(tmp_path: Path) -> None:
     batch = OutcomeBatch([f"https://a.example/{i}" for i in range(count)], np.arange(count) * 1.0)
     write_msgpack([batch], tmp_path / "a.msgpack")
     with open_source(tmp_path / "a.msgpack") as source:
-        assert [len(delivery.outcomes) for delivery in source] == [4096, 4096, 1808]
+        assert [len(delivery.records) for delivery in source] == [4096, 4096, 1808]

@@ -13,11 +13,12 @@ from streamsched.connectors.kafka import open_kafka, open_sink, read_settings
 from streamsched.connectors.kafka.clients.factory import choose_client
 from streamsched.connectors.kafka.clients.options import to_confluent, to_python
 from streamsched.connectors.kafka.clients.protocol import Messages, partition_path
-from streamsched.connectors.kafka.decoding import decode_messages
+from streamsched.connectors.kafka.decoding import MessageDecoder
 from streamsched.connectors.kafka.kafka_settings import check_credentials
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
 from streamsched.connectors.kafka.sink import cut_frames
 from streamsched.connectors.kafka.start_offsets import StartOffset, choose_start
+from streamsched.connectors.records.record_types import OUTCOMES
 from streamsched.errors import SettingsError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from tests.support.crawl_outcomes import make_outcomes
@@ -176,11 +177,11 @@ def test_where_to_begin() -> None:
     assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (0, 6), saved, None) == StartOffset(0, 5)
 
 
-def make_parts(values: list[bytes]) -> AssignedPartitions:
-    parts = AssignedPartitions()
+def make_parts(values: list[bytes]) -> AssignedPartitions[OutcomeBatch]:
+    parts: AssignedPartitions[OutcomeBatch] = AssignedPartitions()
     parts.begin(3, Position("kafka", "kafka://outcomes/3", 10, 2), 20, stops=True)
     messages = Messages(3, [10 + 2 * i for i in range(len(values))], [None] * len(values), list(values), [])
-    parts.add(3, decode_messages(messages), 10 + 2 * len(values), len(values))
+    parts.add(3, MessageDecoder(OUTCOMES).decode(messages), 10 + 2 * len(values), len(values))
     return parts
 
 

@@ -108,7 +108,7 @@ def test_a_line_of_many_megabytes(tmp_path: Path) -> None:
     path.write_bytes(GOOD + b"x" * size + b"\n" + GOOD + b"y" * size)
     with open_source(path, dead_letters=letters) as source:
         first = next(source)
-        assert len(first.outcomes) + len(read_out(source)) == 2
+        assert len(first.records) + len(read_out(source)) == 2
         assert [rejection.offset for rejection in source.rejections] == [2, 4]
         source.seek(first.position)
         assert len(read_out(source)) == 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError
+from streamsched import Optimiser, Outcome, OutcomeBatch, Scheduler, SettingsError
 from streamsched.evolution.data.training_data import Span, Training
 
 DAY = 86_400.0
@@ -73,8 +73,16 @@ def test_priors_and_weights_are_those_of_the_pages() -> None:
     for day in range(6):
         flags = np.arange(40) % 2 == 0
         scheduler.observe(
-            OutcomeBatch(urls, np.full(40, START + day * DAY), changed=flags, importance=np.arange(40), cost=flags + 1)
+            OutcomeBatch(
+                urls,
+                np.full(40, START + day * DAY),
+                changed=flags,
+                importance=np.arange(40),
+                cost=flags + 1,
+                significance=np.arange(40) / 40,
+            )
         )
+    Optimiser(scheduler).plan_now(START + 5 * DAY)
     history = scheduler.training(5, now=START + 5 * DAY).history
     shard = scheduler.core.pages.arrays
     assert history.prior_mean.tolist() == shard.groups.records["mean"][shard.pages.records["group"][:40]].tolist()
@@ -82,6 +90,11 @@ def test_priors_and_weights_are_those_of_the_pages() -> None:
     assert history.prior_shape == scheduler.core.pages.arrays.corpus["shape"][0]
     assert history.importance.tolist() == list(range(40))
     assert history.cost.tolist() == [2.0, 1.0] * 20
+    assert history.crawl_rate.tolist() == shard.pages.traces["crawl_rate"][:40].tolist()
+    assert len(set(history.crawl_rate.tolist())) > 20
+    expected = [scheduler.explain(one, now=START + 5 * DAY).terminals["significance"] for one in urls]
+    assert history.significance.tolist() == expected
+    assert len(set(expected[::2])) == 20  # what the pages that change have learned
 
 
 def test_same_seed_same_history() -> None:

@@ -128,7 +128,7 @@ def test_json_that_is_no_mapping_is_refused(wrong: Any) -> None:
         EvolutionSettings.from_json(wrong)
 
 
-@pytest.mark.parametrize(("terminals", "room"), [("basic", 246), ("full", 230)])
+@pytest.mark.parametrize(("terminals", "room"), [("basic", 246), ("full", 227)])
 def test_the_number_of_constants_is_limited_by_name(terminals: Any, room: int) -> None:
     numbers = tuple(map(float, range(room + 1)))
     with pytest.raises(SettingsError, match=f"constants: expected at most {room} finite numbers, each once"):

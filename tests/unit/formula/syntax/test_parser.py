@@ -107,7 +107,7 @@ def test_a_terminal_that_no_page_tells_yet_is_not_suggested(monkeypatch: pytest.
     with pytest.raises(FormulaError, match="did you mean 'tau'"):
         Formula.parse("tua")
     monkeypatch.setattr(parser, "PLANNED", ("tau",))
-    expected = "cost, rhythm, due, surge, confidence, worth, gain, log"
+    expected = "cost, rhythm, due, surge, confidence, worth, gain, signalled, significance, crawl_rate, log"
     with pytest.raises(FormulaError, match=rf"unknown name 'tua', expected .* {expected}"):
         Formula.parse("tua")
 

@@ -55,6 +55,27 @@ def test_lines_are_oldest_first_with_ops(tmp_path: Path) -> None:
     assert same(read_truth(tmp_path / "log.tsv"), log)
 
 
+def test_significance_is_a_fourth_field(tmp_path: Path) -> None:
+    pages, times_s = np.array([0, 0, 1]), np.array([1.0, 2.0, 3.0])
+    log = ChangeLog.collect(
+        URLS.take(np.arange(2)), pages, times_s, np.zeros(3, np.bool_), np.array([1.0, 1 / 3, 1e-7])
+    )
+    write_changes(log, tmp_path / "log.tsv")
+    found = read_truth(tmp_path / "log.tsv")
+    assert same(found, log)
+    assert found.significance is not None
+    assert found.significance.tolist() == [1.0, 1 / 3, 1e-7]
+    assert (tmp_path / "log.tsv").read_text(encoding="utf-8").splitlines()[2] == "3\tA\thttps://b/ä\t0.0000001"
+
+
+def test_changes_without_a_significance_have_the_mean_of_the_others(tmp_path: Path) -> None:
+    lines = "1\tA\thttps://a/\n2\tM\thttps://a/\t0.25\n3\tM\thttps://a/\t0.75\n"
+    (tmp_path / "log.tsv").write_text(lines, encoding="utf-8")
+    found = read_truth(tmp_path / "log.tsv").significance
+    assert found is not None
+    assert found.tolist() == [0.5, 0.25, 0.75]
+
+
 def test_pages_from_before_the_log_appear_at_its_begin(tmp_path: Path) -> None:
     log = ChangeLog.collect(URLS, np.array([0, 0, 1, 2]), np.array([-np.inf, 7.0, 5.0, 6.5]), np.zeros(4, np.bool_))
     write_changes(log, tmp_path / "log.tsv")

@@ -1,0 +1,179 @@
+"""What documents said when they were last read: a hash and a time of each entry, in memory and in a file."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+from crc32c import crc32c
+
+from streamsched.errors import SnapshotError
+from streamsched.numerics.argument_checks import check_path, check_whole
+from streamsched.persistence.files import as_snapshot_errors, draft_of, put_in_place, read_regular, write_whole
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes
+
+__all__ = ["MAX_REMEMBERED_DOCUMENTS", "MAX_REMEMBERED_ENTRIES", "DocumentMemory", "RememberedDocument"]
+
+MAX_REMEMBERED_ENTRIES: Final = 10_000_000  # 240 MB; several sites of a million pages
+MAX_REMEMBERED_DOCUMENTS: Final = 100_000
+_MAGIC: Final = b"streamsched documents 1\n"
+_CRC: Final = struct.Struct("<I")  # of the bytes between the magic and it
+_ITEM_BYTES: Final = 8  # of each column of an entry
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedDocument:
+    """A document's n entries as of `read_at`, UTC epoch seconds, in ascending order of their keys.
+
+    ``keys``, ``contents``: uint64[n], ``times``: float64[n], as in `Entries`. 24 bytes an entry.
+    """
+
+    read_at: float
+    keys: Hashes
+    times: Floats
+    contents: Hashes
+
+    def __len__(self) -> int:
+        return self.keys.size
+
+
+class _SavedDocument(msgspec.Struct, array_like=True):
+    """A document in a file, its columns as little-endian bytes."""
+
+    url: str
+    read_at: float
+    keys: bytes
+    times: bytes
+    contents: bytes
+
+
+class DocumentMemory:
+    """The entries of documents as they were last read, by the documents' URLs, bounded in number.
+
+    Beyond `max_entries` or `max_documents` the documents that were not read for the longest time are forgotten, so
+    that their next reading counts as a first one; a document that exceeds `max_entries` alone is not kept.
+    ``forgotten``: how many documents that concerned. For one thread at a time.
+
+    >>> len(DocumentMemory()), DocumentMemory().entries
+    (0, 0)
+    """
+
+    def __init__(
+        self, *, max_entries: int = MAX_REMEMBERED_ENTRIES, max_documents: int = MAX_REMEMBERED_DOCUMENTS
+    ) -> None:
+        """Begin with no documents. Raises SettingsError for a bound below 1."""
+        self.max_entries = check_whole("max_entries", max_entries, 1, "1 or more entries")
+        self.max_documents = check_whole("max_documents", max_documents, 1, "1 or more documents")
+        self.entries = 0
+        self.forgotten = 0
+        self._documents: dict[str, RememberedDocument] = {}  # in the order of their last readings
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def __contains__(self, url: object) -> bool:
+        return url in self._documents
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the documents' URLs, the one that was not read for the longest time first."""
+        return iter(self._documents)
+
+    def recall(self, url: str) -> RememberedDocument | None:
+        """Return what the document at `url` said when it was last read, None if it is not known. O(1)."""
+        return self._documents.get(url)
+
+    def remember(self, url: str, document: RememberedDocument) -> None:
+        """Keep `document` in place of what was known of `url`. O(1), amortised."""
+        self.forget(url)
+        if len(document) > self.max_entries:
+            self.forgotten += 1
+            return
+        self._documents[url] = document
+        self.entries += len(document)
+        while self.entries > self.max_entries or len(self._documents) > self.max_documents:
+            self.forget(next(iter(self._documents)))
+            self.forgotten += 1
+
+    def forget(self, url: str) -> None:
+        """Forget the document at `url`, if it is known. O(1)."""
+        document = self._documents.pop(url, None)
+        if document is not None:
+            self.entries -= len(document)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the memory to the file at `path`, in place of what it holds. O(entries).
+
+        Atomic: a process that is killed leaves the former file or the new one. Raises SnapshotError if it cannot be
+        written.
+        """
+        target = check_path("path", os.fspath(path))
+        payload = msgspec.msgpack.encode([_to_saved(url, document) for url, document in self._documents.items()])
+        with as_snapshot_errors(target, "cannot be written"):
+            _write(target, (_MAGIC, payload, _CRC.pack(crc32c(payload))))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        max_entries: int = MAX_REMEMBERED_ENTRIES,
+        max_documents: int = MAX_REMEMBERED_DOCUMENTS,
+    ) -> DocumentMemory:
+        """Return the memory saved at `path`; if it exceeds the bounds, without what was read longest ago. O(entries).
+
+        Raises SnapshotError if the file is damaged or cannot be read, FileNotFoundError if there is none.
+        """
+        source = check_path("path", os.fspath(path))
+        memory = cls(max_entries=max_entries, max_documents=max_documents)
+        for saved in _decode(source, read_regular(source)):
+            memory.remember(saved.url, _from_saved(source, saved))
+        return memory
+
+
+def _write(path: Path, parts: tuple[bytes, ...]) -> None:
+    draft = draft_of(path)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        for part in parts:
+            write_whole(handle, part)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    put_in_place(draft, path)
+
+
+def _decode(path: Path, raw: bytes) -> list[_SavedDocument]:
+    if not raw.startswith(_MAGIC):
+        raise SnapshotError(str(path), "is no memory of documents, or one of another version")
+    end = len(raw) - _CRC.size
+    payload = memoryview(raw)[len(_MAGIC) : max(end, len(_MAGIC))]
+    if end < len(_MAGIC) or _CRC.unpack_from(raw, end)[0] != crc32c(payload):
+        raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
+    try:
+        return msgspec.msgpack.decode(payload, type=list[_SavedDocument])
+    except msgspec.DecodeError as error:
+        raise SnapshotError(str(path), f"its checksum fits, but not its contents: {error}") from error
+
+
+def _to_saved(url: str, document: RememberedDocument) -> _SavedDocument:
+    keys, contents = (column.astype("<u8").tobytes() for column in (document.keys, document.contents))
+    return _SavedDocument(url, document.read_at, keys, document.times.astype("<f8").tobytes(), contents)
+
+
+def _from_saved(path: Path, saved: _SavedDocument) -> RememberedDocument:
+    sizes = {len(saved.keys), len(saved.times), len(saved.contents)}
+    if len(sizes) != 1 or len(saved.keys) % _ITEM_BYTES:
+        raise SnapshotError(str(path), "its checksum fits, but its columns have different lengths")
+    keys, contents = (np.frombuffer(raw, "<u8").astype(np.uint64) for raw in (saved.keys, saved.contents))
+    times = np.frombuffer(saved.times, "<f8").astype(np.float64)
+    if np.any(keys[1:] <= keys[:-1]) or not np.all(np.isfinite(times)) or not np.isfinite(saved.read_at):
+        raise SnapshotError(str(path), "its checksum fits, but an entry is out of order or has no finite time")
+    return RememberedDocument(saved.read_at, keys, times, contents)

@@ -1,0 +1,1 @@
+"""Programs that show streamsched at work. They run in a checkout."""

@@ -1,0 +1,89 @@
+"""``streamsched serve``: a saved state over HTTP, without a stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from streamsched.cli.exits import DONE, after_drain
+from streamsched.cli.interruption import Interruption
+from streamsched.cli.service_options import (
+    SERVICE_OPTIONS,
+    given_settings,
+    log_run,
+    print_counts,
+    service_clock,
+    service_options,
+)
+from streamsched.http.open_http import open_http
+from streamsched.scheduler.warming.warm import warm
+from streamsched.service.event_log import LOG
+from streamsched.service.hooks.stream_parts import find_drift
+from streamsched.service.http_settings import HttpSettings
+from streamsched.service.run_settings import RunSettings, read_run_settings
+from streamsched.service.save_log import SaveLog
+from streamsched.service.setting_sources import Given
+from streamsched.service.setting_tables import NO_STREAM
+from streamsched.service.setup import open_run_hooks, open_run_state
+
+__all__ = ["command"]
+
+_TICK_S: Final = 1.0  # between two looks at saves and hooks
+_EPILOG: Final = """
+\b
+Examples:
+  streamsched serve --state state/
+  streamsched serve --state state/ --http 0.0.0.0:8080 --tokens tokens.toml
+  streamsched serve --config service.toml --set http.rate=100
+
+The first SIGTERM or Ctrl-C refuses new requests, answers those under way and saves the state; a second one ends the
+service at once. docs/service.md describes requests, tokens and settings.
+"""
+
+
+@click.command("serve", epilog=_EPILOG)
+@service_options
+def command(**given: Any) -> int:
+    """Serve a saved state over HTTP.
+
+    Crawlers ask for pages and report outcomes; there is no other stream. `run --http` serves beside a stream.
+    """
+    options, file = given_settings(given, SERVICE_OPTIONS)
+    settings, unknown = read_run_settings(options | {"source": Given(NO_STREAM, "serve")}, file)
+    with log_run(settings, unknown, Console(stderr=True), level="info"):
+        return _serve(settings, as_json=given["json"])
+
+
+def _serve(settings: RunSettings, *, as_json: bool) -> int:
+    wall, begin = service_clock(settings)
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
+        warm()  # no request should wait for a compiler
+        interruption = stack.enter_context(Interruption(waits=True))
+        hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
+        LOG.info("started", state=str(settings.state), pages=len(scheduler))
+        server = stack.enter_context(open_http(scheduler, HttpSettings(**settings.http.given()), wall))
+        begin()
+        saves = SaveLog(scheduler)
+        for _ in interruption.until(_ticks()):
+            saves.note()
+            for hook in hooks:
+                hook.tick()
+            server.figures.drifted = find_drift(hooks)
+        assert interruption.number is not None
+        LOG.info("stopping", signal=interruption.number)
+    counts: dict[str, int | str] = {"pages": len(scheduler), "state": str(scheduler.saved.path)}
+    LOG.info("stopped", **counts)
+    print_counts(counts, as_json=as_json)
+    return DONE if interruption.number is None else after_drain(interruption.number)
+
+
+def _ticks() -> Iterator[float]:
+    while True:
+        time.sleep(_TICK_S)
+        yield time.monotonic()

@@ -1,0 +1,107 @@
+// A dialog with all that is known of a page: its place, why it is there, and the terminals of its score.
+
+import { get } from "./api.js";
+import { count, moment, number } from "./format.js";
+import { html, useLayoutEffect, useRef, useState } from "./preact.js";
+
+/** Explains the page of `url`; is closed while that is null. `onWeek`: called with the URL to show its week. */
+export function Explanation({ url, onClose, onWeek }) {
+  const dialog = useRef(null);
+  const [state, setState] = useState({ url: null, found: null, error: null });
+
+  useLayoutEffect(() => {
+    if (url === null) {
+      dialog.current.close();
+      return undefined;
+    }
+    if (!dialog.current.open) dialog.current.showModal();
+    let ended = false;
+    const keep = (part) => !ended && setState({ url, found: null, error: null, ...part });
+    keep({});
+    get("/v1/explain", { url }).then((found) => keep({ found }), (error) => keep({ error }));
+    return () => {
+      ended = true;
+    };
+  }, [url]);
+
+  const noteClose = () => url !== null && !dialog.current.open && onClose(); // by the Escape key
+  const closeOutside = (event) => event.target === dialog.current && onClose();
+  return html`
+    <dialog ref=${dialog} onClose=${noteClose} onClick=${closeOutside} aria-labelledby="explained">
+      <div class="content">
+        <div class="bar">
+          <h2 id="explained" class="url">${url}</h2>
+          <button class="plain" onClick=${onClose} aria-label="Close">✕</button>
+        </div>
+        ${state.error && html`<p class="notice">${describeError(state.error)}</p>`}
+        ${!state.error && !state.found && html`<p class="muted">Loading…</p>`}
+        ${state.found && html`<${Found} found=${state.found} />`}
+        ${state.found &&
+        html`
+          <p class="sizes">
+            <button onClick=${() => onWeek(state.url)}>Show its week</button>
+            <a class="button" href=${safeAddress(state.url)} target="_blank" rel="noreferrer noopener">Open the page</a>
+          </p>
+        `}
+      </div>
+    </dialog>
+  `;
+}
+
+const describeError = (error) => (error.status === 404 ? "This page is not known." : `${error.message}.`);
+
+/** Returns the address if a click on it loads a page and runs nothing. */
+const safeAddress = (url) => (/^https?:/i.test(url) ? url : undefined);
+
+function Found({ found }) {
+  return html`
+    <dl class="facts">
+      <div><dt>Score</dt><dd>${number(found.score)}</dd></div>
+      <div><dt>Place</dt><dd>${describePlace(found)}</dd></div>
+      <div><dt>May be visited</dt><dd>${describeEligibility(found)}</dd></div>
+      <div><dt>Last visit</dt><dd>${moment(found.last_visit_s)}</dd></div>
+      <div><dt>Pattern</dt><dd class="url">${found.pattern}, ${count(found.prior_pages)} pages</dd></div>
+      <div><dt>Failures in a row</dt><dd>${found.failures}</dd></div>
+    </dl>
+    <h3>Why</h3>
+    <ul class="reasons">
+      ${found.reasons.map((reason) => html`<li><span>${sentence(reason.text)}</span><code>${reason.code}</code></li>`)}
+    </ul>
+    <h3>Terms of the score</h3>
+    <p><code>${found.formula}</code></p>
+    <${Terminals} terminals=${found.terminals} formula=${found.formula} />
+  `;
+}
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
+function describePlace({ position, of_eligible: of, in_batch: inBatch }) {
+  if (position === null) return "not in the ranking";
+  const place = `${count(position)} of ${count(of)}`;
+  return inBatch ? `${place}, in the next batch of 1,000` : place;
+}
+
+function describeEligibility({ eligible, eligible_from_s: from }) {
+  if (eligible) return "now";
+  return from === null ? "not by the clock alone" : `from ${moment(from)}`;
+}
+
+/** Shows the terminals that the formula reads, then the others. */
+function Terminals({ terminals, formula }) {
+  const read = new Set(formula.match(/[A-Za-z_]\w*/g) ?? []);
+  const rows = Object.entries(terminals).sort(([one], [other]) => read.has(other) - read.has(one));
+  return html`
+    <table class="terminals">
+      <tbody>
+        ${rows.map(
+          ([name, value]) => html`
+            <tr key=${name} class=${read.has(name) ? "" : "muted"}>
+              <th scope="row"><code>${name}</code></th>
+              <td class="right">${number(value)}</td>
+            </tr>
+          `,
+        )}
+      </tbody>
+    </table>
+  `;
+}

@@ -1,0 +1,132 @@
+// Hosts, their limits, and what holds them back.
+
+import { clock, count, duration, moment } from "./format.js";
+import { usePolled } from "./polling.js";
+import { html, useState } from "./preact.js";
+import { Loaded, Nothing } from "./states.js";
+
+const SIZE = 20;
+const HELD = {
+  host_resting: "rests",
+  host_probing: "one page finds out whether it answers again",
+  host_full: "as many pages in flight as allowed",
+  stream_suspended: "another reader has its partition",
+};
+const CAUSES = {
+  delay: "delay between visits",
+  too_many_requests: "after a 429",
+  unavailable: "after several 503",
+  retry_after: "as Retry-After asked",
+  blocked: "blocked by a call",
+};
+
+/** Shows a part of the list of hosts, or the one that was searched for. */
+export function Hosts() {
+  const [starts, setStarts] = useState([0]);
+  const [name, setName] = useState("");
+  return html`
+    <section id="hosts" aria-labelledby="hosts-title">
+      <div class="bar">
+        <h2 id="hosts-title">Hosts</h2>
+        <${Search} onName=${setName} />
+      </div>
+      <div class="card">
+        ${name
+          ? html`<${OneHost} name=${name} />`
+          : html`<${HostList} start=${starts.at(-1)} starts=${starts} onStarts=${setStarts} />`}
+      </div>
+    </section>
+  `;
+}
+
+function Search({ onName }) {
+  const [text, setText] = useState("");
+  const submit = (event) => {
+    event.preventDefault();
+    onName(text.trim());
+  };
+  const clear = () => {
+    setText("");
+    onName("");
+  };
+  return html`
+    <form class="ask" role="search" onSubmit=${submit} onReset=${clear}>
+      <input type="search" placeholder="example.org" aria-label="Name of a host" value=${text}
+        onInput=${(event) => setText(event.target.value)} />
+      <button type="submit">Find</button>
+      ${text && html`<button type="reset" class="plain">All hosts</button>`}
+    </form>
+  `;
+}
+
+function OneHost({ name }) {
+  const polled = usePolled(`/v1/hosts/${encodeURIComponent(name)}`, {}, 10);
+  if (polled.error?.status === 404) return html`<${Nothing}>No page of ${name} is known.<//>`;
+  return html`<${Loaded} polled=${polled}>${(host) => html`<${Table} hosts=${[host]} />`}<//>`;
+}
+
+function HostList({ start, starts, onStarts }) {
+  const polled = usePolled("/v1/hosts", { start, size: SIZE }, 10);
+  return html`
+    <${Loaded} polled=${polled}>
+      ${({ hosts, next }) => html`
+        ${hosts.length ? html`<${Table} hosts=${hosts} />` : html`<${Nothing}>No host is known.<//>`}
+        ${(next !== null || starts.length > 1) &&
+        html`
+          <p class="sizes">
+            <button disabled=${starts.length === 1} onClick=${() => onStarts(starts.slice(0, -1))}>Previous</button>
+            <button disabled=${next === null} onClick=${() => onStarts([...starts, next])}>Next</button>
+          </p>
+        `}
+      `}
+    <//>
+  `;
+}
+
+function Table({ hosts }) {
+  return html`
+    <div class="scroll" tabindex="0" role="region" aria-label="Hosts">
+      <table>
+        <thead>
+          <tr>
+            <th>host</th>
+            <th class="right">pages</th>
+            <th class="right">in flight</th>
+            <th class="right">delay</th>
+            <th class="right">per batch</th>
+            <th>held back by</th>
+          </tr>
+        </thead>
+        <tbody>${hosts.map((host) => html`<${Row} key=${host.host} host=${host} />`)}</tbody>
+      </table>
+    </div>
+  `;
+}
+
+function Row({ host }) {
+  const most = (limit) => (limit === null ? "" : ` of ${count(limit)}`);
+  return html`
+    <tr>
+      <td class="url">${host.host} ${host.rule && html`<span class="tag" title="set by a rule">rule</span>`}</td>
+      <td class="right">${count(host.pages)}</td>
+      <td class="right">${count(host.leased)}<span class="muted">${most(host.in_flight)}</span></td>
+      <td class="right">${host.delay_s ? duration(host.delay_s) : html`<span class="muted">none</span>`}</td>
+      <td class="right">${host.per_batch ?? html`<span class="muted">any</span>`}</td>
+      <td class="wait">${describeWait(host)}</td>
+    </tr>
+  `;
+}
+
+/** Says what holds a host back, since when it demanded rests, and until when. */
+function describeWait(host) {
+  if (!host.held_back) return html`<span class="muted">nothing</span>`;
+  const parts = [
+    HELD[host.held_back] ?? host.held_back,
+    host.held_back === "host_resting" && CAUSES[host.cause],
+    host.backoffs > 1 && `${host.backoffs} times in a row`,
+    host.eligible_from_s !== null && `until ${describeTime(host.eligible_from_s)}`,
+  ];
+  return html`<span class="held">${parts.filter(Boolean).join(", ")}</span>`;
+}
+
+const describeTime = (seconds) => (seconds - Date.now() / 1000 < 43_200 ? clock(seconds) : moment(seconds));

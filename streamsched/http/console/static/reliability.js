@@ -1,0 +1,48 @@
+// A reliability diagram: how many of the visits with a foretold probability found a change.
+
+import { count, share } from "./format.js";
+import { html } from "./preact.js";
+
+const SPAN = 180;
+const LEFT = 28;
+const TOP = 10;
+const WIDTH = LEFT + SPAN + 12;
+const HEIGHT = TOP + SPAN + 20;
+const TICKS = [0, 0.25, 0.5, 0.75, 1];
+
+const across = (value) => LEFT + SPAN * value;
+const up = (value) => TOP + SPAN * (1 - value);
+
+/** Shows a circle for each range of probabilities, its area by the number of visits. */
+export function Reliability({ calibration }) {
+  const { bins, visits, error, foretold, came } = calibration;
+  const largest = Math.max(1, ...bins.map((bin) => bin.visits));
+  const summary = visits
+    ? `Of ${count(visits)} visits to leased pages, ${share(foretold)} were to find a change, and ${share(came)} did.`
+    : "No leased page has been visited yet.";
+  return html`
+    <article class="card">
+      <h3>Forecasts and visits</h3>
+      <p class="muted">${summary} ${visits ? `The mean distance is ${share(error)}.` : ""}</p>
+      <svg class="reliability" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${summary}>
+        ${TICKS.map(
+          (tick) => html`
+            <line class="grid" x1=${across(0)} x2=${across(1)} y1=${up(tick)} y2=${up(tick)} />
+            <text x=${LEFT - 6} y=${up(tick) + 3} text-anchor="end">${100 * tick}</text>
+            <text x=${across(tick)} y=${up(0) + 15} text-anchor="middle">${100 * tick}</text>
+          `,
+        )}
+        <line class="diagonal" x1=${across(0)} y1=${up(0)} x2=${across(1)} y2=${up(1)} />
+        ${bins.map((bin) => {
+          const [expected, found] = [bin.foretold / bin.visits, bin.came / bin.visits];
+          return html`
+            <circle cx=${across(expected)} cy=${up(found)} r=${2 + 7 * Math.sqrt(bin.visits / largest)}>
+              <title>${count(bin.visits)} visits: ${share(expected)} foretold, ${share(found)} found a change</title>
+            </circle>
+          `;
+        })}
+      </svg>
+      <p class="muted axis">per cent foretold, and per cent found above it; on the line they agree</p>
+    </article>
+  `;
+}

@@ -1,0 +1,1 @@
+"""The endpoints of the service, by those who call them: crawlers, readers, administrators, monitors."""

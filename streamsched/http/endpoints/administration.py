@@ -1,0 +1,116 @@
+"""The endpoints of administrators: rules, blocks of hosts, the formula in use."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from msgspec import UNSET, structs
+
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.http.endpoints.reading import show_champion
+from streamsched.http.messages.administration import (
+    Block,
+    Blocked,
+    ChampionChange,
+    RuleFields,
+    Rules,
+    RulesSet,
+)
+from streamsched.http.messages.reading import ChampionView
+from streamsched.http.protocol.bodies import MessageBody
+from streamsched.http.protocol.problems import invalid
+from streamsched.http.protocol.routes import Call, Route
+from streamsched.politeness.politeness_settings import HostRule, Rule
+from streamsched.service.formula_changes import set_formula, use_recorded_formula
+
+if TYPE_CHECKING:
+    from streamsched.http.service import Service
+
+__all__ = ["Administration"]
+
+_OF_HOSTS: Final = frozenset(("delay", "in_flight", "per_batch"))
+
+
+class Administration:
+    """Answers administrators."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._changing = asyncio.Lock()  # of the formula: a change takes seconds where there are many pages
+
+    def routes(self) -> list[Route]:
+        """Return the routes of these endpoints."""
+        return [
+            Route(
+                method="PUT",
+                path="/v1/rules",
+                handler=self.set_rules,
+                summary="Set or remove rules for hosts, URL patterns and pages.",
+                permission="admin",
+                body=MessageBody(Rules),
+                answer=RulesSet,
+            ),
+            Route(
+                method="POST",
+                path="/v1/hosts/{host}/block",
+                handler=self.block,
+                summary="Visit no page of a host for a while.",
+                permission="admin",
+                body=MessageBody(Block),
+                answer=Blocked,
+            ),
+            Route(
+                method="PUT",
+                path="/v1/champion",
+                handler=self.use,
+                summary="Set the formula, or return to a former one.",
+                permission="admin",
+                body=MessageBody(ChampionChange),
+                answer=ChampionView,
+            ),
+        ]
+
+    async def set_rules(self, call: Call) -> RulesSet:
+        """Set or remove rules."""
+        given: Rules = call.body
+        rules = {target: None if one is None else _make_rule(target, one) for target, one in given.rules.items()}
+        return RulesSet(pages=await self._service.write(lambda scheduler: scheduler.set_rules(rules)))
+
+    async def block(self, call: Call) -> Blocked:
+        """Block a host, or end its block."""
+        given: Block = call.body
+        until_s = self._service.clock() + given.seconds
+        host = call.path["host"]
+        hosts = await self._service.write(lambda scheduler: scheduler.block(host, until_s))
+        return Blocked(hosts=hosts, until=until_s)
+
+    async def use(self, call: Call) -> ChampionView:
+        """Rank by another formula; the change is recorded. Crawlers are served meanwhile."""
+        given: ChampionChange = call.body
+        async with self._changing:
+            await asyncio.to_thread(self._use, given.formula)
+        return show_champion(self._service.scheduler.champion)
+
+    def _use(self, choice: str | int) -> None:
+        service, now = self._service, self._service.clock()
+        book = RecordBook(service.directory)
+        if isinstance(choice, str):
+            set_formula(service.scheduler, book, now, choice)
+            return
+        former = book.find(choice)
+        if former is None:
+            raise invalid("formula", str(choice), "the number of a record that GET /v1/evolutions returns")
+        champion, before = former.champion_after, service.scheduler.champion
+        why = f"asked to go back to the champion of record {choice}"
+        record = EvolutionRecord(book.next_number(), now, "asked", "set", why, before, champion)
+        use_recorded_formula(service.scheduler, book, record)
+
+
+def _make_rule(target: str, given: RuleFields) -> Rule | HostRule:
+    """Return the rule with the fields that are given. Raises HttpError if they are of both kinds."""
+    values = {name: value for name, value in structs.asdict(given).items() if value is not UNSET}
+    of_host = values.keys() & _OF_HOSTS
+    if of_host and values.keys() - _OF_HOSTS:
+        raise invalid(f"rules.{target}", ", ".join(sorted(values)), "fields of a host or of pages, not both")
+    return HostRule(**values) if of_host else Rule(**values)

@@ -1,0 +1,195 @@
+"""The endpoints of crawlers: the next batch, outcomes, change signals, discoveries, pages given back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
+from streamsched.errors import InvalidRecord, shorten
+from streamsched.http.messages.crawling import (
+    Discovered,
+    Discoveries,
+    LeasedBatch,
+    LeasedPage,
+    NextBatch,
+    NoticedSignals,
+    ObservedOutcomes,
+    Outcomes,
+    Released,
+    Releases,
+    Signals,
+)
+from streamsched.http.messages.fields import Rejection
+from streamsched.http.protocol.bodies import MessageBody, RecordsBody
+from streamsched.http.protocol.problems import HttpError
+from streamsched.http.protocol.routes import Call, Route
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import OutcomeBatch
+from streamsched.scheduler.results import KEPT_REJECTIONS
+
+if TYPE_CHECKING:
+    from streamsched.http.service import Service
+    from streamsched.scheduler.durable import DurableScheduler
+    from streamsched.scheduler.results import Batch, Noticed, Observed
+
+__all__ = ["Crawling"]
+
+
+class Crawling:
+    """Answers crawlers. A page, an outcome or a lease that an answer names is on disk."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._running: set[str] = set()  # keys of requests that are not answered yet
+
+    def routes(self) -> list[Route]:
+        """Return the routes of these endpoints."""
+        return [
+            Route(
+                method="POST",
+                path="/v1/next",
+                handler=self.next_batch,
+                summary="Lease the pages to visit next.",
+                permission="crawl",
+                body=MessageBody(NextBatch),
+                answer=LeasedBatch,
+                errors={HTTPStatus.CONFLICT: "A request with this key is still running."},
+                links=_LINKS_OF_BATCH,
+            ),
+            Route(
+                method="POST",
+                path="/v1/outcomes",
+                handler=self.observe,
+                summary="Report finished crawls.",
+                permission="crawl",
+                body=RecordsBody(OUTCOMES, Outcomes),
+                answer=ObservedOutcomes,
+            ),
+            Route(
+                method="POST",
+                path="/v1/signals",
+                handler=self.notice,
+                summary="Report change signals, such as those of sitemaps and feeds.",
+                permission="crawl",
+                body=RecordsBody(SIGNALS, Signals),
+                answer=NoticedSignals,
+            ),
+            Route(
+                method="POST",
+                path="/v1/discover",
+                handler=self.discover,
+                summary="Add pages that were found and not visited yet.",
+                permission="crawl",
+                body=MessageBody(Discoveries),
+                answer=Discovered,
+            ),
+            Route(
+                method="POST",
+                path="/v1/release",
+                handler=self.release,
+                summary="Give leased pages back unvisited.",
+                permission="crawl",
+                body=MessageBody(Releases),
+                answer=Released,
+            ),
+        ]
+
+    async def next_batch(self, call: Call) -> LeasedBatch:
+        """Lease the best pages; a key makes the request safe to repeat."""
+        asked: NextBatch = call.body
+        service, key = self._service, asked.key
+        if key is not None and key in self._running:
+            raise HttpError(
+                HTTPStatus.CONFLICT,
+                "key_running",
+                "a request with this key is still running",
+                fields={"field": "key", "found": shorten(key)},
+                headers={"retry-after": "1"},
+            )
+
+        def lease(scheduler: DurableScheduler) -> LeasedBatch:
+            batch = scheduler.next_batch(
+                asked.k,
+                now=service.clock(),
+                lease=asked.lease,
+                hosts=asked.hosts,
+                per_host=asked.per_host,
+                key=key,
+            )
+            return _show_batch(batch)
+
+        try:
+            if key is not None:
+                self._running.add(key)
+            leased = await service.write(lease)
+        finally:
+            if key is not None:
+                self._running.discard(key)
+        return leased
+
+    async def observe(self, call: Call) -> ObservedOutcomes:
+        """Apply outcomes; the invalid ones are named and the others applied."""
+        observed: Observed = await self._service.write(lambda scheduler: scheduler.observe(call.body))
+        return ObservedOutcomes(**_counts(observed, ObservedOutcomes), rejections=_show(observed.rejections))
+
+    async def notice(self, call: Call) -> NoticedSignals:
+        """Apply change signals; the invalid ones are named and the others applied."""
+        noticed: Noticed = await self._service.write(lambda scheduler: scheduler.notice(call.body))
+        return NoticedSignals(**_counts(noticed, NoticedSignals), rejections=_show(noticed.rejections))
+
+    async def discover(self, call: Call) -> Discovered:
+        """Add pages; the invalid ones are named and the others added."""
+        found: Discoveries = call.body
+        urls = PackedUrls.pack(found.urls)
+        importance = found.importance if isinstance(found.importance, float) else None
+
+        def add(scheduler: DurableScheduler) -> Discovered:
+            now = self._service.clock()
+            problems = OutcomeBatch(urls, np.full(len(urls), now)).problems()
+            valid = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
+            added = scheduler.discover(urls.take(valid) if problems else urls, now=now, importance=importance)
+            return Discovered(added=added, rejected=len(problems), rejections=_show(problems[:KEPT_REJECTIONS]))
+
+        return await self._service.write(add)
+
+    async def release(self, call: Call) -> Released:
+        """Take pages back unvisited."""
+        given: Releases = call.body
+        return Released(known=await self._service.write(lambda scheduler: scheduler.release(given.urls)))
+
+
+_FIRST_URL: Any = "$response.body#/pages/0/url"
+_FIRST_HOST: Any = "$response.body#/pages/0/host"
+_LINKS_OF_BATCH: Any = {
+    "explain": {"operationId": "explain", "parameters": {"query.url": _FIRST_URL}},
+    "release": {"operationId": "release", "requestBody": {"urls": [_FIRST_URL]}},
+}
+
+
+def _show_batch(batch: Batch) -> LeasedBatch:
+    until_s = batch.now if batch.lease_until_s is None else batch.lease_until_s
+    scores = [score if math.isfinite(score) else None for score in batch.scores.tolist()]
+    columns = zip(batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.reasons, strict=True)
+    pages = [
+        LeasedPage(url=url, host=host, score=score, tier=tier, lease_until=until_s, why=why.value)
+        for url, host, score, tier, why in columns
+    ]
+    return LeasedBatch(pages=pages, now=batch.now, repeated=batch.repeated)
+
+
+def _counts(result: Observed | Noticed, kind: type[msgspec.Struct]) -> dict[str, int]:
+    """Return the counts of `result` that the message `kind` has."""
+    return {name: getattr(result, name) for name in kind.__struct_fields__ if name != "rejections"}
+
+
+def _show(problems: Sequence[InvalidRecord]) -> list[Rejection]:
+    return [
+        Rejection(record=one.record, field=one.field, found=shorten(one.found), expected=one.expected)
+        for one in problems
+    ]

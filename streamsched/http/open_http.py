@@ -1,0 +1,104 @@
+"""Opens the HTTP service of a scheduler: its thread, its access checks, its endpoints and its server."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamsched.errors import NOTHING, SettingsError
+from streamsched.http.access.audit import AUDIT_NAME, AuditLog
+from streamsched.http.access.gate import Gate
+from streamsched.http.access.rates import RateLimit
+from streamsched.http.access.tokens import TokenFile
+from streamsched.http.app import HttpApp
+from streamsched.http.console.files import read_files
+from streamsched.http.endpoints.administration import Administration
+from streamsched.http.endpoints.console import Console
+from streamsched.http.endpoints.crawling import Crawling
+from streamsched.http.endpoints.figures import Figures
+from streamsched.http.endpoints.learned import Learned
+from streamsched.http.endpoints.monitoring import Monitoring
+from streamsched.http.endpoints.reading import Reading
+from streamsched.http.figures.sampler import Sampler
+from streamsched.http.figures.service_figures import ServiceFigures
+from streamsched.http.protocol.openapi import describe_routes
+from streamsched.http.protocol.requests import BodyBounds
+from streamsched.http.protocol.routes import Route, Router
+from streamsched.http.scheduler_thread import SchedulerThread
+from streamsched.http.service import Service
+
+if TYPE_CHECKING:
+    from streamsched.http.server import HttpServer
+    from streamsched.scheduler.durable import DurableScheduler
+    from streamsched.service.http_settings import HttpSettings
+
+__all__ = ["make_routes", "open_app", "open_http"]
+
+
+@contextmanager
+def open_http(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float]) -> Iterator[HttpServer]:
+    """Serve `scheduler` over HTTP within the block; at its end requests under way are answered.
+
+    `wall`: the present time, UTC epoch seconds, which never goes back. Raises SettingsError for an address that cannot
+    be listened on or an invalid file of tokens, SnapshotError if the audit log cannot be written.
+    """
+    with _needs_extra():
+        from streamsched.http.server import HttpServer  # noqa: PLC0415  granian is an extra
+    with open_app(scheduler, settings, wall) as app:
+        server = HttpServer(settings, app)
+        server.start()
+        gc.freeze()  # else each full collection looks at all that compilers have left, for a tenth of a second
+        try:
+            yield server
+        finally:
+            gc.unfreeze()
+            server.stop()
+
+
+@contextmanager
+def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float]) -> Iterator[HttpApp]:
+    """Yield the application of `scheduler`, for any ASGI server or a test. The arguments are those of `open_http`."""
+    with ExitStack() as stack:
+        tokens = None if settings.tokens is None else TokenFile(Path(settings.tokens), wall, time.monotonic)
+        audit = stack.enter_context(AuditLog(Path(settings.audit or scheduler.directory / AUDIT_NAME), wall))
+        thread = stack.enter_context(SchedulerThread(scheduler, settings.queue))
+        figures = ServiceFigures(scheduler, thread, wall, float(settings.sample_every))
+        stack.enter_context(Sampler(figures))
+        service = Service(scheduler, thread, wall, figures)
+        gate = Gate(tokens, RateLimit(settings.rate, time.monotonic), settings.host)
+        bounds = BodyBounds(settings.max_body, float(settings.body_timeout))
+        with _needs_extra():
+            router = Router(make_routes(service))
+        yield HttpApp(service, router, gate, audit, bounds)
+
+
+def make_routes(service: Service) -> list[Route]:
+    """Return all routes of the service."""
+    routes: list[Route] = []
+    monitoring = Monitoring(service, lambda: describe_routes(routes, _version()))
+    readers = Reading(service), Learned(service), Figures(service)
+    for endpoints in (Crawling(service), *readers, Administration(service), monitoring, Console(read_files())):
+        routes += endpoints.routes()
+    return routes
+
+
+@contextmanager
+def _needs_extra() -> Iterator[None]:
+    """Raise SettingsError in place of the ImportError of a package that is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        expected = "an installed package: pip install 'streamsched[http]'"
+        raise SettingsError(error.name or "http", NOTHING, expected) from error
+
+
+def _version() -> str:
+    try:
+        return version("streamsched")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "0"

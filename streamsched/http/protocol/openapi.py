@@ -1,0 +1,144 @@
+"""The description of the service in OpenAPI 3.1, made from its routes and the types of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from streamsched.http.protocol.media_types import FRAMES, JSON, MSGPACK, PROBLEM
+from streamsched.http.protocol.problems import Problem
+
+if TYPE_CHECKING:
+    from streamsched.http.protocol.routes import Route
+
+__all__ = ["describe_routes"]
+
+_REF: Final = "#/components/schemas/{name}"
+_SECURITY: Final = "token"
+_RETRY_AFTER: Final = {
+    "description": "seconds after which the same request may succeed",
+    "schema": {"type": "integer", "minimum": 0},
+}
+_HEADERS: Final[Mapping[HTTPStatus, Mapping[str, Any]]] = {
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": {"schema": {"type": "string"}}},
+    HTTPStatus.TOO_MANY_REQUESTS: {"Retry-After": _RETRY_AFTER},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": _RETRY_AFTER},
+}
+_ALWAYS: Final = {
+    HTTPStatus.BAD_REQUEST: "The request cannot be read.",
+    HTTPStatus.NOT_ACCEPTABLE: "The Accept header names no media type of the answers.",
+    HTTPStatus.MISDIRECTED_REQUEST: "Without tokens: the Host header does not name this machine.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "A parameter or a field has an invalid value.",
+    HTTPStatus.TOO_MANY_REQUESTS: "The caller has sent too many requests.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "The service has failed; its log says why.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Too many requests wait, the service stops, or its state cannot be written.",
+}
+_WITH_TOKEN: Final = {
+    HTTPStatus.UNAUTHORIZED: "There is no valid token.",
+    HTTPStatus.FORBIDDEN: "The token lacks the scope of this operation.",
+}
+_WITH_BODY: Final = {
+    HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body has a media type or an encoding that is not accepted.",
+}
+
+
+def describe_routes(routes: Sequence[Route], version: str) -> dict[str, Any]:
+    """Return the OpenAPI document of `routes` as plain values for JSON. O(routes)."""
+    routes = [route for route in routes if route.described]
+    kinds = [Problem, *_message_types(routes)]
+    _, schemas = msgspec.json.schema_components(list(dict.fromkeys(kinds)), ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "streamsched",
+            "version": version,
+            "description": "Decides which web pages to crawl next, from the stream of crawl outcomes.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {_SECURITY: {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _message_types(routes: Iterable[Route]) -> Iterator[type[msgspec.Struct]]:
+    for route in routes:
+        if route.answer is not None:
+            yield route.answer
+        if route.body is not None:
+            yield route.body.kind
+
+
+def _describe_route(route: Route) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": route.operation,
+        "summary": route.summary,
+        "tags": [route.permission or "open"],
+        "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        "security": [] if route.permission is None else [{_SECURITY: [route.permission]}],
+        "responses": _describe_answers(route),
+    }
+    if route.body is not None:
+        content = {media_type: {"schema": _schema_of(route.body.kind)} for media_type in (JSON, MSGPACK)}
+        if FRAMES in route.body.media_types:
+            content[FRAMES] = {"schema": {"type": "string", "format": "binary"}}
+        described["requestBody"] = {"required": True, "content": content}
+    return described
+
+
+def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:
+    for segment in route.segments:
+        if segment.startswith("{"):
+            schema = {"type": "string", "minLength": 1}
+            yield {"name": segment.strip("{}"), "in": "path", "required": True, "schema": schema}
+
+
+def _query_parameters(route: Route) -> Iterator[dict[str, Any]]:
+    if route.query is None:
+        return
+    schema = msgspec.json.schema(route.query, ref_template=_REF)
+    described = schema["$defs"][route.query.__name__] if "$defs" in schema else _inline(route.query)
+    required = described.get("required", [])
+    for name, inner in described["properties"].items():
+        yield {"name": name, "in": "query", "required": name in required, "schema": inner}
+
+
+def _inline(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    described: dict[str, Any] = msgspec.json.schema_components([kind], ref_template=_REF)[1][kind.__name__]
+    return described
+
+
+def _describe_answers(route: Route) -> dict[str, Any]:
+    if route.answer is None:
+        content: dict[str, Any] = {route.media_type: {"schema": {}}}
+    else:
+        content = {media_type: {"schema": _schema_of(route.answer)} for media_type in (JSON, MSGPACK)}
+    success: dict[str, Any] = {"description": "Done.", "content": content}
+    if route.links:
+        success["links"] = {name: dict(link) for name, link in route.links.items()}
+    statuses = _ALWAYS | (_WITH_TOKEN if route.permission else {}) | (_WITH_BODY if route.body else {})
+    statuses |= route.errors
+    answers = {str(status.value): _describe_problem(status, text) for status, text in statuses.items()}
+    return {"200": success} | dict(sorted(answers.items()))
+
+
+def _describe_problem(status: HTTPStatus, text: str) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": text, "content": {PROBLEM: {"schema": _schema_of(Problem)}}}
+    if status in _HEADERS:
+        described["headers"] = _HEADERS[status]
+    return described
+
+
+def _schema_of(kind: type[msgspec.Struct]) -> dict[str, str]:
+    return {"$ref": _REF.format(name=kind.__name__)}

@@ -1,0 +1,83 @@
+"""What all endpoints share: the scheduler behind its thread, the clock, and counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from streamsched.errors import SnapshotError
+from streamsched.http.figures.request_durations import RequestDurations
+from streamsched.http.protocol.problems import HttpError
+from streamsched.http.scheduler_thread import QueueFull, SchedulerThread
+
+if TYPE_CHECKING:
+    from streamsched.http.figures.service_figures import ServiceFigures
+    from streamsched.scheduler.durable import DurableScheduler
+
+__all__ = ["Service"]
+
+Result = TypeVar("Result")
+
+
+class Service:
+    """The scheduler of requests. Used by the thread that answers them.
+
+    ``directory``: the state directory; ``clock``: the present time, UTC epoch seconds; ``is_stopping``: whether new
+    requests are refused; ``statuses``: counts of answers since the start; ``durations``: of requests;
+    ``figures``: what the service does.
+    """
+
+    def __init__(
+        self, scheduler: DurableScheduler, thread: SchedulerThread, clock: Callable[[], float], figures: ServiceFigures
+    ) -> None:
+        self.scheduler = scheduler
+        self.thread = thread
+        self.clock = clock
+        self.started_s = clock()
+        self.is_stopping = False
+        self.statuses: Counter[int] = Counter()
+        self.durations = RequestDurations()
+        self.figures = figures
+        self._not_written: SnapshotError | None = None  # why the last change could not be written
+
+    @property
+    def directory(self) -> Path:
+        """The state directory."""
+        return self.scheduler.directory
+
+    async def write(self, call: Callable[[DurableScheduler], Result]) -> Result:
+        """Do `call`, which changes the state, as `call` does; `trouble` has the error if it cannot be written."""
+        try:
+            result = await self.call(call)
+        except SnapshotError as error:
+            self._not_written = error
+            raise
+        self._not_written = None
+        return result
+
+    async def call(self, call: Callable[[DurableScheduler], Result]) -> Result:
+        """Return what `call` returns for the scheduler, in its turn and once it is on disk.
+
+        Raises HttpError, 503, if too many requests wait, and what `call` raises.
+        """
+        try:
+            future = self.thread.submit(lambda: call(self.scheduler))
+        except QueueFull:
+            detail = "as many requests wait for the scheduler as may wait"
+            raise HttpError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "queue_full", detail, headers={"retry-after": "1"}
+            ) from None
+        return await asyncio.wrap_future(future)
+
+    def trouble(self) -> str | None:
+        """Return what keeps the service from doing its work, None if nothing does."""
+        if self.is_stopping:
+            return "stopping"
+        if not self.thread.is_alive:
+            return "the thread of the scheduler has ended"
+        trouble = self._not_written or self.scheduler.trouble
+        return None if trouble is None else f"the state cannot be written: {trouble.reason}"

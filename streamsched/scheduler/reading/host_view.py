@@ -1,0 +1,150 @@
+"""One host of a scheduler as plain values: its limits, its leases, and what holds it back; and a listing of hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from streamsched.errors import SettingsError
+from streamsched.numerics.argument_checks import check_whole
+from streamsched.politeness.eligibility_reasons import HOST_CAUSES
+from streamsched.politeness.politeness_settings import HostRule
+from streamsched.politeness.rule_targets import read_host
+from streamsched.reasons import ReasonCode
+from streamsched.records.group_schema import BY_SETTINGS
+from streamsched.records.url_index import url_text
+from streamsched.records.url_patterns import find_host, group_name
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints, Record, Records
+    from streamsched.politeness.politeness_settings import Politeness
+    from streamsched.records.group_schema import GroupArrays
+    from streamsched.records.schema import ShardArrays
+
+__all__ = ["HostPage", "HostView", "find_start", "list_hosts", "view_host"]
+
+_FEWEST_READ: Final = 1 << 10  # groups at a time
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """A host at one time. Times are UTC epoch seconds, None if there is none.
+
+    ``pages``, ``patterns``: how many pages and URL patterns it has; ``leased``: pages in flight; ``rule``: the rule in
+    force, None for the settings; ``delay_s``, ``in_flight``, ``per_batch``: the limits that follow, None for none;
+    ``resting_until_s``: when its rest ends; ``cause``: of its last rest: ``delay``, ``too_many_requests``,
+    ``unavailable``, ``retry_after`` or ``blocked``; ``backoffs``: rests that it demanded in a row; ``refusals``: pages
+    that answered ``refusal``, 429 or 503, one after another; ``probe``: the page whose visit decides whether it may be
+    visited again; ``stream``: the one that last delivered an outcome; ``held_back``: why none of its pages may be
+    visited now, None if one may; ``eligible_from_s``: the earliest time from now on at which one may, None if the clock
+    alone does not determine it.
+    """
+
+    host: str
+    pages: int
+    patterns: int
+    leased: int
+    rule: HostRule | None
+    delay_s: float
+    in_flight: int | None
+    per_batch: int | None
+    resting_until_s: float | None
+    cause: str | None
+    backoffs: int
+    refusals: int
+    refusal: int | None
+    probe: str | None
+    stream: str | None
+    held_back: ReasonCode | None
+    eligible_from_s: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPage:
+    """A part of the list of all hosts. ``next``: the `start` of the part that follows, None after the last host."""
+
+    hosts: tuple[HostView, ...]
+    next: int | None
+
+
+def view_host(
+    shard: ShardArrays, host: int, now: float, politeness: Politeness, streams: Sequence[str] = ()
+) -> HostView:
+    """Return the host of the group `host` at `now`, whose leases must have ended if they have expired. O(1).
+
+    `streams`: the names of streams by number, from 1.
+    """
+    record: Record = shard.groups.records[host]
+    rule, stream = _rule_of(record), int(record["stream"])
+    most = politeness.in_flight if rule.in_flight is None else rule.in_flight
+    held_back, eligible_from_s = _find_wait(record, now, most)
+    resting, cause = float(record["ready_s"]), HOST_CAUSES.get(int(record["wait_reason"]))
+    return HostView(
+        host=group_name(shard.groups, host),
+        pages=int(record["host_pages"]),
+        patterns=int(record["host_patterns"]),
+        leased=int(record["out"]),
+        rule=None if rule == HostRule() else rule,
+        delay_s=float(politeness.delay if rule.delay is None else rule.delay),
+        in_flight=most,
+        per_batch=politeness.per_batch if rule.per_batch is None else rule.per_batch,
+        resting_until_s=resting if resting > now else None,
+        cause=cause,
+        backoffs=int(record["backoffs"]),
+        refusals=int(record["refusals"]),
+        refusal=int(record["refusal"]) if record["refusals"] else None,
+        probe=url_text(shard.pages, int(record["probe"]) - 1) if record["probe"] else None,
+        stream=streams[abs(stream) - 1] if stream else None,
+        held_back=held_back,
+        eligible_from_s=eligible_from_s,
+    )
+
+
+def find_start(groups: GroupArrays, start: int | str) -> int:
+    """Return the group at which a list of hosts starts. Raises SettingsError for a host that is not known."""
+    if not isinstance(start, str):
+        return check_whole("start", start, 0, "0, the `next` of the part before, or a known host")
+    group = find_host(groups, read_host(start, "start").host)
+    if group < 0:
+        raise SettingsError("start", start, "0, the `next` of the part before, or a known host")
+    return group
+
+
+def list_hosts(groups: GroupArrays, corpus: Records, start: int, size: int) -> Ints:
+    """Return the groups of the first `size` hosts from group `start` on: int64[m]. O(size + patterns between them)."""
+    count, found, missing = int(corpus["groups"][0]), [np.empty(0, np.int64)], size
+    while start < count and missing > 0:
+        stop = min(start + max(_FEWEST_READ, missing), count)
+        part = groups.records[start:stop]
+        found.append(start + np.flatnonzero((part["depth"] == 0) & (part["host_pages"] > 0))[:missing])
+        start, missing = stop, missing - found[-1].size
+    return np.concatenate(found)
+
+
+def _rule_of(record: Record) -> HostRule:
+    """Return the rule that a host's record holds; what it does not set is None."""
+    limits = {"in_flight": int(record["max_out"]), "per_batch": int(record["max_batch"])}
+    delay_s = float(record["delay_s"])
+    set_limits = {name: limit for name, limit in limits.items() if limit != BY_SETTINGS}
+    return HostRule(delay=None if np.isnan(delay_s) else delay_s, **set_limits)
+
+
+def _find_wait(record: Record, now: float, most: int | None) -> tuple[ReasonCode | None, float | None]:
+    """Return why no page of a host may be visited at `now`, None if one may, and from when one may."""
+    probing_s = float(record["probe_until_s"]) if record["probe"] else -np.inf
+    from_s = max(float(record["ready_s"]), probing_s, now)
+    if record["stream"] < 0:
+        return ReasonCode.STREAM_SUSPENDED, None
+    is_full = most is not None and int(record["out"]) >= most
+    if record["ready_s"] > now:
+        return ReasonCode.HOST_RESTING, None if is_full else from_s
+    if probing_s > now:
+        return ReasonCode.HOST_PROBING, None if is_full else from_s
+    return (ReasonCode.HOST_FULL, None) if is_full else (None, from_s)

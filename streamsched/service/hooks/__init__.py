@@ -1,0 +1,1 @@
+"""What works beside the stream of a run: evolutions of the formula, plans of an optimiser."""

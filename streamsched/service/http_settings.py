@@ -1,0 +1,89 @@
+"""Settings of the HTTP service."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from streamsched.errors import NOTHING, SettingsError
+from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.durations import parse_duration
+
+__all__ = ["DEFAULT_ADDRESS", "HttpSettings"]
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:8080"
+_EXPECTED: Final = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
+_ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
+_MOST_PORT: Final = 0xFFFF
+_LEAST_BODY: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where the service listens and what it accepts. Durations are ``"10s"`` or seconds, stored as seconds.
+
+    ``address``: HOST:PORT, port 0 for any free one; ``tokens``: the file of tokens, required unless the host is a
+    loopback address; ``audit``: the file of the audit log, None for ``audit.jsonl`` in the state directory;
+    ``max_body``: the most bytes of a request's body; ``rate``: the most requests a second of one token, or without
+    tokens of one client's address; ``connections``: the most connections at once, further ones wait; ``queue``: the
+    most requests that wait for the scheduler, further ones are answered with 503; ``body_timeout``: the longest time
+    in which a body must arrive; ``idle_timeout``: how long a connection may be open without a request, or a request's
+    head incomplete; ``drain_timeout``: how long a stop waits for the requests under way;
+    ``sample_every``: the time between two samples of the service's figures.
+
+    Raises SettingsError if a value is invalid.
+
+    >>> HttpSettings("localhost:8080", rate=50).port
+    8080
+    """
+
+    address: str = DEFAULT_ADDRESS
+    tokens: str | Path | None = None
+    audit: str | Path | None = None
+    max_body: int = 8 << 20
+    rate: int = 1_000
+    connections: int = 512
+    queue: int = 256
+    body_timeout: str | float = "10s"
+    idle_timeout: str | float = "30s"
+    drain_timeout: str | float = "30s"
+    sample_every: str | float = "5s"
+
+    def __post_init__(self) -> None:
+        _split(self.address)
+        check_whole("max_body", self.max_body, _LEAST_BODY, f"{_LEAST_BODY:,} or more bytes")
+        for name in ("rate", "connections", "queue"):
+            check_whole(name, getattr(self, name), 1, "1 or more")
+        for name in ("body_timeout", "idle_timeout", "drain_timeout", "sample_every"):
+            object.__setattr__(self, name, parse_duration(getattr(self, name), name))
+        if self.tokens is None and not self.is_loopback:
+            raise SettingsError("tokens", NOTHING, "a file of tokens: without one only loopback addresses are served")
+
+    @property
+    def host(self) -> str:
+        """The host to listen on."""
+        return _split(self.address)[0]
+
+    @property
+    def port(self) -> int:
+        """The port to listen on, 0 for any free one."""
+        return _split(self.address)[1]
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def _split(address: str) -> tuple[str, int]:
+    """Return host and port of an address. Raises SettingsError."""
+    found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if found is None or int(found[3]) > _MOST_PORT:
+        raise SettingsError("address", address, _EXPECTED)
+    return found[1] or found[2], int(found[3])

@@ -1,0 +1,63 @@
+"""``make live``: both crawlers run to the end, and nothing is left however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.kafka.broker import Address
+from tests.support.paths import ROOT
+
+LIVE = (sys.executable, "-m", "examples.live", "--http", "127.0.0.1:0", "--history", "20", "--days", "20")
+
+
+def start(folder: Path, *words: str, servers: str = "") -> subprocess.Popen[str]:
+    """Start it with its files in `folder`, on a broker of its own unless `servers` names one."""
+    env = os.environ | {"TMPDIR": str(folder), "PYTHONPATH": str(ROOT), "KAFKA_BOOTSTRAP_SERVERS": servers}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen((*LIVE, *words), text=True, env=env, cwd=ROOT, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def left_over(folder: Path) -> list[str]:
+    """Return the files in `folder`, and the commands of running processes that name it."""
+    files = [path.name for path in folder.iterdir()]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has ended
+            continue
+        if str(folder) in command:
+            files.append(command)
+    return files
+
+
+def test_a_month_passes_in_seconds(address: Address, real: Address, tmp_path: Path) -> None:  # noqa: ARG001
+    process = start(tmp_path, "--seconds", "6", "--json", servers=address.servers)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    ours, oldest = (json.loads(out)[name] for name in ("streamsched", "oldest first"))
+    assert ours["visits"] == oldest["visits"] > 500
+    for crawler in (ours, oldest):
+        assert 0.0 < crawler["hit_rate"] < 1.0
+        assert 0.5 < crawler["freshness"] < 1.0
+    assert "read 4" in err  # 20 days of about 2,200 pages
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(("moment", "number"), [("broker ...", signal.SIGTERM), ("the service:", signal.SIGINT)])
+def test_ctrl_c_leaves_nothing_running(tmp_path: Path, moment: str, number: signal.Signals) -> None:
+    process = start(tmp_path, "--seconds", "600")
+    assert process.stderr is not None
+    while moment not in (line := process.stderr.readline()):
+        assert line, "it has ended"
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert (process.returncode, "Traceback" in err) == (130, False)
+    assert left_over(tmp_path) == []

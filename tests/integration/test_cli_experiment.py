@@ -1,0 +1,101 @@
+"""`experiment`: the papers' experiments at a small size, their JSON and report, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamsched.connectors import write_sample
+from tests.support.command_line import Command
+
+needs_casadi = pytest.mark.skipif(
+    importlib.util.find_spec("casadi") is None, reason="needs casadi: pip install 'streamsched[webfountain]'"
+)
+SMALL = {
+    "lambdacrawl": ("--pages", "200", "--runs", "2", "--epochs", "3"),
+    "mirrorsync": ("--runs", "2", "--arms", "5", "--rounds", "4"),
+    "webfountain": ("--budget", "54", "--buckets", "10", "--periods", "4"),
+}
+HEADS = {
+    "lambdacrawl": ("Experiment 1: all pages", "Experiment 2: pages with complete", "Experiment 3: rates are learned"),
+    "mirrorsync": ("Experiment 1, figure 1:", "Experiment 1a, figure 3:", "Experiment 2, figure 2:", "Experiment 2a,"),
+    "webfountain": ("Experiment 1, table 3", "Experiment 2, table 4", "Experiment 3: do obsolete pages stabilise?"),
+}  # fmt: skip
+FIGURES = {"lambdacrawl": 5, "mirrorsync": 4, "webfountain": 4}
+
+
+@pytest.mark.parametrize("name", ["lambdacrawl", "mirrorsync", pytest.param("webfountain", marks=needs_casadi)])
+def test_tables_claims_json_and_report(streamsched: Command, tmp_path: Path, name: str) -> None:
+    figures, report = tmp_path / "new" / "figures.json", tmp_path / "report.html"
+    answer = streamsched("experiment", name, *SMALL[name], "--json", figures, "--report", report)
+    assert (answer.code, answer.err) == (0, "")
+    for head in HEADS[name]:
+        assert head in answer.out
+    assert "claims hold here" in answer.out
+    assert answer.lines[-1] == f"report: {report}"
+    assert report.read_text().count("<figure>") == FIGURES[name]
+    again = streamsched("experiment", name, *SMALL[name], "--json", "-")
+    assert (again.code, again.err) == (0, "")
+    assert figures.read_text() == again.out
+    assert again.json["experiment"] == name
+
+
+def test_options_reach_the_experiments(streamsched: Command) -> None:
+    crawls = streamsched("experiment", "lambdacrawl", *SMALL["lambdacrawl"], "--seed", "4", "--json", "-").json
+    assert [crawls[key] for key in ("pages", "runs", "epochs", "seed")] == [200, 2, 3, 4]
+    syncs = streamsched("experiment", "mirrorsync", *SMALL["mirrorsync"], "--seed", "4", "--json", "-").json
+    assert [syncs[key] for key in ("runs", "arms", "rounds", "seed")] == [2, 5, 4, 4]
+
+
+def test_microsofts_files_are_read_and_bad_lines_named(streamsched: Command, tmp_path: Path) -> None:
+    history = write_sample(tmp_path, pages=100, days=10)
+    with history.open("a") as file:
+        file.write("broken\n")
+    answer = streamsched("experiment", "lambdacrawl", "--data", history, *SMALL["lambdacrawl"])
+    assert answer.code == 0
+    assert "100 pages of Microsoft’s files, 4 with complete observations" in " ".join(answer.out.split())
+    assert len(answer.err.splitlines()) == 1
+    assert answer.err.startswith("rejected: ")
+    assert "101" in answer.err
+
+
+def test_files_that_cannot_be_read_or_written_are_named_with_code_3(streamsched: Command, tmp_path: Path) -> None:
+    missing = tmp_path / "urlid_offset_history.txt"
+    answer = streamsched("experiment", "lambdacrawl", "--data", missing)
+    assert (answer.code, answer.out) == (3, "")
+    assert str(missing) in answer.err
+    missing.write_text("1\t0\t[]\n")
+    answer = streamsched("experiment", "lambdacrawl", "--data", missing)
+    assert (answer.code, answer.out) == (3, "")
+    assert "urlid_imp.txt" in answer.err
+    for name in SMALL:
+        answer = streamsched("experiment", name, "--report", tmp_path)
+        assert (answer.code, answer.out) == (3, "")
+        assert str(tmp_path) in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("lambdacrawl --pages 24", "--pages: expected a whole number of 25 or more"),
+        ("mirrorsync --runs 0", "--runs: expected a whole number of 1 or more"),
+        ("webfountain --budget 0", "budget: expected a finite number above 0, found 0.0"),
+        ("webfountain --buckets 257", "buckets: expected a whole number of buckets, 1 to 256, found 257"),
+        ("gp4c", "'gp4c'"),
+    ],
+)
+def test_wrong_values_are_named_with_code_2(streamsched: Command, words: str, reason: str) -> None:
+    answer = streamsched("experiment", *words.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert reason in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_without_casadi_the_error_says_what_to_install(streamsched: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "casadi", None)
+    answer = streamsched("experiment", "webfountain", *SMALL["webfountain"])
+    assert (answer.code, answer.out) == (2, "")
+    assert "pip install 'streamsched[webfountain]'" in answer.err

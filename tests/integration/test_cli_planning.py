@@ -1,0 +1,87 @@
+"""`run` with an optimiser: plans where epochs of the stream begin, the same however the stream is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamsched import DurableScheduler, Optimiser, OptimiserSettings, OutcomeBatch, Scheduler
+from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
+from streamsched.service.hooks.planning import FilePlanning, LivePlanning
+from tests.support.command_line import DAY, NOW, Command, crawl, write
+
+PLANNED = ("--set", "optimiser.policy=binary", "--set", "optimiser.every=2d")
+
+
+def test_a_file_is_planned_where_its_epochs_begin(streamsched: Command, tmp_path: Path) -> None:
+    source = write(tmp_path / "outcomes.jsonl", crawl(days=7))
+    answer = streamsched("run", "--source", source, "--state", tmp_path / "s", *PLANNED, "--json")
+    assert answer.code == 0, answer.err
+    scheduler = Scheduler.load(tmp_path / "s")
+    plan = Optimiser(scheduler).plan
+    assert plan is not None
+    assert answer.json["plans"] == plan.number == 3
+    assert (plan.policy, plan.planned_at_s % (2 * DAY)) == ("binary", 0.0)
+    assert scheduler.formula.text == PLAN_FORMULA
+    told = streamsched("explain", "https://h0.example/p0", "--state", tmp_path / "s", "--now", str(NOW))
+    assert "by binary at 20" in told.out
+
+
+def test_a_restart_goes_on_as_though_there_had_been_none(streamsched: Command, tmp_path: Path) -> None:
+    lines = crawl(days=7)
+    whole, part = write(tmp_path / "whole.jsonl", lines), write(tmp_path / "part.jsonl", lines[:30])
+    assert streamsched("run", "--source", whole, "--state", tmp_path / "one", *PLANNED).code == 0
+    assert streamsched("run", "--source", part, "--state", tmp_path / "two", *PLANNED).code == 0
+    write(part, lines[30:], append=True)
+    assert streamsched("run", "--source", part, "--state", tmp_path / "two", *PLANNED).code == 0
+    assert Scheduler.load(tmp_path / "one").digest() == Scheduler.load(tmp_path / "two").digest()
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1000])
+def test_batches_may_be_cut_anywhere(size: int) -> None:
+    days = np.repeat(np.arange(1, 11), 12) * DAY
+    urls = [f"https://a.example/{i % 12}" for i in range(days.size)]
+    scheduler = Scheduler()
+    planning = FilePlanning(Optimiser(scheduler, OptimiserSettings(every="3d")))
+    for start in range(0, days.size, size):
+        batch = OutcomeBatch(urls[start : start + size], days[start : start + size])
+        planning.observe(batch, lambda part, _: scheduler.observe(part))
+    assert planning.counts() == {"plans": 3}
+    plan = Optimiser(scheduler).plan
+    assert plan is not None
+    assert (plan.number, plan.planned_at_s) == (3, 9 * DAY)
+
+
+def test_evolutions_and_plans_together(streamsched: Command, tmp_path: Path) -> None:
+    source = write(tmp_path / "outcomes.jsonl", crawl(days=7))
+    words = ("--evolve-every", "3", "--set", "optimiser.every=1d", "--json")
+    answer = streamsched("run", "--source", source, "--state", tmp_path / "s", *words)
+    assert (answer.json["evolutions"], answer.json["plans"]) == (2, 6)
+
+
+def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
+    now = NOW
+    with DurableScheduler.open(tmp_path) as scheduler, Optimiser(scheduler) as optimiser:
+        planning = LivePlanning(optimiser, lambda: now)
+        planning.tick()
+        assert not optimiser.running  # there are no pages
+        batch = OutcomeBatch(["https://a.example/1"], [NOW - DAY])
+        assert planning.observe(batch, lambda part, _: scheduler.observe(part)).applied == 1
+        planning.tick()
+        assert optimiser._thread is not None
+        optimiser._thread.join()
+        planning.tick()
+        assert planning.counts() == {"plans": 1}
+        now += 3_600.0
+        planning.tick()
+        assert not optimiser.running
+
+
+@pytest.mark.parametrize("name", ["policy=none", "budget=0", "every=soon", "floor=2", "complete_from=nan"])
+def test_wrong_settings(streamsched: Command, tmp_path: Path, name: str) -> None:
+    source = write(tmp_path / "outcomes.jsonl", crawl())
+    answer = streamsched("run", "--source", source, "--state", tmp_path / "s", "--set", f"optimiser.{name}")
+    assert answer.code == 2
+    assert f"--set optimiser.{name.partition('=')[0]}: expected" in answer.err

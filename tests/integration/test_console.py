@@ -1,0 +1,337 @@
+"""The console in a browser: what it shows, by mouse and keyboard, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamsched import DurableScheduler, HostRule, Outcome, OutcomeBatch, Signal
+from streamsched.evolution.promotion import Verdict
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.formula.champion import Champion
+from streamsched.formula.formula import Formula
+from tests.support.browser import open_browser, opened
+from tests.support.http_service import NOW, TOKENS, Running, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+DAY = 86_400.0
+URLS = [f"https://h{page % 5}.example/docs/{page // 5}" for page in range(150)]
+FORMULA = "worth * gain / (1 + log(1 + confidence))"
+NAVIGATION = ("Now", "Ranking", "Formula", "Hosts", "Week", "Surges and signals")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    yield from open_browser()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Running]:  # noqa: ARG001  may skip
+    """A service whose crawlers have been at work for weeks, with hosts that are held back, surges and signals."""
+    folder = tmp_path_factory.mktemp("service")
+    with running(folder, sample_every=0.2) as service:
+        fill(service.scheduler)
+        record_contests(service.scheduler)
+        batch = service.client.post("/v1/next", json={"k": 30, "lease": "1h"}).json()
+        outcomes = [
+            {"url": page["url"], "fetched_at": batch["now"] + 0.001, "changed": place % 3 == 0}
+            for place, page in enumerate(batch["pages"][:20])
+        ]
+        assert service.client.post("/v1/outcomes", json={"outcomes": outcomes}).status_code == 200
+        time.sleep(0.5)  # for a sample of these figures
+        yield service
+
+
+def fill(scheduler: DurableScheduler) -> None:
+    """Report visits every six hours for three weeks; pages change in the morning."""
+    for at in range(int(NOW - 21 * DAY), int(NOW - DAY), int(DAY / 4)):
+        changed = [at % DAY == DAY / 4 and page % 3 == 0 for page in range(len(URLS))]
+        scheduler.observe(OutcomeBatch(URLS, [at + page / 100 for page in range(len(URLS))], changed=changed))
+    bulk = [url for url in URLS if url.startswith("https://h2.")][:12]
+    scheduler.observe([Outcome(url, NOW - 900.0 + place, changed=True) for place, url in enumerate(bulk)])
+    scheduler.notice([Signal(url, NOW - 300.0, "sitemap") for url in URLS[:40]])
+    scheduler.set_rule("h3.example", HostRule(delay="2s", in_flight=4))
+    scheduler.block("h4.example", NOW + 7_200.0)
+
+
+def record_contests(scheduler: DurableScheduler) -> None:
+    """Keep the record of a promotion, and of a challenger that was beaten since."""
+    first, champion = (
+        Champion(Formula.parse("gain")),
+        Champion(Formula.parse(FORMULA), "evolution", 1, NOW, 0.031, "ndcg"),
+    )
+    won = Verdict(True, 0.30, 0.33, 0.03, 0.004, 8, 4, 12, "promoted: the gain exceeds the noise")
+    lost = Verdict(False, 0.33, 0.331, 0.001, 0.004, 8, 4, 12, "not promoted: the gain does not exceed the noise")
+    records = [(won, FORMULA, "promoted", first), (lost, "gain * tau", "kept", champion)]
+    for number, (verdict, challenger, decision, before) in enumerate(records, 1):
+        record = EvolutionRecord(number, NOW, "schedule", decision, verdict.why, before, champion)
+        record = replace(record, challenger=challenger, metric="ndcg", verdict=verdict)
+        RecordBook(scheduler.directory).append(record)
+    scheduler.use(champion)
+
+
+@pytest.fixture
+def page(browser: Browser, service: Running) -> Iterator[Page]:
+    with opened(browser, f"http://{service.server.address}/") as page:
+        page.wait_for_selector(".figure")
+        yield page
+
+
+def text_of(page: Page, selector: str) -> str:
+    return " ".join(page.inner_text(selector).split())
+
+
+def wait_for_text(page: Page, selector: str, pattern: str) -> None:
+    page.locator(selector, has_text=re.compile(pattern)).first.wait_for()
+
+
+def test_figures_have_values_and_their_course(page: Page) -> None:
+    for name, value in {
+        "Hit rate": r"35\.0 %",
+        "Freshness": r"\d\d\.\d %",
+        "Calibration error": r"\d+\.\d %",
+        "Outcomes a second": r"\d",
+        "Lag": "no stream",
+        "Leases out": "10",
+    }.items():
+        wait_for_text(page, ".figure", rf"{name}\s*{value}")
+    assert page.locator(".figure .u-wrap canvas").count() == 6
+    assert page.locator(".reliability circle").count() >= 1
+    assert "150" in text_of(page, ".facts")
+    wait_for_text(page, ".state", "working")
+
+
+def test_new_figures_come_by_themselves(page: Page, service: Running) -> None:
+    before = service.scheduler.count()
+    service.scheduler.discover([f"https://later.example/{before}"], now=service.clock.read())
+    wait_for_text(page, ".title", f"{before + 1} pages")
+
+
+def test_a_page_is_explained_on_a_click_and_by_the_keyboard(page: Page) -> None:
+    first = page.locator("#ranking tbody button").first
+    first.focus()
+    page.keyboard.press("Enter")
+    wait_for_text(page, "dialog .reasons", "In the next batch of 1,000")
+    assert page.inner_text("#explained") == first.inner_text()
+    assert "in_batch_by_score" in text_of(page, "dialog .reasons")
+    assert text_of(page, "dialog .terminals").startswith("confidence")  # what the formula reads comes first
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="hidden")
+    assert first.evaluate("button => button === document.activeElement")
+
+
+def test_any_page_can_be_asked_for(page: Page) -> None:
+    page.fill("#ranking input", "https://h4.example/docs/0")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "dialog .reasons", "blocked")
+    page.click("dialog button[aria-label=Close]")
+    page.locator("dialog").wait_for(state="hidden")
+    page.fill("#ranking input", "https://nowhere.example/")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "dialog .notice", "not known")
+
+
+def test_the_week_of_an_explained_page(page: Page) -> None:
+    page.locator("#ranking tbody button").first.click()
+    page.click("dialog >> text=Show its week")
+    page.locator("dialog").wait_for(state="hidden")
+    wait_for_text(page, "#week p", "this page by hour of the week, UTC")
+    assert page.locator(".heat tbody td").count() == 168
+
+
+def test_weeks_of_hosts_and_regions(page: Page) -> None:
+    assert page.locator(".heat tbody td.heat-4").count() < 168
+    page.select_option("#week select", "region:CJK")
+    wait_for_text(page, "#week p", "learned from all pages of the region CJK")
+    page.select_option("#week select", "host")
+    page.fill("#week input", "h1.example")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "#week p", "Changes by hour of the week")
+    page.fill("#week input", "nowhere.example")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "#week .notice", "nowhere.example is not known")
+
+
+def test_the_formula_is_a_tree_with_its_contests(page: Page) -> None:
+    wait_for_text(page, "#formula code.formula", re.escape(FORMULA))
+    page.locator(".tree").wait_for()
+    assert page.locator(".tree .terminal").all_inner_texts()[:2] != []
+    assert page.locator(".tree rect").count() == Formula.parse(FORMULA).size
+    assert "importance of the page over the cost of a visit" in text_of(page, ".meanings")
+    wait_for_text(page, "#formula", r"contest of evolution 1 .*NDCG was 3\.1 % better")
+    contests = [" ".join(text.split()) for text in page.locator(".contests li").all_inner_texts()]
+    assert re.match(r"beaten evolution 2, .* gain \+0\.001 ± 0\.004 gain \* tau", contests[0])
+    assert contests[1].startswith("promoted evolution 1")
+
+
+def test_hosts_say_what_holds_them_back(page: Page) -> None:
+    wait_for_text(page, "#hosts tr", r"h4\.example.*rests, blocked by a call, until")
+    wait_for_text(page, "#hosts tr", r"h3\.example\s*rule\s*30\s*\d+ of 4\s*2 s")
+    page.fill("#hosts input", "h1.example")
+    page.keyboard.press("Enter")
+    page.locator("#hosts table", has_not_text="h4.example").wait_for()
+    assert page.locator("#hosts tbody tr").count() == 1
+    page.fill("#hosts input", "nowhere.example")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "#hosts", "No page of nowhere.example is known")
+
+
+def test_surges_and_sources_of_signals(page: Page) -> None:
+    wait_for_text(page, "#bulk tr", r"h2\.example/docs/\s*\d+ %\s*\d+ of 30")
+    wait_for_text(page, "#bulk tr", r"sitemap\s*40")
+    wait_for_text(page, "#bulk tr", r"h0\.example\s*8")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service: Running, scheme: Any) -> None:
+    size = {"width": 360, "height": 740}
+    with opened(browser, f"http://{service.server.address}/", viewport=size, color_scheme=scheme) as page:
+        page.locator(".heat").wait_for()
+        page.locator("#hosts table").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (max(map(int, re.findall(r"\d+", ground))) < 64) == (scheme == "dark")
+
+
+def test_keys_reach_everything_in_order(page: Page) -> None:
+    page.locator("#ranking tbody button").first.wait_for()
+    reached = []
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.textContent.trim()"))
+    assert tuple(reached[:6]) == NAVIGATION
+    assert reached[7] == "Explain"
+
+
+def test_only_new_samples_are_asked_for_and_none_while_hidden(browser: Browser, service: Running) -> None:
+    address = f"http://{service.server.address}/"
+    with opened(browser, address) as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.wait_for_event("request", lambda request: "/v1/stats?since=" in request.url)
+        page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+        page.wait_for_timeout(2_100)
+        asked.clear()
+        page.wait_for_timeout(2_500)
+        assert asked == []
+        page.evaluate("Object.defineProperty(document, 'hidden', {value: false, configurable: true})")
+        with page.expect_request(lambda request: "/v1/stats" in request.url):
+            ask_now(page)
+
+
+def test_an_empty_service_says_how_to_begin(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> None:
+    with (
+        running(tmp_path_factory.mktemp("empty")) as service,
+        opened(browser, f"http://{service.server.address}/") as page,
+    ):
+        wait_for_text(page, ".empty", f"curl http://{service.server.address}/v1/discover")
+        wait_for_text(page, "#ranking", "No page may be visited now")
+        wait_for_text(page, "#hosts", "No host is known")
+        wait_for_text(page, "#bulk", "No surge is under way")
+        wait_for_text(page, ".calm", "Nothing needs attention")
+
+
+def test_a_token_is_asked_for_once(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> None:
+    with (
+        running(tmp_path_factory.mktemp("tokens"), tokens=True) as service,
+        opened(browser, f"http://{service.server.address}/") as page,
+    ):
+        for name, answer in {"wrong": "not valid", "expired": "not valid", "crawl": "lacks the scope read"}.items():
+            page.fill("#token", TOKENS.get(name, name))
+            page.keyboard.press("Enter")
+            wait_for_text(page, ".signin .notice", answer)
+        page.fill("#token", TOKENS["read"])
+        page.keyboard.press("Enter")
+        page.locator(".figure").first.wait_for()
+        page.reload()
+        page.locator(".figure").first.wait_for()
+        assert page.evaluate("localStorage.length + document.cookie.length") == 0
+        page.click("text=Sign out")
+        page.locator("#token").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+def ask_now(page: Page) -> None:
+    """Let the page ask for its figures at once, as it does when it becomes visible."""
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def answer_with(page: Page, status: int, code: str, detail: str) -> None:
+    problem = {"type": "about:blank", "title": "", "status": status, "code": code, "detail": detail}
+    body = json.dumps(problem)
+    page.route(
+        "**/v1/**", lambda route: route.fulfill(status=status, body=body, content_type="application/problem+json")
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "alert"),
+    [
+        (503, "stopping", "warning The service is stopping"),
+        (503, "queue_full", "error The service cannot answer: as it says"),
+        (429, "too_many_requests", "warning This browser asks more often"),
+        (500, "internal", "error The service cannot answer: as it says"),
+    ],
+)
+def test_answers_that_are_no_figures(page: Page, status: int, code: str, alert: str) -> None:
+    answer_with(page, status, code, "as it says")
+    ask_now(page)
+    wait_for_text(page, ".alerts", alert.replace(" ", r"\s*"))
+    assert page.locator(".figure").count() == 6  # the last figures stay
+    page.unroute("**/v1/**")
+    ask_now(page)
+    page.locator(".alerts", has_text="service").wait_for(state="hidden")
+
+
+def test_a_token_that_expires_is_asked_for_again(page: Page) -> None:
+    answer_with(page, 401, "no_token", "expected a valid token")
+    ask_now(page)
+    page.locator("#token").wait_for()
+
+
+def test_a_service_that_is_gone(page: Page) -> None:
+    page.route("**/v1/**", lambda route: route.abort())
+    ask_now(page)
+    wait_for_text(page, ".state", "no answer")
+    wait_for_text(page, ".alerts", r"The service does not answer\. The figures are \d+ s old")
+
+
+def test_alerts_in_words(page: Page) -> None:
+    found = page.evaluate(
+        """async () => {
+          const { findAlerts } = await import("/console/alerts.js");
+          const latest = {lag: 90_000, outcomes_per_s: 100, waiting: 40, lock_wait_s: 0.5, leased: 7,
+            drifted: true, image_age_s: 7_200};
+          const calibration = {visits: 5_000, error: 0.2, foretold: 0.3, came: 0.1};
+          const outcomes = {applied: 900, rejected: 100};
+          const stats = {latest, calibration, outcomes, trouble: "the disk is full", requests: {500: 2, 200: 9},
+            refused_pages: 3};
+          const samples = Array.from({length: 20}, (_, i) => ({at_s: 60 * i, applied: 5, leased: 7}));
+          const now = {stats, samples, error: null, answeredAt: 0};
+          const calm = {...now, samples: [], stats: {...stats, trouble: null, requests: {}, refused_pages: 0,
+            outcomes: {}, calibration: {visits: 0}, latest: {lag: null, image_age_s: 0}}};
+          return [findAlerts(now, 0).map(({level, text}) => `${level}: ${text}`), findAlerts(calm, 0)];
+        }"""
+    )
+    assert found[1] == []
+    assert found[0] == [
+        "error: The service does not do its work: the disk is full.",
+        "error: 2 requests failed since the start; the log says why.",
+        "warning: The stream is 90,000 messages behind, 15 min at the present speed.",
+        "warning: 40 requests wait for the scheduler; further ones may be refused.",
+        "warning: The scheduler's lock was waited for 500 ms.",
+        "warning: Crawlers hold 7 pages, and no outcome has come for 19 min.",
+        "warning: Forecasts of changes are off by 20.0 %: 30.0 % of visits were to find a change, 10.0 % did.",
+        "warning: 100 outcomes rejected since the start; the answers to them say why.",
+        "warning: No image of the state for 2 h: a restart would repeat all calls since.",
+        "note: The hit rate has drifted since the last evolution; the next one will be early.",
+        "note: 3 new pages refused: as many are known as the settings allow.",
+    ]

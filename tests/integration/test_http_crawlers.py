@@ -1,0 +1,189 @@
+"""Crawlers side by side: no page twice, keys, a full queue, clients that die, a clock that is put back."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from tests.support.http_service import NOW, URLS, Clock, Running, make_client, outcome, running
+
+CALLERS = 64
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("service"), connections=2 * CALLERS) as service:
+        yield service
+
+
+@contextmanager
+def scheduler_held(service: Running) -> Iterator[None]:
+    """In this block every call of the scheduler waits."""
+    held, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with service.scheduler.core.lock:
+            held.set()
+            free.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        yield
+    finally:
+        free.set()
+        thread.join()
+
+
+def test_64_callers_at_once_never_get_the_same_page(service: Running) -> None:
+    pages = [f"https://c{i % 97}.example/{i}" for i in range(2_000)]
+    service.client.post("/v1/discover", json={"urls": pages})
+    start = threading.Barrier(CALLERS)
+
+    def call(_number: int) -> list[str]:
+        with make_client(service.server.address) as client:
+            start.wait()
+            urls: list[str] = []
+            for _ in range(4):
+                batch = client.post("/v1/next", json={"k": 7, "lease": "1h"}).json()["pages"]
+                urls += [page["url"] for page in batch]
+                done = [outcome(page["url"], NOW - 1.0) for page in batch[:1]]
+                client.post("/v1/outcomes", json={"outcomes": done})
+            return urls
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        taken = Counter(url for urls in pool.map(call, range(CALLERS)) for url in urls)
+    assert len(taken) >= CALLERS * 4 * 6  # a page comes again after its outcome only
+    again = {url for url, count in taken.items() if count > 1}
+    assert all(service.client.get("/v1/explain", params={"url": url}).json()["first_visited"] for url in again)
+    leased = [page for page in taken if page not in again]
+    assert len(leased) > len(again)
+
+
+def test_a_key_returns_the_same_batch_and_no_other_body_may_have_it(service: Running) -> None:
+    service.client.post("/v1/discover", json={"urls": URLS})
+    body = {"k": 3, "lease": "5m", "key": "one"}
+    first = service.client.post("/v1/next", json=body).json()
+    again = service.client.post("/v1/next", json=body).json()
+    assert (first["repeated"], again["repeated"]) == (False, True)
+    assert again["pages"] == first["pages"]
+    other = service.client.post("/v1/next", json={**body, "k": 4})
+    assert (other.status_code, other.json()["code"], other.json()["field"]) == (422, "key_reused", "key")
+    service.clock.now_s += 301.0
+    later = service.client.post("/v1/next", json={**body, "k": 4}).json()
+    assert not later["repeated"]
+
+
+def test_a_key_that_is_still_running_is_refused(service: Running) -> None:
+    body = {"k": 1, "key": "running"}
+    with ThreadPoolExecutor(1) as pool:
+        with scheduler_held(service):
+            first = pool.submit(service.client.post, "/v1/next", json=body)
+            while not service.server.requests_under_way:
+                time.sleep(0.01)
+            with make_client(service.server.address) as client:
+                second = client.post("/v1/next", json=body)
+        assert (second.status_code, second.json()["code"], second.json()["retriable"]) == (409, "key_running", True)
+        assert first.result().status_code == 200
+
+
+def test_a_client_that_dies_before_its_answer_gets_it_later(service: Running) -> None:
+    service.client.post("/v1/discover", json={"urls": [f"https://died.example/{i}" for i in range(9)]})
+    body = {"k": 4, "hosts": ["died.example"], "key": "died"}
+    raw = msgspec.json.encode(body)
+    head = f"POST /v1/next HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}"
+    before = service.client.get("/v1/stats").json()["handed_out"]
+    with socket.create_connection(service.place) as connection:
+        connection.sendall(head.encode() + b"\r\n\r\n" + raw)
+        while service.client.get("/v1/stats").json()["handed_out"] == before:
+            pass
+    while (answer := service.client.post("/v1/next", json=body)).status_code == 409:
+        pass  # leased, but not on disk yet
+    again = answer.json()
+    assert (again["repeated"], len(again["pages"])) == (True, 4)
+    rest = service.client.post("/v1/next", json={"k": 9, "hosts": ["died.example"]}).json()["pages"]
+    assert {page["url"] for page in rest}.isdisjoint(page["url"] for page in again["pages"])
+    assert len(rest) == 5
+
+
+def test_outcomes_sent_twice_count_once(service: Running) -> None:
+    body = {"outcomes": [outcome("https://twice.example/", NOW - 5.0, changed=True)]}
+    counts = [service.client.post("/v1/outcomes", json=body).json() for _ in range(2)]
+    assert [(one["applied"], one["duplicates"]) for one in counts] == [(1, 0), (0, 1)]
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_back(tmp_path: Path) -> None:
+    def observe(address: str, number: int) -> httpx.Response:
+        body = {"outcomes": [outcome(f"https://full.example/{number}", NOW - 1.0)]}
+        with make_client(address) as client:
+            return client.post("/v1/outcomes", json=body)
+
+    with running(tmp_path, queue=4) as service, ThreadPoolExecutor(12) as pool:
+        with scheduler_held(service):
+            calls = [pool.submit(observe, service.server.address, number) for number in range(12)]
+            while sum(call.done() for call in calls) < 7:  # one is being done and four wait
+                time.sleep(0.01)
+            assert service.client.get("/healthz").status_code == 200
+            refused = [call.result() for call in calls if call.done()]
+        assert {(one.status_code, one.json()["code"], one.headers["retry-after"]) for one in refused} == {
+            (503, "queue_full", "1")
+        }
+        assert sum(call.result().status_code == 200 for call in calls) == 5
+        assert service.client.get("/v1/stats").json()["outcomes"]["applied"] == 5
+
+
+def test_calls_that_are_written_together_get_their_own_counts(tmp_path: Path) -> None:
+    with running(tmp_path) as service, ThreadPoolExecutor(16) as pool:
+
+        def observe(number: int) -> dict[str, int]:
+            events = [outcome(f"https://own.example/{number}/{i}", NOW - 1.0) for i in range(number)]
+            with make_client(service.server.address) as client:
+                counts: dict[str, int] = client.post("/v1/outcomes", json={"outcomes": events}).json()
+                return counts
+
+        applied = [counts["applied"] for counts in pool.map(observe, range(40))]
+    assert applied == list(range(40))
+
+
+def test_a_clock_put_back_does_not_stop_time(tmp_path: Path) -> None:
+    clock = Clock()
+    with running(tmp_path, clock=clock) as service:
+        service.client.post("/v1/discover", json={"urls": URLS})
+        first = service.client.post("/v1/next", json={"k": 5, "lease": "1s"}).json()
+        clock.now_s -= 86_400.0
+        times = [first["now"]]
+        while service.client.get("/v1/stats").json()["now"] <= first["now"] + 1.0:
+            times.append(service.client.get("/v1/rank").json()["now"])
+        assert times == sorted(times)
+        again = service.client.post("/v1/next", json={"k": 40, "lease": "1s"}).json()
+        assert {page["url"] for page in first["pages"]} <= {page["url"] for page in again["pages"]}
+        counts = service.client.post("/v1/outcomes", json={"outcomes": [outcome(URLS[0], again["now"])]}).json()
+        assert counts["applied"] == 1
+
+
+def test_a_disk_that_is_full_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"outcomes": [outcome("https://full.example/", NOW - 1.0)]}
+    with running(tmp_path) as service:
+        monkeypatch.setattr("streamsched.persistence.write_ahead_log.call_log.os.fdatasync", _fail)
+        answer = service.client.post("/v1/outcomes", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (503, "state_not_writable")
+        assert service.client.get("/readyz").status_code == 503
+        monkeypatch.undo()
+        service.scheduler.snapshot()
+        assert service.client.post("/v1/outcomes", json=body).json()["duplicates"] == 1
+        assert service.client.get("/readyz").status_code == 200
+
+
+def _fail(_handle: int) -> None:
+    raise OSError(28, "No space left on device")

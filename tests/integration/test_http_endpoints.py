@@ -1,0 +1,270 @@
+"""Every endpoint with success, in each media type; and what is said of requests that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import pytest
+
+from streamsched import OutcomeBatch, SignalBatch
+from streamsched.connectors.records.outcome_frames import encode_frame
+from streamsched.connectors.records.signal_frames import encode_signal_frame
+from streamsched.http.protocol.bodies import MOST_RECORDS
+from tests.support.http_service import NOW, URLS, Running, outcome, running
+
+FRAMES = {"content-type": "application/vnd.streamsched.frames"}
+PAGE = quote(URLS[0], safe="")
+CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
+    ("POST", "/v1/discover", {"urls": URLS, "importance": 2}),
+    ("POST", "/v1/outcomes", {"outcomes": [outcome(URLS[0], NOW - 60, changed=True, status=200)]}),
+    ("POST", "/v1/signals", {"signals": [{"url": URLS[1], "at": NOW - 30, "source": "feed"}]}),
+    ("POST", "/v1/next", {"k": 3, "lease": 90, "hosts": ["h1.example"], "per_host": 2, "key": "a"}),
+    ("POST", "/v1/release", {"urls": URLS[:2]}),
+    ("GET", "/v1/rank?k=5", None),
+    ("GET", f"/v1/explain?url={PAGE}&k=3", None),
+    ("GET", f"/v1/pages/{PAGE}", None),
+    ("GET", "/v1/hosts?start=0&size=2", None),
+    ("GET", "/v1/hosts/h0.example", None),
+    (
+        "PUT",
+        "/v1/rules",
+        {"rules": {"h0.example": {"delay": "2s"}, "h1.example/*": {"never": True}, "h2.example": None}},
+    ),
+    ("POST", "/v1/hosts/h3.example/block", {"seconds": 3600}),
+    ("PUT", "/v1/champion", {"formula": "freshness"}),
+    ("GET", "/v1/champion", None),
+    ("GET", "/v1/evolutions?last=1", None),
+    ("GET", "/v1/week", None),
+    ("GET", f"/v1/week?url={PAGE}", None),
+    ("GET", "/v1/surges?k=3", None),
+    ("GET", "/v1/signals/sources", None),
+    ("GET", "/v1/formula", None),
+    ("GET", "/v1/stats", None),
+    ("GET", "/healthz", None),
+    ("GET", "/readyz", None),
+    ("GET", "/metrics", None),
+    ("GET", "/openapi.json", None),
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("service")) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def crawler(service: Running) -> httpx.Client:
+    for _, path, body in CALLS[:1]:
+        assert service.client.post(path, json=body).status_code == 200
+    return service.client
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/msgpack"])
+def test_every_endpoint_answers(tmp_path_factory: pytest.TempPathFactory, media_type: str) -> None:
+    code = msgspec.msgpack if media_type.endswith("msgpack") else msgspec.json
+    with running(tmp_path_factory.mktemp("service")) as service:
+        for method, path, body in CALLS:
+            content = None if body is None else code.encode(body)
+            headers = {"accept": media_type, "content-type": media_type}
+            answer = service.client.request(method, path, content=content, headers=headers)
+            assert answer.status_code == 200, (path, answer.text)
+            if path.startswith("/v1"):
+                assert answer.headers["content-type"] == media_type
+                assert code.decode(answer.content)
+
+
+def test_the_calls_of_these_tests_are_all_there_are(service: Running) -> None:
+    described = {
+        (method.upper(), path)
+        for path, methods in service.client.get("/openapi.json").json()["paths"].items()
+        for method in methods
+    }
+    called = set()
+    for method, path, _ in CALLS:
+        template = path.partition("?")[0].replace(PAGE, "{url}")
+        called.add((method, template.replace("h0.example", "{host}").replace("h3.example", "{host}")))
+    assert called == described
+
+
+def test_a_batch_names_its_pages_and_why(crawler: httpx.Client) -> None:
+    batch = crawler.post("/v1/next", json={"k": 2, "lease": "1h", "hosts": ["h4.example"]}).json()
+    assert [page["host"] for page in batch["pages"]] == ["h4.example"] * 2
+    assert {page["lease_until"] for page in batch["pages"]} == {batch["now"] + 3600.0}
+    assert {page["why"] for page in batch["pages"]} <= {"in_batch_by_score", "in_batch_new_share"}
+    page = crawler.get(f"/v1/pages/{quote(batch['pages'][0]['url'], safe='')}").json()
+    assert page["held_back"] == "leased"
+    assert page["lease_until_s"] == batch["now"] + 3600.0
+
+
+def test_rejected_outcomes_are_named_and_the_others_applied(crawler: httpx.Client) -> None:
+    events = [
+        outcome("https://new.example/", NOW - 10.0),
+        outcome("https://new.example/", 1.7e12),
+        outcome("", NOW - 5.0),
+        outcome("https://new.example/", NOW - 1.0, importance=-1.0, fingerprint="00000000000000ff"),
+        outcome("https://new.example/", NOW, changed=True, status="robots_denied"),
+    ]
+    counts = crawler.post("/v1/outcomes", json={"outcomes": events}).json()
+    assert (counts["applied"], counts["rejected"], counts["first_visits"], counts["robots_denied"]) == (2, 3, 1, 1)
+    assert [(one["record"], one["field"]) for one in counts["rejections"]] == [
+        (1, "fetched_at"),
+        (2, "url"),
+        (3, "importance"),
+    ]
+    assert counts["rejections"][0]["found"] == "1700000000000.0"
+
+
+def test_frames_are_applied_as_events_are(service: Running, crawler: httpx.Client) -> None:
+    urls = [f"https://frames.example/{i}" for i in range(3)]
+    frame = encode_frame(OutcomeBatch(urls, [NOW - 9.0, NOW - 8.0, 1e12], changed=[True, None, False]))
+    counts = crawler.post("/v1/outcomes", content=frame, headers=FRAMES).json()
+    assert (counts["applied"], counts["rejected"]) == (2, 1)
+    signals = encode_signal_frame(SignalBatch(urls[:2], [NOW - 1.0, NOW - 1.0], "sitemap"))
+    assert crawler.post("/v1/signals", content=signals, headers=FRAMES).json()["applied"] == 2
+    assert urls[0] in service.scheduler
+
+
+def test_discoveries_that_are_no_urls_are_named(crawler: httpx.Client) -> None:
+    urls = ["https://found.example/", "", "https://found.example/" + "ü" * 5_000]
+    found = crawler.post("/v1/discover", json={"urls": urls}).json()
+    assert (found["added"], found["rejected"]) == (1, 2)
+    assert [one["record"] for one in found["rejections"]] == [1, 2]
+
+
+def test_whole_numbers_may_be_written_as_floats(crawler: httpx.Client) -> None:
+    assert crawler.post("/v1/next", json={"k": 1.0}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "found"),
+    [
+        ("/v1/next", {"k": 0}, "k", "0"),
+        ("/v1/next", {"k": "3"}, "k", "'3'"),
+        ("/v1/next", {}, "k", "nothing"),
+        ("/v1/next", {"k": MOST_RECORDS + 1}, "k", str(MOST_RECORDS + 1)),
+        ("/v1/next", {"k": 1, "speed": 3}, "speed", "a field"),
+        ("/v1/next", {"k": 1, "lease": "soon"}, "lease", "'soon'"),
+        ("/v1/next", {"k": 1, "hosts": ["no host/"]}, "hosts", "'no host/'"),
+        ("/v1/next", {"k": 1, "key": "a b"}, "key", "'a b'"),
+        ("/v1/outcomes", {"outcomes": [{"url": "https://a.example/"}]}, "outcomes[0].fetched_at", "nothing"),
+        ("/v1/outcomes", {"outcomes": [outcome("https://a.example/", NOW, changed=0)]}, "outcomes[0].changed", "0"),
+        ("/v1/outcomes", {"outcomes": [outcome("https://a.example/", NOW, fingerprint="x")]}, None, "'x'"),
+        ("/v1/outcomes", [], "body", "[]"),
+        ("/v1/signals", {"signals": [{"url": "u", "at": NOW}]}, "signals[0].source", "nothing"),
+        ("/v1/discover", {"urls": "https://a.example/"}, "urls", "'https://a.example/'"),
+    ],
+)
+def test_problems_name_field_found_and_expected(
+    crawler: httpx.Client, path: str, body: object, field: str | None, found: str
+) -> None:
+    answer = crawler.post(path, json=body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert (problem["status"], problem["code"], problem["found"]) == (422, "invalid", found)
+    assert field is None or problem["field"] == field
+    assert problem["expected"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "given", "status", "code"),
+    [
+        ("GET", "/v2/next", {}, 404, "unknown_path"),
+        ("GET", "/v1/next", {}, 405, "method_not_allowed"),
+        ("GET", "/v1/explain?url=nowhere", {}, 404, "unknown_page"),
+        ("GET", "/v1/pages/nowhere", {}, 404, "unknown_page"),
+        ("GET", "/v1/hosts/nowhere.example", {}, 404, "unknown_host"),
+        ("GET", "/v1/pages/%ff", {}, 400, "malformed_path"),
+        ("GET", "/v1/rank?k=1&k=2", {}, 400, "malformed_query"),
+        ("GET", "/v1/rank?k", {}, 400, "malformed_query"),
+        ("GET", "/v1/rank?k=x", {}, 422, "invalid"),
+        ("GET", "/v1/rank?speed=1", {}, 422, "invalid"),
+        ("GET", "/v1/rank", {"headers": {"accept": "text/html"}}, 406, "not_acceptable"),
+        ("POST", "/v1/next", {"content": b"{}"}, 415, "media_type"),
+        ("POST", "/v1/next", {"content": b"{", "headers": {"content-type": "application/json"}}, 400, "malformed"),
+        (
+            "POST",
+            "/v1/next",
+            {"content": b"\x91", "headers": {"content-type": "application/msgpack"}},
+            400,
+            "malformed",
+        ),
+        ("POST", "/v1/outcomes", {"content": b"\x80", "headers": FRAMES}, 422, "invalid"),
+        ("POST", "/v1/outcomes", {"content": b"\xc1", "headers": FRAMES}, 400, "malformed"),
+        ("PUT", "/v1/champion", {"json": {"formula": "1 +"}}, 422, "invalid"),
+        ("PUT", "/v1/champion", {"json": {"formula": 77}}, 422, "invalid"),
+        ("PUT", "/v1/rules", {"json": {"rules": {"a.example": {"delay": "1s", "never": True}}}}, 422, "invalid"),
+        ("POST", "/v1/hosts/a%20b/block", {"json": {"seconds": 1}}, 422, "invalid"),
+    ],
+)
+def test_refusals(crawler: httpx.Client, method: str, path: str, given: Any, status: int, code: str) -> None:
+    answer = crawler.request(method, path, **given)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    if status == 405:
+        assert answer.headers["allow"] == "POST"
+
+
+def test_a_frame_has_a_bound(crawler: httpx.Client) -> None:
+    count = MOST_RECORDS + 1
+    frame = encode_frame(OutcomeBatch(["https://a.example/"] * count, [NOW] * count))
+    answer = crawler.post("/v1/outcomes", content=frame, headers=FRAMES)
+    assert (answer.status_code, answer.json()["field"]) == (422, "outcomes")
+
+
+def test_a_champion_can_be_taken_back(crawler: httpx.Client) -> None:
+    first = crawler.put("/v1/champion", json={"formula": "t * X"}).json()
+    assert (first["formula"], first["origin"]) == ("t * X", "hand")
+    crawler.put("/v1/champion", json={"formula": "t"})
+    again = crawler.put("/v1/champion", json={"formula": first["record"]}).json()
+    assert again["formula"] == "t * X"
+    decisions = [one["decision"] for one in crawler.get("/v1/evolutions").json()["evolutions"]]
+    assert decisions[-3:] == ["set"] * 3
+
+
+def test_rules_and_blocks_hold(crawler: httpx.Client) -> None:
+    crawler.post("/v1/discover", json={"urls": ["https://ruled.example/", "https://blocked.example/"]})
+    crawler.put("/v1/rules", json={"rules": {"ruled.example/*": {"never": True}}})
+    crawler.post("/v1/hosts/blocked.example/block", json={"seconds": 60})
+    hosts = {"k": 5, "hosts": ["ruled.example", "blocked.example"]}
+    assert crawler.post("/v1/next", json=hosts).json()["pages"] == []
+    assert crawler.get("/v1/hosts/blocked.example").json()["held_back"] == "host_resting"
+    crawler.put("/v1/rules", json={"rules": {"ruled.example/*": None}})
+    crawler.post("/v1/hosts/blocked.example/block", json={"seconds": 0})
+    assert len(crawler.post("/v1/next", json=hosts).json()["pages"]) == 2
+
+
+def test_hosts_are_listed_in_parts(crawler: httpx.Client) -> None:
+    names: list[str] = []
+    start: int | None = 0
+    while start is not None:
+        part = crawler.get("/v1/hosts", params={"start": start, "size": 3}).json()
+        names += [host["host"] for host in part["hosts"]]
+        start = part["next"]
+    assert len(names) == len(set(names))
+    assert {"h0.example", "h4.example"} <= set(names)
+
+
+def test_stats_and_metrics_count(crawler: httpx.Client) -> None:
+    before = crawler.get("/v1/stats").json()
+    crawler.post("/v1/outcomes", json={"outcomes": [outcome("https://counted.example/", NOW - 1.0)]})
+    crawler.post("/v1/next", json={"k": 1, "hosts": ["counted.example"]})
+    after = crawler.get("/v1/stats").json()
+    assert after["outcomes"]["applied"] == before["outcomes"]["applied"] + 1
+    assert after["handed_out"] == before["handed_out"] + 1
+    assert after["pages"] == before["pages"] + 1
+    lines = crawler.get("/metrics").text.splitlines()
+    assert f"streamsched_pages {after['pages']}.0" in lines
+    assert f'streamsched_outcomes_total{{fate="applied"}} {after["outcomes"]["applied"]}.0' in lines
+
+
+def test_every_answer_forbids_what_browsers_need_not_do(crawler: httpx.Client) -> None:
+    for path in ("/healthz", "/v1/rank", "/nothing"):
+        headers = crawler.get(path).headers
+        assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"

@@ -1,0 +1,193 @@
+"""Requests that are too large, too slow, incomplete or many at once: the service answers or closes, and goes on."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.http_service import Running, exchange, read_all, running
+
+BODY_TIMEOUT_S = 0.5
+IDLE_S = 0.7
+MOST_BYTES = 10_000
+CONNECTIONS = 12
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    bounds: dict[str, Any] = {"body_timeout": BODY_TIMEOUT_S, "idle_timeout": IDLE_S, "max_body": MOST_BYTES}
+    with running(tmp_path_factory.mktemp("service"), connections=CONNECTIONS, **bounds) as service:
+        yield service
+
+
+@pytest.fixture(autouse=True)
+def goes_on(service: Running) -> Iterator[None]:
+    """Whatever a test does, the next request is answered."""
+    yield
+    assert b'"ok"' in exchange(service.place, head("GET", "/readyz", "connection: close"))
+
+
+def head(method: str, path: str, *fields: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *fields, "", ""]).encode()
+
+
+def post(*fields: str) -> bytes:
+    return head("POST", "/v1/discover", "content-type: application/json", *fields)
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(maxsplit=2)[1])
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read(service: Running) -> None:
+    answer = exchange(service.place, post(f"content-length: {1 << 40}"))
+    assert status(answer) == 413
+    assert b'"body_too_large"' in answer
+
+
+def test_a_body_that_does_not_say_how_large_it_is_has_the_same_bound(service: Running) -> None:
+    part = b"400\r\n" + b"x" * 1024 + b"\r\n"
+    with socket.create_connection(service.place, timeout=10.0) as connection:
+        connection.sendall(post("transfer-encoding: chunked"))
+        answer = b""
+        try:
+            for _ in range(10_000):
+                connection.sendall(part)
+        except OSError:
+            pass  # it has been closed in the middle
+        try:
+            answer = read_all(connection)
+        except ConnectionError:
+            return
+    assert not answer or status(answer) == 413
+
+
+def test_a_slow_body_is_not_waited_for(service: Running) -> None:
+    began = time.monotonic()
+    answer = exchange(service.place, post("content-length: 100"), b'{"urls": [')
+    assert status(answer) == 408
+    assert BODY_TIMEOUT_S <= time.monotonic() - began < 5.0
+
+
+def test_a_body_that_drips_is_not_waited_for(service: Running) -> None:
+    with socket.create_connection(service.place, timeout=10.0) as connection:
+        connection.sendall(post("content-length: 1000"))
+        for _ in range(20):
+            connection.sendall(b" ")
+            connection.settimeout(BODY_TIMEOUT_S / 5)
+            try:
+                answer = connection.recv(1 << 16)
+                break
+            except TimeoutError:
+                continue
+        else:
+            pytest.fail("still waiting")
+    assert status(answer) == 408
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /heal", b"GET /healthz HTTP/1.1\r\nhost: localh"])
+def test_a_half_open_request_is_closed(service: Running, sent: bytes) -> None:
+    began = time.monotonic()
+    assert exchange(service.place, sent) == b""
+    assert IDLE_S / 2 <= time.monotonic() - began < 5.0
+
+
+def test_a_connection_without_further_requests_is_closed(service: Running) -> None:
+    assert exchange(service.place, head("GET", "/healthz")).count(b"HTTP/1.1 200") == 1
+
+
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing(service: Running) -> None:
+    for _ in range(2 * CONNECTIONS):
+        with socket.create_connection(service.place, timeout=10.0) as connection:
+            connection.sendall(post("content-length: 100") + b'{"urls": [')
+    assert service.client.get("/v1/stats").json()["pages"] == 0
+
+
+def test_pipelined_requests_are_answered_in_their_order(service: Running) -> None:
+    body = b'{"urls": ["https://a.example/"]}'
+    add = post(f"content-length: {len(body)}") + body
+    answer = exchange(
+        service.place, add + head("GET", "/v1/nothing") + add + head("GET", "/healthz", "connection: close")
+    )
+    parts = answer.split(b"HTTP/1.1 ")[1:]
+    assert [int(part[:3]) for part in parts] == [200, 404, 200, 200]
+    assert b'"added":1' in parts[0]
+    assert b'"added":0' in parts[2]
+
+
+def test_a_compressed_bomb_is_refused_unread(service: Running) -> None:
+    bomb = gzip.compress(b" " * 8_000_000)
+    fields = "content-encoding: gzip", f"content-length: {len(bomb)}"
+    answer = exchange(service.place, post(*fields) + bomb)
+    assert status(answer) == 415
+    assert b"accept-encoding: identity" in answer
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("application/json", b"[" * 9_000),
+        ("application/json", b'{"urls":' * 1_000),
+        ("application/json", b'{"urls": ["\xff"]}'),
+        ("application/json", b'{"urls": ["\\ud800"]}'),
+        ("application/json", b'{"urls": [1e999]}'),
+        ("application/msgpack", b"\x91" * 9_000),
+        ("application/msgpack", b"\xdd\xff\xff\xff\xff"),  # a list of 4 G items that do not come
+        ("application/msgpack", b"\x81\xa4urls\xdd\xff\xff\xff\xff"),
+        ("application/msgpack", b"\xdf\xff\xff\xff\xff"),
+        ("application/msgpack", b"\xc6\xff\xff\xff\xff"),
+    ],
+)
+def test_bodies_that_burst_decoders_are_refused(service: Running, media_type: str, body: bytes) -> None:
+    answer = service.client.post("/v1/discover", content=body, headers={"content-type": media_type})
+    assert answer.status_code in (400, 422)
+    frame = {"content-type": "application/vnd.streamsched.frames"}
+    assert service.client.post("/v1/outcomes", content=body, headers=frame).status_code in (400, 422)
+
+
+def test_what_is_no_http_is_closed(service: Running) -> None:
+    for sent in (b"\x16\x03\x01\x02\x00\x01\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"x" * 500_000):
+        with socket.create_connection(service.place, timeout=10.0) as connection:
+            try:
+                connection.sendall(sent + b"\r\n\r\n")
+                read_all(connection)
+            except ConnectionError:
+                pass
+
+
+def test_a_head_has_a_bound(service: Running) -> None:
+    with socket.create_connection(service.place, timeout=10.0) as connection:
+        try:
+            connection.sendall(head("GET", "/healthz", "x: " + "y" * 1_000_000))
+            answer = read_all(connection)
+        except ConnectionError:
+            return
+    assert status(answer) == 431
+
+
+def test_more_connections_than_are_served_wait_and_are_answered(service: Running) -> None:
+    idle = [socket.create_connection(service.place, timeout=10.0) for _ in range(2 * CONNECTIONS)]
+    try:
+        assert b'"ok"' in exchange(service.place, head("GET", "/healthz", "connection: close"))
+    finally:
+        for one in idle:
+            one.close()
+
+
+def test_a_very_long_target_is_refused(service: Running) -> None:
+    with socket.create_connection(service.place, timeout=10.0) as connection:
+        connection.sendall(head("GET", "/v1/pages/" + "a" * 60_000, "connection: close"))
+        assert status(read_all(connection)) in (404, 414)
+
+
+def test_two_lengths_are_refused(service: Running) -> None:
+    """What a proxy and a server may read differently is how requests are smuggled."""
+    answer = exchange(service.place, post("content-length: 2", "content-length: 3") + b"{}x")
+    assert status(answer) == 400
+    both = exchange(service.place, post("content-length: 5", "transfer-encoding: chunked") + b"0\r\n\r\n")
+    assert status(both) in (400, 422)

@@ -1,0 +1,141 @@
+"""Media types, problems, routes and the description of the service."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from streamsched.errors import FormulaError, InvalidOutcome, KeyReusedError, SettingsError, SnapshotError, UnknownPage
+from streamsched.http.open_http import make_routes
+from streamsched.http.protocol.media_types import choose_type, decode_body, encode_body
+from streamsched.http.protocol.openapi import describe_routes
+from streamsched.http.protocol.problems import HttpError, problem_of
+from streamsched.http.protocol.routes import Router
+from streamsched.http.service import Service
+
+ROUTES = make_routes(cast(Service, None))
+JSON, MSGPACK = "application/json", "application/msgpack"
+
+
+class Pair(msgspec.Struct, forbid_unknown_fields=True):
+    left: int
+    right: list[float] = []
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        ("", JSON),
+        ("*/*", JSON),
+        ("application/*", JSON),
+        (MSGPACK, MSGPACK),
+        (f"{JSON};q=0.5, {MSGPACK}", MSGPACK),
+        (f"{MSGPACK};q=0.5, {JSON}", JSON),
+        (f"{JSON};q=0, */*", MSGPACK),
+        ("APPLICATION/JSON", JSON),
+        ("text/html", None),
+        (f"{JSON};q=0", None),
+        (f"{JSON};q=much", None),
+        (",", None),
+    ],
+)
+def test_the_answer_has_the_type_that_is_wanted_most(accept: str, chosen: str | None) -> None:
+    assert choose_type(accept) == chosen
+
+
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK])
+def test_bodies_come_back_as_they_went(media_type: str) -> None:
+    pair = Pair(3, [1.5, 2.0])
+    assert decode_body(encode_body(pair, media_type), media_type, Pair) == pair
+
+
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK])
+@pytest.mark.parametrize(
+    ("content", "field", "found", "expected"),
+    [
+        ({"left": "3"}, "left", "'3'", "int"),
+        ({"left": 2.5}, "left", "2.5", "int"),
+        ({"left": 1e300}, "left", "1e+300", "int"),
+        ({"left": True}, "left", "True", "int"),
+        ({"left": 1, "right": [1.0, None]}, "right[1]", "None", "float"),
+        ({"left": 1, "middle": 2}, "middle", "a field", "no field of this name"),
+        ({}, "left", "nothing", "a value"),
+        ([], "body", "[]", "object"),
+        (None, "body", "None", "object"),
+    ],
+)
+def test_problems_show_what_was_found(content: Any, field: str, found: str, expected: str, media_type: str) -> None:
+    with pytest.raises(HttpError) as caught:
+        decode_body(encode_body(content, media_type), media_type, Pair)
+    problem = caught.value.problem
+    assert (problem.status, problem.field, problem.found, problem.expected) == (422, field, found, expected)
+
+
+def test_whole_floats_are_whole_numbers() -> None:
+    assert decode_body(b'{"left": 5.0, "right": [2]}', JSON, Pair) == Pair(5, [2.0])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "retriable"),
+    [
+        (UnknownPage("u"), 404, "unknown_page", False),
+        (SettingsError("k", 0, "1 or more"), 422, "invalid", False),
+        (InvalidOutcome(2, "url", "", "a URL"), 422, "invalid", False),
+        (FormulaError("1 +", 4, "the end"), 422, "invalid", False),
+        (KeyReusedError("a", 1.0), 422, "key_reused", False),
+        (SnapshotError("state", "no space"), 503, "state_not_writable", True),
+    ],
+)
+def test_errors_of_the_library_have_their_statuses(error: Any, status: int, code: str, retriable: bool) -> None:
+    problem = problem_of(error).problem
+    assert (problem.status, problem.code, problem.retriable) == (status, code, retriable)
+
+
+def test_every_path_leads_to_its_route() -> None:
+    router = Router(ROUTES)
+    for route in ROUTES:
+        path = route.path.replace("{url}", "https%3A%2F%2Fa.example%2F%3Fx").replace("{host}", "%C3%BC.example")
+        found, values = router.find(route.method, path)
+        assert found is route
+        assert values == {"url": "https://a.example/?x"} | {} if "{url}" in route.path else True
+    assert router.find("GET", "/v1/hosts/%C3%BC.example")[1] == {"host": "ü.example"}
+
+
+@pytest.mark.parametrize(
+    "path", ["//", "/console", "/console/", "/v1", "/v1/", "/v1/next/", "/v1/pages/", "/v1/pages/a/b", "/V1/next"]
+)
+def test_other_paths_lead_nowhere(path: str) -> None:
+    with pytest.raises(HttpError) as caught:
+        Router(ROUTES).find("GET", path)
+    assert caught.value.problem.status == 404
+
+
+def _objects(schema: Any) -> list[dict[str, Any]]:
+    """All schemas of objects in `schema`."""
+    if isinstance(schema, list):
+        return [found for one in schema for found in _objects(one)]
+    if not isinstance(schema, dict):
+        return []
+    own = [schema] if schema.get("type") == "object" and "properties" in schema else []
+    return own + [found for one in schema.values() for found in _objects(one)]
+
+
+def test_the_description_is_strict_and_complete() -> None:
+    described = describe_routes(ROUTES, "1")
+    schemas = described["components"]["schemas"]
+    assert len(_objects(schemas)) >= len(schemas)
+    assert [one.get("title") for one in _objects(schemas) if one["additionalProperties"] is not False] == []
+    operations = [one for methods in described["paths"].values() for one in methods.values()]
+    assert len({one["operationId"] for one in operations}) == len(operations) == sum(one.described for one in ROUTES)
+    text = msgspec.json.encode(described).decode()
+    used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert used == set(schemas)
+    for operation in operations:
+        assert {"200", "400", "422", "429", "500", "503"} <= operation["responses"].keys()
+        if operation["security"]:
+            assert {"401", "403"} <= operation["responses"].keys()
+        if "requestBody" in operation:
+            assert {"408", "413", "415"} <= operation["responses"].keys()
+            assert operation["requestBody"]["required"]

@@ -1,0 +1,60 @@
+"""Settings of an optimiser: budgets in their units, and values that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamsched import OptimiserSettings, SettingsError
+from streamsched.scheduler.planning.optimiser_settings import parse_budget
+
+
+@pytest.mark.parametrize(
+    ("budget", "visits_per_s"),
+    [
+        (2, 2.0),
+        (0.5, 0.5),
+        ("2/s", 2.0),
+        ("30 / m", 0.5),
+        ("1800/h", 0.5),
+        ("86400/d", 1.0),
+        ("864%", 0.01),
+        ("3", 3.0),
+    ],
+)
+def test_budgets(budget: str | float, visits_per_s: float) -> None:
+    assert parse_budget(budget).visits_of(100) == pytest.approx(visits_per_s, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "budget", [0, -1.0, float("nan"), float("inf"), 1e300, "0%", "-5%", "", "none", "1e9/s", "5%/d"]
+)
+def test_no_budgets(budget: str | float) -> None:
+    with pytest.raises(SettingsError) as caught:
+        OptimiserSettings(budget=budget)
+    assert caught.value.setting == "budget"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("policy", "lambda"),
+        ("policy", None),
+        ("every", 0),
+        ("every", "soon"),
+        ("floor", 1.5),
+        ("floor", -0.1),
+        ("floor", float("nan")),
+        ("complete_from", 0.0),
+        ("complete_from", 1.1),
+    ],
+)
+def test_wrong_settings(name: str, value: Any) -> None:
+    with pytest.raises(SettingsError) as caught:
+        OptimiserSettings(**{name: value})
+    assert caught.value.setting == name
+
+
+def test_floors_from_0_to_1() -> None:
+    assert [OptimiserSettings(floor=floor).floor for floor in (0, 0.4, 1)] == [0, 0.4, 1]
