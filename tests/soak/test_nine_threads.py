@@ -78,7 +78,8 @@ class Crowd:
         for thread in threads:
             thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in threads), "stuck"
-        assert self.failures == []
+        if self.failures:
+            raise BaseExceptionGroup("threads that failed", self.failures)
 
     def _work(self, rng: random.Random) -> None:
         mine: list[str] = []
