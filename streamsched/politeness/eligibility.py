@@ -29,6 +29,7 @@ __all__ = [
     "Waits",
     "are_eligible",
     "are_leased",
+    "is_eligible",
     "not_before",
     "page_not_before",
     "read_waits",
@@ -63,9 +64,19 @@ def are_leased(shard: ShardArrays, rows: Ints, now: float) -> Bools:
 
 def are_eligible(shard: ShardArrays, rows: Ints, now: float, limits: Limits) -> Bools:
     """Return whether each of ``rows``: int64[m] is eligible at `now` on its own, without the others: bool[m]. O(m)."""
-    unrestricted = np.empty(rows.size, np.bool_)
-    _write_unrestricted(shard.pages, shard.groups.records, rows, limits, now, unrestricted)
-    return unrestricted & ~are_leased(shard, rows, now)
+    eligible = np.empty(rows.size, np.bool_)
+    _write_eligible(shard.pages, shard.groups.records, rows, limits, now, eligible)
+    return eligible
+
+
+@inlined_kernel
+def is_eligible(pages: PageArrays, groups: Records, row: int, limits: Limits, now: float) -> bool:
+    """Return whether the page of `row` is eligible at `now` on its own, without the others. O(1)."""
+    page: Record = pages.records[row]
+    if page.flags & LEASED and pages.lease_until_s[row] > now:
+        return False
+    group: Record = groups[page.group]
+    return bool(host_capacity(groups[group.host], limits, now, np.inf) > 0 and ready_at(pages, row, limits) <= now)
 
 
 @inlined_kernel
@@ -112,10 +123,6 @@ def _read_waits(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, 
 
 
 @bare_kernel
-def _write_unrestricted(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, now: float, out: Bools) -> None:
-    """Write whether neither the page nor its host has to wait, leases aside."""
+def _write_eligible(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, now: float, out: Bools) -> None:
     for i in range(rows.size):
-        page: Record = pages.records[rows[i]]
-        group: Record = groups[page.group]
-        host_free = host_capacity(groups[group.host], limits, now, np.inf) > 0
-        out[i] = host_free and ready_at(pages, rows[i], limits) <= now
+        out[i] = is_eligible(pages, groups, rows[i], limits, now)

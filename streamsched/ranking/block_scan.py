@@ -11,7 +11,7 @@ from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
 from streamsched.formula.terminals import TERMINAL_CODES, Context, fill_terminal, linked_context
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
-from streamsched.politeness.eligibility import not_before
+from streamsched.politeness.eligibility import is_eligible, not_before
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.priority import overdue_since
 from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits, host_slots_beat
@@ -30,6 +30,7 @@ __all__ = [
     "WorstOfBest",
     "codes_of",
     "collect",
+    "count_before",
     "make_block_scorer",
     "scan_rows",
     "score_block",
@@ -166,6 +167,33 @@ def collect(shard: ShardArrays, scores: Floats, start: int, query: KernelQuery, 
         held.ties[count] = tie
         count += 1
     return count
+
+
+@bare_kernel
+def count_before(
+    shard: ShardArrays, scores: Floats, start: int, query: KernelQuery, own: WorstOfBest, row: int
+) -> tuple[int, int]:
+    """Return how many eligible pages from row `start` on precede the page of `row`, and how many there are.
+
+    `scores`: float64[m], theirs; `own`: what orders the page of `row`. O(m).
+    """
+    before = eligible = 0
+    for i in range(scores.size):
+        if not is_eligible(shard.pages, shard.groups.records, start + i, query.limits, query.now):
+            continue
+        eligible += 1
+        overdue_s = overdue_since(shard.pages.records[start + i], query.limits, query.now)
+        if overdue_s != own.overdue_s:
+            before += int(overdue_s < own.overdue_s)
+            continue
+        key = np.uint64(0) if overdue_s < np.inf else sort_key(scores[i])
+        if key != own.key:
+            before += int(key > own.key)
+            continue
+        tie = mix(shard.pages.records[start + i].url_hash ^ query.salt)
+        if tie < own.tie or (tie == own.tie and start + i < row):
+            before += 1
+    return before, eligible
 
 
 @inlined_kernel

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from streamsched.ranking.block_scan import (
     KernelQuery,
     WorstOfBest,
     collect,
+    count_before,
     make_block_scorer,
     scan_rows,
 )
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["FullScan", "HostPages", "Query", "Ranked", "fill_slots"]
+
+Result = TypeVar("Result")
 
 _SAMPLE_BLOCKS: Final = 1_024  # runs of rows in the sample that sets the first threshold: neighbours are alike
 _SAMPLE_ROWS: Final = 8  # rows of a run
@@ -183,6 +187,38 @@ class FullScan:
             scores[start:stop] = self._workers[0].score(shard, part, now, cycle_s)
         return scores
 
+    def place(self, shard: ShardArrays, query: Query, row: int) -> tuple[int, int]:
+        """Return the position of a page among the eligible ones, as if it were one of them, and how many these are.
+
+        1 is the best. O(pages).
+        """
+        pages, rows = int(shard.corpus["pages"][0]), np.array([row])
+        overdue_s = read_overdue(shard, rows, query.limits, query.now)[0]
+        key = np.uint64(0) if overdue_s < np.inf else sort_keys(self.score(shard, query.now, query.cycle_s, rows))[0]
+        own = WorstOfBest(overdue_s, key, tie_keys(shard.pages.records["url_hash"][rows], query.salt)[0])
+        kernel_query = query.for_kernels(self._host_slots.usage)
+
+        def count(worker: _Worker, starts: Iterator[int]) -> tuple[int, int]:
+            before = eligible = 0
+            for start in starts:
+                block = slice(start, min(start + BLOCK, pages))
+                scores = worker.score(shard, block, query.now, query.cycle_s)
+                found = count_before(shard, scores, block.start, kernel_query, own, row)
+                before, eligible = before + found[0], eligible + found[1]
+            return before, eligible
+
+        counts = self._share(pages, count)
+        return 1 + sum(before for before, _ in counts), sum(eligible for _, eligible in counts)
+
+    def _share(self, pages: int, work: Callable[[_Worker, Iterator[int]], Result]) -> list[Result]:
+        """Let each thread `work` on the blocks of pages that begin at some rows; return the results. Few take one."""
+        starts = iter(range(0, pages, BLOCK))  # a range's iterator gives each to a single thread
+        workers = self._workers if pages >= _MANY_ROWS else self._workers[:1]
+        if len(workers) == 1:
+            return [work(workers[0], starts)]
+        with ThreadPoolExecutor(len(workers)) as pool:
+            return list(pool.map(work, workers, [starts] * len(workers)))
+
     def _first_bar(self, shard: ShardArrays, query: Query, pages: int) -> float | None:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
         if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS:
@@ -203,24 +239,17 @@ class FullScan:
         return None if np.isnan(bar) else bar
 
     def _scan(self, shard: ShardArrays, query: Query, pages: int, bar: float | None, out: Singles | None) -> Ranked:
-        blocks = iter(range(0, pages, BLOCK))
         many = pages >= _MANY_ROWS
         kernel_query = query.for_kernels(self._host_slots.usage)
-        jobs = [(worker, _Candidates(query.k, bar)) for worker in (self._workers if many else self._workers[:1])]
 
-        def scan(worker: _Worker, candidates: _Candidates) -> None:
-            for start in blocks:  # a range's iterator gives each block to a single thread
+        def scan(worker: _Worker, starts: Iterator[int]) -> Held:
+            candidates, scan_block = _Candidates(query.k, bar), worker.scan if many else worker.scan_few
+            for start in starts:
                 block = slice(start, min(start + BLOCK, pages))
-                scan_block = worker.scan if many else worker.scan_few
                 candidates.add(scan_block(shard, block, kernel_query, candidates.make_room(), out))
+            return candidates.held()
 
-        if len(jobs) == 1:
-            scan(*jobs[0])
-        else:
-            with ThreadPoolExecutor(len(jobs)) as pool:
-                for done in [pool.submit(scan, *job) for job in jobs]:
-                    done.result()
-        held = Held._make(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True))
+        held = Held._make(map(np.concatenate, zip(*self._share(pages, scan), strict=True)))
         best = select_best(held.scores, held.overdue_s, held.ties, query.k, held.rows)
         return Ranked(held.rows[best], held.scores[best], tiers_of(held.overdue_s[best]))
 

@@ -12,12 +12,9 @@ from streamsched.estimation.related.claims import is_claimed, unclaimed
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.signals.source_list import find_announcement
 from streamsched.estimation.surges import share_not_hit
-from streamsched.formula.evaluation.program import BLOCK
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
-from streamsched.numerics.topk_order import sort_keys, tie_keys
 from streamsched.politeness.eligibility import are_eligible, are_leased
 from streamsched.politeness.eligibility_reasons import eligibility_reasons
-from streamsched.politeness.priority import read_overdue
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import VISITED
 from streamsched.records.related.name_keys import KIND_NAMES
@@ -28,7 +25,7 @@ from streamsched.scheduler.reason_text import describe_reason
 
 if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
+    from streamsched.numerics.arrays import Record
     from streamsched.politeness.limits import Limits
     from streamsched.ranking.full_scan import FullScan, Query
     from streamsched.records.schema import ShardArrays
@@ -126,7 +123,7 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     eligible_from_s, reasons = eligibility_reasons(shard, row, now, ranked.limits, ranked.streams)
     visited = bool(page["flags"] & VISITED)
     last_outcome_s = shard.pages.traces["last_outcome_s"][row]
-    position, of_eligible = _find_position(shard, ranked, query, row)
+    position, of_eligible = ranked.ranking.place(shard, query, row)
     return Explanation(
         url=url_text(shard.pages, row),
         host=group_name(shard.groups, int(group["host"])),
@@ -166,32 +163,6 @@ def _plan_reasons(plan: CrawlPlan | None, row: int, crawl_rate: float, cycle_s: 
 def _prior_rate(page: Record) -> float:
     """Return the mean of the prior that the page was last given."""
     return float(page["prior_shape"]) / float(page["prior_exposure"])
-
-
-def _find_position(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> tuple[int, int]:
-    """Return the row's position among the eligible pages, as if it were one of them, and how many these are."""
-    pages = int(shard.corpus["pages"][0])
-    better = eligible = 0
-    overdue_s, keys = _rank_keys(shard, ranked, query, np.array([row]))
-    own = (overdue_s[0], keys[0], tie_keys(shard.pages.records["url_hash"][row : row + 1], query.salt)[0])
-    for start in range(0, pages, BLOCK):
-        rows = np.arange(start, min(start + BLOCK, pages))
-        rows = rows[are_eligible(shard, rows, query.now, ranked.limits)]
-        overdue_s, keys = _rank_keys(shard, ranked, query, rows)
-        same = overdue_s == own[0]
-        level = rows[same & (keys == own[1])]
-        better += int(np.count_nonzero((overdue_s < own[0]) | (same & (keys > own[1]))))
-        ties = tie_keys(shard.pages.records["url_hash"][level], query.salt)
-        better += int(np.count_nonzero((ties < own[2]) | ((ties == own[2]) & (level < row))))
-        eligible += rows.size
-    return better + 1, eligible
-
-
-def _rank_keys(shard: ShardArrays, ranked: RankedBy, query: Query, rows: Ints) -> tuple[Floats, Hashes]:
-    """Return the overdue times of ``rows``: int64[m], which come first, and the sort keys of the others' scores."""
-    overdue_s = read_overdue(shard, rows, ranked.limits, query.now)
-    keys = sort_keys(ranked.ranking.score(shard, query.now, query.cycle_s, rows))
-    return overdue_s, np.where(overdue_s < np.inf, np.uint64(0), keys)
 
 
 def _change_reasons(
