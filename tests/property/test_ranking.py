@@ -52,7 +52,8 @@ def test_ranking_is_the_full_sort(
             Leases().grant(table.arrays, np.array([row]), until)
     set_scores(table, values)
     scan = FullScan(SCORE, threads)
-    ranked = scan.rank(table.arrays, Query(k, 100.0, 1.0, salt, limits))
+    query = Query(k, 100.0, 1.0, salt, limits)
+    ranked = scan.rank(table.arrays, query)
     ties = tie_keys(table.arrays.pages.records["url_hash"][: len(pages)], salt).tolist()
     eligible = [row for row, (_, until, _) in enumerate(pages) if until is None or until <= 100.0]
 
@@ -68,5 +69,8 @@ def test_ranking_is_the_full_sort(
     assert ranked.rows.tolist() == sorted(eligible, key=place)[:k]
     assert ranked.tiers.tolist() == [tier(row) for row in ranked.rows.tolist()]
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
+    for row in range(0, len(pages), 7):  # eligible or not
+        before = sum((place(other), other) < (place(row), row) for other in eligible)
+        assert scan.place(table.arrays, query, row) == (1 + before, len(eligible))
     Leases().release(table.arrays, np.arange(len(pages)))
     assert scan.rank(table.arrays, Query(1000, 100.0, 1.0, salt, limits)).rows.size == len(pages)
