@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from streamsched import DurableScheduler, Optimiser, OptimiserSettings, OutcomeBatch, Scheduler
+from streamsched.persistence.recovery import has_state
 from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
 from streamsched.service.hooks.planning import FilePlanning, LivePlanning
 from tests.support.command_line import DAY, NOW, Command, crawl, write
@@ -85,3 +86,31 @@ def test_wrong_settings(streamsched: Command, tmp_path: Path, name: str) -> None
     answer = streamsched("run", "--source", source, "--state", tmp_path / "s", "--set", f"optimiser.{name}")
     assert answer.code == 2
     assert f"--set optimiser.{name.partition('=')[0]}: expected" in answer.err
+
+
+def test_an_optimiser_that_the_settings_do_not_allow_makes_no_state(streamsched: Command, tmp_path: Path) -> None:
+    source, state = write(tmp_path / "outcomes.jsonl", crawl(days=3)), tmp_path / "s"
+    words = ("run", "--source", source, "--state", state, "--set", "optimiser.policy=mirrorsync")
+    answer = streamsched(*words)
+    assert (answer.code, has_state(state)) == (2, False)
+    assert "explore_share: expected above 0" in answer.err
+    assert streamsched(*words, "--set", "scheduler.explore_share=0.1").code == 0  # the same state, mended as said
+
+
+@pytest.mark.parametrize("chosen", ["objective=freshness", "formula=X*t"])
+def test_a_formula_that_ignores_the_plan_is_refused(streamsched: Command, tmp_path: Path, chosen: str) -> None:
+    """A plan would replace it once, and every later start would set it again."""
+    source = write(tmp_path / "outcomes.jsonl", crawl(days=7))
+    words = ("run", "--source", source, "--state", tmp_path / "s")
+    assert streamsched(*words).code == 0
+    answer = streamsched(*words, *PLANNED, "--set", f"scheduler.{chosen}")
+    assert answer.code == 2
+    assert f"scheduler.{chosen.partition('=')[0]}: expected a formula that reads crawl_rate" in answer.err
+
+
+def test_a_given_formula_that_reads_the_plan_stays(streamsched: Command, tmp_path: Path) -> None:
+    source = write(tmp_path / "outcomes.jsonl", crawl(days=7))
+    words = ("run", "--source", source, "--state", tmp_path / "s", *PLANNED, "--formula", "crawl_rate * t")
+    for _ in range(2):
+        assert streamsched(*words).code == 0
+        assert Scheduler.load(tmp_path / "s").formula.text == "crawl_rate * t"

@@ -63,7 +63,8 @@ class Optimiser:
         if self.settings.policy == "webfountain":
             import_casadi()
         if self.settings.policy == "mirrorsync" and not scheduler.core.settings.explore_share:
-            raise SettingsError("explore_share", 0, "above 0: mirrorsync learns from pages that are drawn at random")
+            expected = "above 0 from the start of a state: mirrorsync learns from pages that are drawn at random"
+            raise SettingsError("explore_share", 0, expected)
         self._planning = threading.Lock()  # held by the one that plans
         self._thread: _PlanThread | None = None
 
