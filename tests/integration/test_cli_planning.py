@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from streamsched import DurableScheduler, Optimiser, OptimiserSettings, OutcomeBatch, Scheduler
+from streamsched.formula.champion import BY_PLAN
 from streamsched.persistence.recovery import has_state
 from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
 from streamsched.service.hooks.planning import FilePlanning, LivePlanning
@@ -28,6 +29,7 @@ def test_a_file_is_planned_where_its_epochs_begin(streamsched: Command, tmp_path
     assert scheduler.formula.text == PLAN_FORMULA
     told = streamsched("explain", "https://h0.example/p0", "--state", tmp_path / "s", "--now", str(NOW))
     assert "by binary at 20" in told.out
+    assert scheduler.champion.origin == BY_PLAN
 
 
 def test_a_restart_goes_on_as_though_there_had_been_none(streamsched: Command, tmp_path: Path) -> None:
@@ -60,6 +62,9 @@ def test_evolutions_and_plans_together(streamsched: Command, tmp_path: Path) -> 
     words = ("--evolve-every", "3", "--set", "optimiser.every=1d", "--json")
     answer = streamsched("run", "--source", source, "--state", tmp_path / "s", *words)
     assert (answer.json["evolutions"], answer.json["plans"]) == (2, 6)
+    digest = Scheduler.load(tmp_path / "s").digest()
+    assert streamsched("run", "--source", source, "--state", tmp_path / "s", *words).code == 0
+    assert Scheduler.load(tmp_path / "s").digest() == digest  # the formula of the plan, though not of a record, stays
 
 
 def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
