@@ -16,6 +16,7 @@ from streamsched.numerics.durations import format_date
 __all__ = [
     "BY_EVOLUTION",
     "BY_HAND",
+    "BY_PLAN",
     "FIRST",
     "METRIC_NAMES",
     "Champion",
@@ -25,8 +26,9 @@ __all__ = [
 
 FIRST: Final = "first"
 BY_HAND: Final = "hand"
+BY_PLAN: Final = "plan"
 BY_EVOLUTION: Final = "evolution"
-_ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
+_ORIGINS: Final = (FIRST, BY_HAND, BY_PLAN, BY_EVOLUTION)
 METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 
 
@@ -34,8 +36,9 @@ METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 class Champion:
     """A formula in use and its origin.
 
-    ``origin``: "first", "hand" or "evolution"; ``record``: number of the record of its promotion, if one was kept;
-    ``since_s``: when it was promoted, UTC epoch seconds; ``gain``: relative improvement of ``metric`` over its
+    ``origin``: "first", "hand", "plan" (set by an optimiser) or "evolution"; ``record``: number of the record of its
+    promotion, if one was kept; ``since_s``: when it was promoted, UTC epoch seconds; ``gain``: relative improvement of
+    ``metric`` over its
     predecessor on held-out pages. `str` gives these as a sentence.
 
     >>> print(Champion(Formula.parse("t"), "evolution", 7, 1_790_000_000.0, 0.031, "ndcg"))
@@ -54,6 +57,8 @@ class Champion:
             return "the first champion"
         if self.origin == BY_HAND:
             return "set by hand" + (f", record {self.record}" if self.record is not None else "")
+        if self.origin == BY_PLAN:
+            return "set with the first plan"
         parts = [f"champion of evolution {self.record}"]
         if self.since_s is not None:
             parts.append(f"promoted {format_date(self.since_s)}")

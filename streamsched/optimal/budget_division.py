@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from streamsched.numerics.arrays import Bools, Floats, Rows, frozen
-from streamsched.optimal.crawl_problem import Hosts, PageColumns
+from streamsched.optimal.crawl_problem import Hosts, PageColumns, Units, in_units
 from streamsched.optimal.level_search import (
     TOLERANCE,
     ServedPages,
@@ -40,6 +40,8 @@ def divide_budget(pages: PageColumns, hosts: Hosts | None, budget: float, object
 
     The whole budget is spent, unless pages with signals need less. Without hosts, all pages are those of one host.
     """
+    pages, units = in_units(pages, budget)
+    hosts, budget = _host_units(hosts, units), budget / units.visits
     served = _by_host(pages, hosts, budget)
     needs = _needs(served)
     level, used, exact = _common_level(served, needs, budget, objective)
@@ -51,11 +53,19 @@ def divide_budget(pages: PageColumns, hosts: Hosts | None, budget: float, object
         group = np.where(capped, np.arange(levels.size), levels.size)  # the last is that of all other hosts
         targets = np.append(np.where(capped, served.limit, 0.0), max(0.0, budget - float(served.limit[capped].sum())))
         _scale_down(rates, pages.floor, group[host] if hosts else np.repeat(group, rates.size), targets)
-    with np.errstate(divide="ignore"):
-        prices = 1.0 / levels**2
+        _scale_down(rates, pages.floor, np.zeros(rates.size, np.int64), np.array([budget]))
+    rates *= units.visits
+    levels = np.append(levels, level)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        prices = np.where(np.isinf(levels), 0.0, units.price / levels**2)
     if hosts is None:
         return Division(rates, float(prices[0]), np.empty(0))
-    return Division(rates, 1.0 / level**2, prices)
+    return Division(rates, float(prices[-1]), prices[:-1])
+
+
+def _host_units(hosts: Hosts | None, units: Units) -> Hosts | None:
+    with np.errstate(over="ignore"):
+        return hosts and hosts._replace(budget=frozen(hosts.budget / units.visits))
 
 
 def _by_host(pages: PageColumns, hosts: Hosts | None, budget: float) -> ServedPages:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,9 @@ from streamsched.optimal.array_checks import (
     check_whole_numbers,
 )
 
-__all__ = ["CrawlRates", "Hosts", "PageColumns", "check_hosts", "check_pages"]
+__all__ = ["CrawlRates", "Hosts", "PageColumns", "Units", "check_budget", "check_hosts", "check_pages", "in_units"]
+
+_WIDEST: Final = 1e60  # of the ratios in a problem: their squares and cubes are far from overflow
 
 
 class PageColumns(NamedTuple):
@@ -36,6 +39,19 @@ class Hosts(NamedTuple):
     host: Ints  # int64[n]
     budget: Floats  # float64[h], infinite for no limit
     pages: Ints  # int64[h]
+
+
+class Units(NamedTuple):
+    """What a problem is measured in, so that numbers of any size can be squared: powers of two."""
+
+    importance: float
+    visits: float  # and changes, per cycle
+
+    @property
+    def price(self) -> float:
+        """Importance per visit, which multipliers are measured in; infinite if it is above all floats."""
+        with np.errstate(over="ignore"):
+            return float(np.float64(self.importance) / self.visits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +127,23 @@ def _check_neither(host: npt.ArrayLike | None, host_budget: npt.ArrayLike | None
 def check_budget(budget: float) -> float:
     """Return the budget of visits per cycle as a float; raises SettingsError unless it is finite and above 0."""
     return check_amount("budget", budget, "a finite number of visits per cycle, above 0")
+
+
+def in_units(pages: PageColumns, budget: float) -> tuple[PageColumns, Units]:
+    """Return `pages` measured in units near the largest importance and `budget`, and these. O(n).
+
+    Ratios beyond 1e60 become 1e60: such a page is visited next to never, or as often either way.
+    """
+    units = Units(_power_of_two(float(pages.importance.max())), _power_of_two(budget))
+    importance, change_rate = _divide(pages.importance, units.importance), _divide(pages.change_rate, units.visits)
+    return PageColumns(importance, change_rate, pages.complete, frozen(pages.floor / units.visits)), units
+
+
+def _divide(column: Floats, unit: float) -> Floats:
+    with np.errstate(over="ignore"):
+        return frozen(np.where(column > 0.0, np.clip(column / unit, 1.0 / _WIDEST, _WIDEST), 0.0))
+
+
+def _power_of_two(number: float) -> float:
+    """Return the largest power of two up to `number`, 1 for 0."""
+    return math.ldexp(1.0, math.frexp(number)[1] - 1) if number > 0.0 else 1.0

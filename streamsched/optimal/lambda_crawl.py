@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.optimal.budget_division import divide_budget
-from streamsched.optimal.crawl_problem import CrawlRates, PageColumns, check_budget, check_hosts, check_pages
+from streamsched.optimal.crawl_problem import CrawlRates, PageColumns, check_budget, check_hosts, check_pages, in_units
 from streamsched.optimal.policy_cost import mean_harmonic_cost
 from streamsched.optimal.visit_rates import HARMONIC
 
@@ -75,11 +75,13 @@ def approximate_crawl(
     guessed = ~pages.complete if pages.complete.size else np.ones(pages.importance.size, np.bool_)
     if not pages.importance[guessed].any():
         return lambda_crawl(importance, change_rate, budget=budget, complete=complete)
-    price = _balance_price(pages, guessed, amount)
-    rates = np.minimum(pages.importance / price, pages.change_rate)
-    weights = pages.importance[guessed]
+    scaled, units = in_units(pages, amount)
+    amount /= units.visits
+    price = _balance_price(scaled, guessed, amount)
+    rates = np.minimum(scaled.importance / price, scaled.change_rate)
+    weights = scaled.importance[guessed]
     rates[guessed] = (amount - rates[~guessed].sum()) * weights / weights.sum()
-    return _result(pages, rates, price, np.empty(0))
+    return _result(pages, rates * units.visits, price * units.price, np.empty(0))
 
 
 def _balance_price(pages: PageColumns, guessed: Bools, budget: float) -> float:
@@ -109,7 +111,7 @@ def _balance_price(pages: PageColumns, guessed: Bools, budget: float) -> float:
 def _result(pages: PageColumns, rates: Floats, price: float, host_prices: Floats) -> CrawlRates:
     chances = np.full(rates.size, np.nan)
     if pages.complete.size:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             shares = np.where(rates < pages.change_rate, rates / pages.change_rate, 1.0)
         chances = np.where(pages.complete, shares, np.nan)
     cost = mean_harmonic_cost(pages.importance, pages.change_rate, rates, chances if pages.complete.size else None)

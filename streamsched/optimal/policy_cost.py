@@ -70,8 +70,8 @@ def mean_binary_cost(
     importance: Floats, change_rate: Floats, visit_rate: Floats, visit_probability: Floats | None
 ) -> float:
     """Return `binary_cost` of checked columns."""
-    with np.errstate(invalid="ignore"):
-        costs = importance * (change_rate / (visit_rate + change_rate))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        costs = importance / (1.0 + visit_rate / change_rate)
         if visit_probability is not None:
             costs = np.where(np.isnan(visit_probability), costs, importance * (1.0 - visit_probability))
     return _mean(costs, importance, change_rate)
@@ -79,7 +79,8 @@ def mean_binary_cost(
 
 def _mean(costs: Floats, importance: Floats, change_rate: Floats) -> float:
     """Return the mean cost, where pages without importance or changes cost nothing however they are visited."""
-    return float(np.where((importance > 0.0) & (change_rate > 0.0), costs, 0.0).mean())
+    with np.errstate(over="ignore"):
+        return float(np.where((importance > 0.0) & (change_rate > 0.0), costs, 0.0).mean())
 
 
 def _check(

@@ -22,7 +22,7 @@ from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.process.job import Job, remove_abandoned_jobs
 from streamsched.evolution.process.worker import load_evolution_function
 from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
-from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
+from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champion, parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_path, check_time, check_type, read_items
 from streamsched.scheduler.core import SchedulerCore
@@ -295,10 +295,10 @@ class Evolver:
     def _catch_up(self, champion: Champion) -> None:
         """Use the champion of the last record if the scheduler's state was saved before that record was written.
 
-        A formula set by hand without a record stays.
+        A formula set by hand without a record stays, and so does that of a plan.
         """
         current = self.scheduler.champion
-        if current != champion and (current.origin != BY_HAND or current.record is not None):
+        if current != champion and (current.origin not in (BY_HAND, BY_PLAN) or current.record is not None):
             with suppress(FormulaError):  # of a version with other terminals
                 self.scheduler.use(champion)
 

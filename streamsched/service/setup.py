@@ -18,6 +18,7 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.recovery import has_state
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
 from streamsched.service.intake.stream_replay import Topic, reread_with
@@ -132,7 +133,6 @@ def _open_optimiser(
 ) -> StreamHook:
     # Imported on demand, as the evolution is.
     from streamsched.scheduler.planning.optimiser import Optimiser  # noqa: PLC0415
-    from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings  # noqa: PLC0415
     from streamsched.service.hooks.planning import FilePlanning, LivePlanning  # noqa: PLC0415
 
     optimiser = stack.enter_context(Optimiser(scheduler, OptimiserSettings(**settings.optimiser.given())))
@@ -147,6 +147,8 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     have, and the errors of `DurableScheduler.open`.
     """
     is_new = not has_state(settings.state)
+    if settings.optimiser.given():
+        _check_optimiser(settings, is_new=is_new)
     reread = reread_with(_topics(settings))
     given = settings.politeness.given()
     politeness = Politeness(**given) if given else None
@@ -174,6 +176,20 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
         scheduler.close(save=False)
         raise
     return scheduler
+
+
+def _check_optimiser(settings: RunSettings, *, is_new: bool) -> None:
+    """Raise SettingsError if the optimiser's plans would not be followed, or if it needs another new state."""
+    from streamsched.scheduler.planning.optimiser import Optimiser  # noqa: PLC0415  on demand, as below
+
+    given = settings.scheduler.given()
+    trial = Scheduler(**given)
+    for name in given.keys() & {"formula", "objective"}:
+        if "crawl_rate" not in trial.formula.terminals:  # each start would take the pages from the plan again
+            expected = "a formula that reads crawl_rate, or none: an optimiser brings its own"
+            raise SettingsError(f"scheduler.{name}", given[name], expected)
+    if is_new:  # before a state is made whose settings the optimiser cannot use, and that would keep them
+        Optimiser(trial, OptimiserSettings(**settings.optimiser.given()))
 
 
 def _topics(settings: RunSettings) -> list[Topic]:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from streamsched import DurableScheduler, Optimiser, OptimiserSettings, OutcomeBatch, Scheduler
+from streamsched.formula.champion import BY_PLAN
+from streamsched.persistence.recovery import has_state
 from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
 from streamsched.service.hooks.planning import FilePlanning, LivePlanning
 from tests.support.command_line import DAY, NOW, Command, crawl, write
@@ -27,6 +29,7 @@ def test_a_file_is_planned_where_its_epochs_begin(streamsched: Command, tmp_path
     assert scheduler.formula.text == PLAN_FORMULA
     told = streamsched("explain", "https://h0.example/p0", "--state", tmp_path / "s", "--now", str(NOW))
     assert "by binary at 20" in told.out
+    assert scheduler.champion.origin == BY_PLAN
 
 
 def test_a_restart_goes_on_as_though_there_had_been_none(streamsched: Command, tmp_path: Path) -> None:
@@ -59,6 +62,9 @@ def test_evolutions_and_plans_together(streamsched: Command, tmp_path: Path) -> 
     words = ("--evolve-every", "3", "--set", "optimiser.every=1d", "--json")
     answer = streamsched("run", "--source", source, "--state", tmp_path / "s", *words)
     assert (answer.json["evolutions"], answer.json["plans"]) == (2, 6)
+    digest = Scheduler.load(tmp_path / "s").digest()
+    assert streamsched("run", "--source", source, "--state", tmp_path / "s", *words).code == 0
+    assert Scheduler.load(tmp_path / "s").digest() == digest  # the formula of the plan, though not of a record, stays
 
 
 def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
@@ -85,3 +91,31 @@ def test_wrong_settings(streamsched: Command, tmp_path: Path, name: str) -> None
     answer = streamsched("run", "--source", source, "--state", tmp_path / "s", "--set", f"optimiser.{name}")
     assert answer.code == 2
     assert f"--set optimiser.{name.partition('=')[0]}: expected" in answer.err
+
+
+def test_an_optimiser_that_the_settings_do_not_allow_makes_no_state(streamsched: Command, tmp_path: Path) -> None:
+    source, state = write(tmp_path / "outcomes.jsonl", crawl(days=3)), tmp_path / "s"
+    words = ("run", "--source", source, "--state", state, "--set", "optimiser.policy=mirrorsync")
+    answer = streamsched(*words)
+    assert (answer.code, has_state(state)) == (2, False)
+    assert "explore_share: expected above 0" in answer.err
+    assert streamsched(*words, "--set", "scheduler.explore_share=0.1").code == 0  # the same state, mended as said
+
+
+@pytest.mark.parametrize("chosen", ["objective=freshness", "formula=X*t"])
+def test_a_formula_that_ignores_the_plan_is_refused(streamsched: Command, tmp_path: Path, chosen: str) -> None:
+    """A plan would replace it once, and every later start would set it again."""
+    source = write(tmp_path / "outcomes.jsonl", crawl(days=7))
+    words = ("run", "--source", source, "--state", tmp_path / "s")
+    assert streamsched(*words).code == 0
+    answer = streamsched(*words, *PLANNED, "--set", f"scheduler.{chosen}")
+    assert answer.code == 2
+    assert f"scheduler.{chosen.partition('=')[0]}: expected a formula that reads crawl_rate" in answer.err
+
+
+def test_a_given_formula_that_reads_the_plan_stays(streamsched: Command, tmp_path: Path) -> None:
+    source = write(tmp_path / "outcomes.jsonl", crawl(days=7))
+    words = ("run", "--source", source, "--state", tmp_path / "s", *PLANNED, "--formula", "crawl_rate * t")
+    for _ in range(2):
+        assert streamsched(*words).code == 0
+        assert Scheduler.load(tmp_path / "s").formula.text == "crawl_rate * t"

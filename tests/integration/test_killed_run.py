@@ -9,17 +9,21 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from streamsched import Outcome, Scheduler, Signal
 from streamsched.evolution.elites import ARCHIVE_NAME
 from streamsched.evolution.process.exchange_files import read_json
 from streamsched.evolution.records import RecordBook
-from tests.support.command_line import announce, crawl, spread_crawl, write
+from tests.support.command_line import announce, crawl, outcome, spread_crawl, write
 from tests.support.killed_run import kill_after, warm_forkserver
 
 PAGES, DAYS = 400, 40
 PATIENCE_S = 300.0
+PLANNED_DAYS = 8
+BUDGETS = {"mirrorsync": "100%", "webfountain": "50%"}
+LONGEST_S = {"mirrorsync": 0.5, "webfountain": 1.0}  # before a kill: about what a run takes
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +64,47 @@ def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng:
         assert evolutions(state) == evolved
         assert found.core.plan is not None
         assert found.core.plan.number == (DAYS - 1) // 4
+
+
+@pytest.mark.parametrize("policy", list(BUDGETS))
+@pytest.mark.cases(ordinary=1, whole=8)
+def test_plans_survive_kills(processes: ForkServerContext, tmp_path: Path, rng: random.Random, policy: str) -> None:
+    """Kill runs that plan each day of the file; plan, crawl rates and state are those of a run without kills."""
+    if policy == "webfountain":
+        pytest.importorskip("casadi", reason="the solver is an extra")
+    source = write(tmp_path / "outcomes.jsonl", uneven_crawl(PAGES, PLANNED_DAYS))
+    words = ["run", "--source", str(source), "--json", "--set", "save.every=5ms"]
+    words += ["--set", f"optimiser.policy={policy}", "--set", f"optimiser.budget={BUDGETS[policy]}"]
+    words += ["--set", "scheduler.explore_share=0.1"]
+    whole = tmp_path / "whole"
+    assert kill_after(processes, [*words, "--state", str(whole)], tmp_path / "result", PATIENCE_S) == 0
+    expected = Scheduler.load(whole)
+    kills, killed, rounds = 12, 0, 0
+    while killed < kills:
+        state = tmp_path / f"state-{rounds}"
+        rounds += 1
+        ended = None
+        while ended is None:
+            seconds = rng.random() * LONGEST_S[policy] if killed < kills else PATIENCE_S
+            ended = kill_after(processes, [*words, "--state", str(state)], tmp_path / "result", seconds)
+            killed += ended is None
+        assert ended == 0, (tmp_path / "result.err").read_text()
+        found = Scheduler.load(state)
+        assert found.digest() == expected.digest()
+        assert found.core.plan == expected.core.plan
+        rates = found.core.pages.arrays.pages.traces["crawl_rate"]
+        assert rates[:PAGES].all()
+        assert np.array_equal(rates, expected.core.pages.arrays.pages.traces["crawl_rate"])
+        assert np.unique(rates).size > 2, "the policy has learned nothing"
+
+
+def uneven_crawl(pages: int, days: int) -> list[str]:
+    """Outcomes of every page twice in two days, the second half a day after the first: before the page is due."""
+    return [
+        outcome(page, 2 * (day // 2) + day % 2 / 2 + page / (4 * pages), changed=page * (day + 1) % 12 > 5)
+        for day in range(days)
+        for page in range(pages)
+    ]
 
 
 @pytest.mark.cases(ordinary=1, whole=8)

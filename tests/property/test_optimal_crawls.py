@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from streamsched.optimal import CrawlRates, approximate_crawl, binary_cost, bina
 from tests.reference import optimal as reference
 from tests.support.crawl_problems import Problem, problems
 
+scales = st.floats(0.01, 100.0) | st.integers(-1000, 1000).map(lambda power: math.ldexp(1.0, power))
 floors = st.sampled_from([0.0, 0.4, 1.0]) | st.floats(0.0, 1.0)
 
 
@@ -114,7 +116,7 @@ def test_the_same_rates_by_nested_bisection(polite: bool, problem: Problem, floo
     assert binary.visit_rate == pytest.approx([expected[i] for i in range(n)], rel=1e-6, abs=1e-9)
 
 
-@given(problems(), st.floats(0.01, 100.0))
+@given(problems(), scales)
 def test_scales_of_importance_and_time_do_not_matter(problem: Problem, scale: float) -> None:
     for solve in (lambda_crawl, binary_crawl):
         crawl = solve(**problem.pages, **problem.hosts)
@@ -196,18 +198,20 @@ def test_slsqp_finds_the_same_on_ten_pages(seed: int) -> None:
         assert crawl.cost <= found.fun * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize("width", [1e8, 1e300])
 @given(st.integers(0, 2**32))
-def test_budgets_and_limits_are_met_at_any_magnitudes(seed: int) -> None:
+def test_budgets_and_limits_are_met_at_any_magnitudes(width: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 30))
-    importance, change_rate = 10.0 ** rng.uniform(-8, 8, n), 10.0 ** rng.uniform(-8, 6, n)
+    importance, change_rate = width ** rng.uniform(-1, 1, n), width ** rng.uniform(-1, 1, n)
     importance[2:][rng.random(n - 2) < 0.2] = 0.0
     change_rate[2:][rng.random(n - 2) < 0.2] = 0.0
-    budget, host = 10.0 ** rng.uniform(-9, 9), rng.integers(0, 4, n)
+    budget, host = width ** rng.uniform(-1, 1), rng.integers(0, 4, n)
     limits = budget * 10.0 ** rng.uniform(-6, 3, 4)
     limits[host[0]] = np.inf
-    for solve in (lambda_crawl, binary_crawl):
+    for solve in (lambda_crawl, binary_crawl, approximate_crawl):
         assert solve(importance, change_rate, budget=budget).visit_rate.sum() == pytest.approx(budget, rel=1e-9)
+    for solve in (lambda_crawl, binary_crawl):
         crawl = solve(importance, change_rate, budget=budget, host=host, host_budget=limits)
         assert crawl.visit_rate.sum() == pytest.approx(budget, rel=1e-9)
         assert np.all(np.bincount(host, crawl.visit_rate, 4) <= limits * (1.0 + 1e-9))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from streamsched.errors import SettingsError
+from streamsched.formula.champion import BY_PLAN, Champion, parse_provided
 from streamsched.numerics.argument_checks import check_time, check_type
 from streamsched.optimal.webfountain.ipopt_solver import import_casadi
 from streamsched.scheduler.core import SchedulerCore
@@ -63,7 +64,8 @@ class Optimiser:
         if self.settings.policy == "webfountain":
             import_casadi()
         if self.settings.policy == "mirrorsync" and not scheduler.core.settings.explore_share:
-            raise SettingsError("explore_share", 0, "above 0: mirrorsync learns from pages that are drawn at random")
+            expected = "above 0 from the start of a state: mirrorsync learns from pages that are drawn at random"
+            raise SettingsError("explore_share", 0, expected)
         self._planning = threading.Lock()  # held by the one that plans
         self._thread: _PlanThread | None = None
 
@@ -124,7 +126,7 @@ class Optimiser:
             visits_per_s = parse_budget(settings.budget).visits_of(len(self.scheduler))
             planned = plan_rates(settings, pages, visits_per_s * cycle_s, seen, settings.every_s / cycle_s)
             if before is None and "crawl_rate" not in self.scheduler.formula.terminals:
-                self.scheduler.use(PLAN_FORMULA, wait=True)
+                self.scheduler.use(Champion(parse_provided(PLAN_FORMULA), BY_PLAN, since_s=now), wait=True)
             number = 1 if before is None else before.number + 1
             made = (number, settings.policy, now, str(settings.budget), visits_per_s, count, planned.new_share)
             plan = CrawlPlan(*made)

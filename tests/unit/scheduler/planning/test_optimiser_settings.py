@@ -28,7 +28,7 @@ def test_budgets(budget: str | float, visits_per_s: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "budget", [0, -1.0, float("nan"), float("inf"), 1e300, "0%", "-5%", "", "none", "1e9/s", "5%/d"]
+    "budget", [0, -1.0, 5e-324, float("nan"), float("inf"), 1e300, "0%", "-5%", "", "none", "1e9/s", "5%/d"]
 )
 def test_no_budgets(budget: str | float) -> None:
     with pytest.raises(SettingsError) as caught:
