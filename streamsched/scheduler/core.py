@@ -65,8 +65,9 @@ class SchedulerCore:
 
     ``pages``: the page table; ``clock``: the newest time of its stream; ``reached``: up to where each stream is
     applied; ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken
-    over; ``on_result``: called under the lock with the results of `observe` and `notice`, and with each new batch. All
-    methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
+    over; ``listeners``: each is called under the lock with the results of `observe` and `notice`, and with each new
+    batch. All methods may be called from several threads. Arguments are checked by the caller unless a method says
+    otherwise.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class SchedulerCore:
         self.lock: AbstractContextManager[object] = threading.RLock()
         self.reached = StreamPositions()
         self.on_champion: Callable[[Champion], None] | None = None
-        self.on_result: Callable[[Observed | Noticed | Batch], None] = _ignore
+        self.listeners: list[Callable[[Observed | Noticed | Batch], None]] = []
         self.champion = self._wanted = champion
         self.plan: CrawlPlan | None = None  # of the crawl rates in use
         self.pages = pages
@@ -166,7 +167,7 @@ class SchedulerCore:
             counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
             observed = Observed.of(counts, problems)
-            self.on_result(observed)
+            self._report(observed)
         return observed
 
     def notice(self, batch: SignalBatch, latest_s: float | None = None) -> Noticed:
@@ -178,7 +179,7 @@ class SchedulerCore:
             self.politeness_policy.reach(self.pages.arrays)
             self.formula_switch.count(len(batch))
             noticed = Noticed.of(fates, problems)
-            self.on_result(noticed)
+            self._report(noticed)
         return noticed
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
@@ -200,7 +201,7 @@ class SchedulerCore:
             batch = self.batch_builder.lease_batch(request)
             if not batch.repeated:
                 self.clock.advance(request.now)
-                self.on_result(batch)
+                self._report(batch)
         return batch
 
     def offer(self, request: BatchRequest) -> Batch:
@@ -214,7 +215,7 @@ class SchedulerCore:
             granted = self.batch_builder.grant(request)
             if not granted.batch.repeated:
                 self.clock.advance(request.now)
-                self.on_result(granted.batch)
+                self._report(granted.batch)
         return granted
 
     def restore_leases(self, leases: GrantedLeases, key: str | None = None, kept: KeptBatch | None = None) -> None:
@@ -343,6 +344,10 @@ class SchedulerCore:
         """Return for how many whole cycles `share` of the pages are known: see `page_sample`. O(pages)."""
         return count_known_cycles(self, now=now, share=share)
 
+    def _report(self, result: Observed | Noticed | Batch) -> None:
+        for listener in self.listeners:
+            listener(result)
+
     def _crown(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on."""
         self.champion = champion
@@ -358,10 +363,6 @@ class SchedulerCore:
         self.politeness_policy.reach(self.pages.arrays)
         self.politeness_policy.forget(now)
         return added
-
-
-def _ignore(_: object) -> None:
-    """Do nothing with the result of a call."""
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
