@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SchedulerCore"]
 
+Listener: TypeAlias = Callable[[Observed | Noticed | Batch], None]
 _NOT_DIGESTED: Final = (
     "positions",
     "beyond",
@@ -77,7 +78,7 @@ class SchedulerCore:
         self.lock: AbstractContextManager[object] = threading.RLock()
         self.reached = StreamPositions()
         self.on_champion: Callable[[Champion], None] | None = None
-        self.listeners: list[Callable[[Observed | Noticed | Batch], None]] = []
+        self.listeners: list[Listener] = []
         self.champion = self._wanted = champion
         self.plan: CrawlPlan | None = None  # of the crawl rates in use
         self.pages = pages
@@ -167,7 +168,7 @@ class SchedulerCore:
             counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
             observed = Observed.of(counts, problems)
-            self._report(observed)
+            _report(self.listeners, observed)
         return observed
 
     def notice(self, batch: SignalBatch, latest_s: float | None = None) -> Noticed:
@@ -179,7 +180,7 @@ class SchedulerCore:
             self.politeness_policy.reach(self.pages.arrays)
             self.formula_switch.count(len(batch))
             noticed = Noticed.of(fates, problems)
-            self._report(noticed)
+            _report(self.listeners, noticed)
         return noticed
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
@@ -201,7 +202,7 @@ class SchedulerCore:
             batch = self.batch_builder.lease_batch(request)
             if not batch.repeated:
                 self.clock.advance(request.now)
-                self._report(batch)
+                _report(self.listeners, batch)
         return batch
 
     def offer(self, request: BatchRequest) -> Batch:
@@ -215,7 +216,7 @@ class SchedulerCore:
             granted = self.batch_builder.grant(request)
             if not granted.batch.repeated:
                 self.clock.advance(request.now)
-                self._report(granted.batch)
+                _report(self.listeners, granted.batch)
         return granted
 
     def restore_leases(self, leases: GrantedLeases, key: str | None = None, kept: KeptBatch | None = None) -> None:
@@ -344,10 +345,6 @@ class SchedulerCore:
         """Return for how many whole cycles `share` of the pages are known: see `page_sample`. O(pages)."""
         return count_known_cycles(self, now=now, share=share)
 
-    def _report(self, result: Observed | Noticed | Batch) -> None:
-        for listener in self.listeners:
-            listener(result)
-
     def _crown(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on."""
         self.champion = champion
@@ -363,6 +360,11 @@ class SchedulerCore:
         self.politeness_policy.reach(self.pages.arrays)
         self.politeness_policy.forget(now)
         return added
+
+
+def _report(listeners: Sequence[Listener], result: Observed | Noticed | Batch) -> None:
+    for listener in listeners:
+        listener(result)
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
