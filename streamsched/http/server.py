@@ -25,6 +25,7 @@ __all__ = ["HttpServer"]
 _START_S: Final = 10.0  # most time until connections are accepted
 _STOP_S: Final = 10.0  # most time of the server's own end, once every request is answered
 _QUIET_S: Final = 0.2  # without a request before connections are closed
+_REFUSE_S: Final = 2.0  # most time in which requests are only refused: callers that ask at once again never end
 _LOOK_S: Final = 0.01  # between two looks at whether it has started, or the last request is answered
 _BACKLOG: Final = 1024  # connections that wait for one of those that are served to end
 
@@ -60,8 +61,9 @@ class HttpServer:
     def stop(self) -> None:
         """Refuse new requests, answer those under way, and close all connections."""
         self._app.refuse_requests()
-        end_s = time.monotonic() + float(self._settings.drain_timeout)
-        while not self._is_quiet() and time.monotonic() < end_s:
+        begun_s = time.monotonic()
+        end_s = begun_s + float(self._settings.drain_timeout)
+        while not self._is_quiet(begun_s) and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
         if self._app.under_way:
             LOG.error("requests not answered before the stop", requests=self._app.under_way)
@@ -69,9 +71,13 @@ class HttpServer:
             self._loop.call_soon_threadsafe(self._server.stop)
             self._thread.join(_STOP_S)
 
-    def _is_quiet(self) -> bool:
-        """Return whether no request has come for a while: what comes is still refused, not lost."""
-        return not self._app.under_way and time.monotonic() > self._app.quiet_since_s + _QUIET_S
+    def _is_quiet(self, begun_s: float) -> bool:
+        """Return whether connections may be closed after a stop that began at `begun_s`.
+
+        No request is under way, and none has come for a while: what comes is refused, not lost.
+        """
+        until_s = min(self._app.quiet_since_s + _QUIET_S, begun_s + _REFUSE_S)
+        return not self._app.under_way and time.monotonic() > until_s
 
     @property
     def figures(self) -> ServiceFigures:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SchedulerCore"]
 
+Listener: TypeAlias = Callable[[Observed | Noticed | Batch], None]
 _NOT_DIGESTED: Final = (
     "positions",
     "beyond",
@@ -65,8 +66,9 @@ class SchedulerCore:
 
     ``pages``: the page table; ``clock``: the newest time of its stream; ``reached``: up to where each stream is
     applied; ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken
-    over; ``on_result``: called under the lock with the results of `observe` and `notice`, and with each new batch. All
-    methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
+    over; ``listeners``: each is called under the lock with the results of `observe` and `notice`, and with each new
+    batch. All methods may be called from several threads. Arguments are checked by the caller unless a method says
+    otherwise.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class SchedulerCore:
         self.lock: AbstractContextManager[object] = threading.RLock()
         self.reached = StreamPositions()
         self.on_champion: Callable[[Champion], None] | None = None
-        self.on_result: Callable[[Observed | Noticed | Batch], None] = _ignore
+        self.listeners: list[Listener] = []
         self.champion = self._wanted = champion
         self.plan: CrawlPlan | None = None  # of the crawl rates in use
         self.pages = pages
@@ -166,7 +168,7 @@ class SchedulerCore:
             counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
             observed = Observed.of(counts, problems)
-            self.on_result(observed)
+            _report(self.listeners, observed)
         return observed
 
     def notice(self, batch: SignalBatch, latest_s: float | None = None) -> Noticed:
@@ -178,7 +180,7 @@ class SchedulerCore:
             self.politeness_policy.reach(self.pages.arrays)
             self.formula_switch.count(len(batch))
             noticed = Noticed.of(fates, problems)
-            self.on_result(noticed)
+            _report(self.listeners, noticed)
         return noticed
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
@@ -200,7 +202,7 @@ class SchedulerCore:
             batch = self.batch_builder.lease_batch(request)
             if not batch.repeated:
                 self.clock.advance(request.now)
-                self.on_result(batch)
+                _report(self.listeners, batch)
         return batch
 
     def offer(self, request: BatchRequest) -> Batch:
@@ -214,7 +216,7 @@ class SchedulerCore:
             granted = self.batch_builder.grant(request)
             if not granted.batch.repeated:
                 self.clock.advance(request.now)
-                self.on_result(granted.batch)
+                _report(self.listeners, granted.batch)
         return granted
 
     def restore_leases(self, leases: GrantedLeases, key: str | None = None, kept: KeptBatch | None = None) -> None:
@@ -360,8 +362,9 @@ class SchedulerCore:
         return added
 
 
-def _ignore(_: object) -> None:
-    """Do nothing with the result of a call."""
+def _report(listeners: Sequence[Listener], result: Observed | Noticed | Batch) -> None:
+    for listener in listeners:
+        listener(result)
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from streamsched import (
+    DurableScheduler,
     FormulaError,
+    HostRule,
     InvalidOutcome,
     Politeness,
     ReplayError,
@@ -86,6 +89,22 @@ def test_formula_and_per_host_are_for_this_once(streamsched: Command, state: Pat
     assert (scheduler.formula.text, scheduler.per_host) == (DEFAULT_FORMULA, None)
     after = streamsched(*asked, "--now", str(NOW + 2), "--peek", "--scores").lines
     assert [line.split("\t")[1] for line in after] == [line.split("\t")[1] for line in usual]
+
+
+def test_per_host_is_a_limit_beside_those_of_the_state(streamsched: Command, state: Path) -> None:
+    """It neither lifts the setting and the rules nor changes them, as with a service."""
+    with DurableScheduler.open(state) as scheduler:
+        scheduler.per_host = 2
+        scheduler.set_rules({"h0.example": HostRule(per_batch=4)})
+    asked = ("next", "--state", str(state), "--lease", "1s")
+
+    def hosts(after_s: int, most: str) -> Counter[str]:
+        answer = streamsched(*asked, "--now", str(NOW + after_s), "-k", "12", "--per-host", most)
+        return Counter(url.split("/")[2] for url in answer.lines)
+
+    assert hosts(0, "1") == {"h0.example": 1, "h1.example": 1, "h2.example": 1}
+    assert hosts(2, "3") == {"h0.example": 3, "h1.example": 2, "h2.example": 2}
+    assert Scheduler.load(state).per_host == 2
 
 
 def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streamsched import HostRule
 from tests.support.command_line import Answer, Command
 from tests.support.http_service import TOKENS, URLS, Running, running
 
@@ -89,6 +90,10 @@ def test_rules(ask: Command, service: Running) -> None:
     host = service.scheduler.host("h0.example", now=service.clock.now_s)
     assert host is not None
     assert (host.delay_s, host.in_flight, host.per_batch) == (30.0, 3, 2)
+    assert ask("rules", "h0.example", "delay=0").code == 0  # no delay, whatever the setting is
+    host = service.scheduler.host("h0.example", now=service.clock.now_s)
+    assert host is not None
+    assert (host.delay_s, host.rule) == (0.0, HostRule(delay=0))
     assert ask("rules", "h1.example/*", "never=true").code == 0
     assert not any("//h1." in line for line in ask("next", "-k", "100").lines)
     assert ask("rules", "h0.example", "--remove").code == 0

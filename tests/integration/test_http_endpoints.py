@@ -209,6 +209,19 @@ def test_refusals(crawler: httpx.Client, method: str, path: str, given: Any, sta
         assert answer.headers["allow"] == "POST"
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [("fingerprints", b"", "no field of this name"), ("url", 3, "bytes | array | null")],
+)
+def test_a_column_that_a_frame_cannot_have_is_named(
+    crawler: httpx.Client, column: str, value: object, expected: str
+) -> None:
+    frame = msgspec.msgpack.decode(encode_frame(OutcomeBatch(["https://a.example/"], [NOW])))
+    answer = crawler.post("/v1/outcomes", content=msgspec.msgpack.encode(frame | {column: value}), headers=FRAMES)
+    problem = answer.json()
+    assert (answer.status_code, problem["field"], problem["expected"]) == (422, column, expected)
+
+
 def test_a_frame_has_a_bound(crawler: httpx.Client) -> None:
     count = MOST_RECORDS + 1
     frame = encode_frame(OutcomeBatch(["https://a.example/"] * count, [NOW] * count))

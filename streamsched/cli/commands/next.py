@@ -105,15 +105,11 @@ def _peek(arguments: SimpleNamespace) -> Batch:
 def _lease(arguments: SimpleNamespace) -> Batch:
     """Return a batch whose leases are on disk before anyone sees its URLs, so that no crash hands them out twice."""
     with open_state(arguments.state, WallClock(lambda: options.current_time(None))) as scheduler:
-        usual = scheduler.champion, scheduler.per_host
+        usual, now = scheduler.champion, options.current_time(arguments.now)
         try:
             if arguments.formula is not None:
                 scheduler.use(arguments.formula)
-            if arguments.per_host is not None:
-                scheduler.per_host = arguments.per_host
-            return scheduler.next_batch(arguments.k, now=options.current_time(arguments.now), lease=arguments.lease)
+            return scheduler.next_batch(arguments.k, now=now, lease=arguments.lease, per_host=arguments.per_host)
         finally:
             if arguments.formula is not None:
-                scheduler.use(usual[0])
-            if arguments.per_host is not None:
-                scheduler.per_host = usual[1]
+                scheduler.use(usual)

@@ -12,6 +12,7 @@ from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo
 from streamsched.cli.remote import open_client, remote_options
 from streamsched.errors import SettingsError
+from streamsched.numerics.durations import parse_duration
 
 __all__ = ["command"]
 
@@ -55,7 +56,7 @@ def _read_field(text: str) -> tuple[str, Any]:
     """Return the name and value of a field. Raises SettingsError if it is none."""
     name, equals, value = text.partition("=")
     if equals and name in _DURATIONS:
-        return name, value
+        return name, parse_duration(value, name, zero=True)
     if equals and name in _COUNTS and value.isdecimal():
         return name, int(value)
     if name == "never" and value in {"true", "false"}:

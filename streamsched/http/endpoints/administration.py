@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET, structs
 
+from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.http.endpoints.reading import show_champion
 from streamsched.http.messages.administration import (
@@ -22,6 +23,7 @@ from streamsched.http.protocol.bodies import MessageBody
 from streamsched.http.protocol.problems import invalid
 from streamsched.http.protocol.routes import Call, Route
 from streamsched.politeness.politeness_settings import HostRule, Rule
+from streamsched.politeness.rule_targets import HOST, parse_target
 from streamsched.service.formula_changes import set_formula, use_recorded_formula
 
 if TYPE_CHECKING:
@@ -108,9 +110,14 @@ class Administration:
 
 
 def _make_rule(target: str, given: RuleFields) -> Rule | HostRule:
-    """Return the rule with the fields that are given. Raises HttpError if they are of both kinds."""
+    """Return the rule with the fields that are given. Raises HttpError if they do not make one for the target."""
     values = {name: value for name, value in structs.asdict(given).items() if value is not UNSET}
     of_host = values.keys() & _OF_HOSTS
     if of_host and values.keys() - _OF_HOSTS:
         raise invalid(f"rules.{target}", ", ".join(sorted(values)), "fields of a host or of pages, not both")
-    return HostRule(**values) if of_host else Rule(**values)
+    if of_host and parse_target(target).kind != HOST:
+        raise invalid(f"rules.{target}", ", ".join(sorted(values)), "fields of pages: it is no host")
+    try:
+        return HostRule(**values) if of_host else Rule(**values)
+    except SettingsError as error:
+        raise invalid(f"rules.{target}.{error.setting}", shorten(error.found), error.expected) from None

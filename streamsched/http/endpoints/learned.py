@@ -77,7 +77,8 @@ class Learned:
         )
         if view is None:
             found = shorten(asked.url or asked.host)
-            raise HttpError(HTTPStatus.NOT_FOUND, "unknown_target", "it is not known", fields={"found": found})
+            detail = "this page is not known" if asked.url else "no page of this host is known"
+            raise HttpError(HTTPStatus.NOT_FOUND, "unknown_target", detail, fields={"found": found})
         return Week(**view.as_dict(), regions=list(self._service.scheduler.regions))
 
     async def surges(self, call: Call) -> Surges:

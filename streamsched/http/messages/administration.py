@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from streamsched.http.messages.fields import Duration, Message
+from streamsched.http.messages.fields import Duration, DurationOrZero, Message
 from streamsched.politeness.politeness_settings import MOST_OF_A_HOST
 
 __all__ = ["Block", "Blocked", "ChampionChange", "Health", "RuleFields", "Rules", "RulesSet"]
@@ -15,10 +15,10 @@ __all__ = ["Block", "Blocked", "ChampionChange", "Health", "RuleFields", "Rules"
 class RuleFields(Message):
     """A rule for a host (``delay``, ``in_flight``, ``per_batch``) or for pages (the others), as docs/run.md says."""
 
-    delay: Duration | UnsetType = UNSET
+    delay: DurationOrZero | UnsetType = UNSET
     in_flight: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType = UNSET
     per_batch: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType = UNSET
-    min_revisit: Duration | UnsetType = UNSET
+    min_revisit: DurationOrZero | UnsetType = UNSET
     max_revisit: Duration | UnsetType = UNSET
     never: bool | UnsetType = UNSET
 

@@ -11,6 +11,7 @@ from streamsched.connectors.records.outcome_events import OutcomeEvent
 from streamsched.connectors.records.signal_events import SignalEvent
 from streamsched.http.messages.fields import Count, Duration, Host, Message, Rejection, Url, Urls
 from streamsched.http.protocol.bodies import MOST_RECORDS
+from streamsched.http.protocol.patterns import FINGERPRINT, KEY
 from streamsched.outcomes import MAX_STATUS
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "Signals",
 ]
 
-_KEY: Final = "^[!-~]{1,128}$"
 _MOST_FINGERPRINT: Final = 2**64 - 1
 
 
@@ -44,7 +44,7 @@ class NextBatch(Message):
     lease: Duration = "10m"
     hosts: Annotated[list[Host], Meta(max_length=1_000)] | None = None
     per_host: Count | None = None
-    key: Annotated[str, Meta(pattern=_KEY, description="1 to 128 visible ASCII characters")] | None = None
+    key: Annotated[str, Meta(pattern=KEY, description="1 to 128 visible ASCII characters")] | None = None
 
 
 class LeasedPage(Message):
@@ -78,7 +78,7 @@ class Outcome(OutcomeEvent, kw_only=True, forbid_unknown_fields=True, gc=False, 
     status: Annotated[int, Meta(ge=0, le=MAX_STATUS)] | Literal["robots_denied", "not_attempted"] | None = None
     fingerprint: (
         Annotated[int, Meta(ge=0, extra_json_schema={"maximum": _MOST_FINGERPRINT})]
-        | Annotated[str, Meta(pattern="^[0-9a-fA-F]{16}$")]
+        | Annotated[str, Meta(pattern=FINGERPRINT)]
         | None
     ) = None
 

@@ -8,15 +8,20 @@ import msgspec
 from msgspec import Meta
 
 from streamsched.http.protocol.bodies import MOST_RECORDS
+from streamsched.http.protocol.patterns import DURATION, DURATION_OR_ZERO
 
-__all__ = ["Count", "Duration", "Host", "Message", "Rejection", "Url", "Urls"]
+__all__ = ["Count", "Duration", "DurationOrZero", "Host", "Message", "Rejection", "Url", "Urls"]
 
-_DURATION: Final = r"^(0*[1-9][0-9]{0,8}|[0-9]{1,9}\.[0-9]{0,5}[1-9])(ms|s|m|h|d|w)$"
 _LONGEST_S: Final = 1e9
+_DESCRIPTION: Final = "a number with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w"
 
 Duration: TypeAlias = (
-    Annotated[str, Meta(pattern=_DURATION, description="a number with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w")]
+    Annotated[str, Meta(pattern=DURATION, description=_DESCRIPTION)]
     | Annotated[float, Meta(gt=0.0, le=_LONGEST_S, description="seconds")]
+)
+DurationOrZero: TypeAlias = (
+    Annotated[str, Meta(pattern=DURATION_OR_ZERO, description=_DESCRIPTION)]
+    | Annotated[float, Meta(ge=0.0, le=_LONGEST_S, description="seconds")]
 )
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
 Url: TypeAlias = str

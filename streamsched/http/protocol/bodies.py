@@ -11,8 +11,8 @@ from msgspec import structs
 
 from streamsched.connectors.reading.validation import ParseError
 from streamsched.errors import InvalidRecord
-from streamsched.http.protocol.media_types import FRAMES, JSON, MSGPACK, decode_body, malformed
-from streamsched.http.protocol.problems import invalid
+from streamsched.http.protocol.media_types import FRAMES, JSON, MSGPACK, decode_body, decode_plain, malformed
+from streamsched.http.protocol.problems import invalid, validation_problem
 
 if TYPE_CHECKING:
     from streamsched.connectors.records.record_types import RecordType
@@ -51,6 +51,7 @@ class RecordsBody(BodyReader):
     def __init__(self, records: RecordType[Any], kind: type[msgspec.Struct]) -> None:
         super().__init__(kind)
         self.records = records
+        self._frame = msgspec.defstruct("Frame", [], bases=(records.frame,), forbid_unknown_fields=True)
 
     def read(self, body: bytes, media_type: str) -> Any:
         """Return the records as one batch."""
@@ -67,10 +68,12 @@ class RecordsBody(BodyReader):
 
     def _read_frame(self, body: bytes) -> Any:
         try:
-            frame = msgspec.msgpack.decode(body, type=self.records.frame)
+            frame = msgspec.msgpack.decode(body, type=self._frame)
             batch = self.records.decode_frame(structs.asdict(frame))
         except InvalidRecord:
             raise
+        except msgspec.ValidationError as error:
+            raise validation_problem(error, decode_plain(body, MSGPACK)) from None
         except (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError) as error:
             raise malformed(str(error)) from None
         if len(batch) > MOST_RECORDS:

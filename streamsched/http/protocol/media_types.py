@@ -74,7 +74,23 @@ def _convert(content: object, kind: type[Content]) -> Content:
     try:
         return msgspec.convert(_make_whole(content), kind)
     except msgspec.ValidationError as error:
-        raise validation_problem(error, content) from None
+        raise validation_problem(error, _isolate(content, kind)) from None
+
+
+def _isolate(content: Any, kind: type[Content]) -> Any:
+    """Return `content` with nothing but the first invalid entry in a mapping of several, so that an error can name it.
+
+    The errors of msgspec do not. O(entries), each converted once more.
+    """
+    fields = content.items() if isinstance(content, dict) else ()
+    for name, entries in fields:
+        for key in entries if isinstance(entries, dict) else ():
+            one = {**content, name: {key: entries[key]}}
+            try:
+                msgspec.convert(_make_whole(one), kind)
+            except msgspec.ValidationError:
+                return one
+    return content
 
 
 def _make_whole(content: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -19,13 +20,19 @@ from streamsched.errors import (
     UnknownPage,
     shorten,
 )
+from streamsched.http.protocol.patterns import EXPECTED_TEXTS
+from streamsched.outcomes import STATUS_EXPECTED
 
 __all__ = ["HttpError", "Problem", "invalid", "problem_of", "shorten_text", "validation_problem"]
 
 _MESSAGE: Final = re.compile(r"(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
 _EXPECTED: Final = re.compile(r"Expected (?P<expected>.+?)(?:, got .*)?", re.DOTALL)
 _FIELD: Final = re.compile(r"Object (?P<kind>missing required|contains unknown) field `(?P<field>.*)`", re.DOTALL)
-_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_PATTERN: Final = "str matching regex "
+_EXPECTED_TEXTS: Final = {repr(pattern): text for pattern, text in EXPECTED_TEXTS.items()}
+_CONSTANTS: Final = {"None": "null", "True": "true", "False": "false"}
+_SOME_KEY: Final = "..."
 _NOTHING: Final = "nothing"
 _LONGEST_FIELD: Final = 200
 
@@ -114,30 +121,58 @@ def validation_problem(error: msgspec.ValidationError, content: object) -> HttpE
     """
     message = _MESSAGE.fullmatch(str(error))
     assert message is not None
-    path, text = message["path"] or "$", message["text"]
+    text = message["text"]
+    place, found = _find(content, message["path"] or "$")
     about_field = _FIELD.fullmatch(text)
     if about_field is not None:
-        field = f"{path}.{about_field['field']}".removeprefix("$").removeprefix(".")
+        field = f"{place}.{about_field['field']}".removeprefix(".")
         is_missing = about_field["kind"].startswith("missing")
         value = _NOTHING if is_missing else "a field"
         return invalid(field, value, "a value" if is_missing else "no field of this name")
+    return invalid(place or "body", _show(found), _describe_expected(text))
+
+
+def _describe_expected(text: str) -> str:
+    """Return what was expected instead of a value that was refused with `text`.
+
+    >>> _describe_expected("Expected `str`, got `int`"), _describe_expected("Number out of range")
+    ('str', 'another value (Number out of range)')
+    """
+    if text.startswith("Invalid enum value"):  # a status is the only field of words
+        return STATUS_EXPECTED
     expected = _EXPECTED.fullmatch(text)
-    field = path.removeprefix("$").removeprefix(".") or "body"
-    wanted = (expected["expected"] if expected else text).replace("`", "")
-    return invalid(field, shorten(_find(content, path)), wanted)
+    wanted = (expected["expected"] if expected else f"another value ({text})").replace("`", "")
+    _, has_pattern, pattern = wanted.partition(_PATTERN)
+    return _EXPECTED_TEXTS[pattern] if has_pattern else wanted
 
 
-def _find(content: object, path: str) -> object:
-    """Return the value at a path such as ``$.outcomes[3].url``; the last one on the way if it leads nowhere."""
+def _show(value: object) -> str:
+    """Return a decoded value as text, its constants as JSON has them.
+
+    >>> _show(None), _show(True), _show("None")
+    ('null', 'true', "'None'")
+    """
+    text = shorten(value)
+    return _CONSTANTS.get(text, text)
+
+
+def _find(content: object, path: str) -> tuple[str, object]:
+    """Return the place and the value at a path such as ``$.outcomes[3].url``; the last value if it leads nowhere.
+
+    ``[...]`` is a key of a mapping, which can be named if the mapping has only one.
+
+    >>> _find({"rules": {"a.example": {"never": 1}}}, "$.rules[...].never")
+    ('rules.a.example.never', 1)
+    """
     found: Any = content
+    place = ""
     for name, index in _STEP.findall(path):
-        if name and isinstance(found, Mapping) and name in found:
-            found = found[name]
-        elif index and isinstance(found, Sequence) and not isinstance(found, str | bytes) and int(index) < len(found):
-            found = found[int(index)]
-        else:
-            break
-    return found
+        is_only = index == _SOME_KEY and isinstance(found, Mapping) and len(found) == 1
+        key = next(iter(found)) if is_only else name
+        place += f".{key}" if key else f"[{index}]"
+        with suppress(LookupError, TypeError, ValueError):
+            found = found[key] if key else found[int(index)]
+    return place.removeprefix("."), found
 
 
 def shorten_text(text: str) -> str:

@@ -36,7 +36,7 @@ class SchedulerWatch:
         self.handed_out = 0
         self._core = core
         self._calibration = CalibrationWatch()
-        core.on_result = self._note
+        core.listeners.append(self._note)
 
     def calibration(self, *, now: float) -> Reliability:
         """Return forecasts and visits of the newest `WINDOW` pages that were handed out and visited.

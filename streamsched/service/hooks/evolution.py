@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +22,17 @@ __all__ = ["FileEvolution", "LiveEvolution"]
 
 
 class LiveEvolution:
-    """Evolution of a live stream: `evolver` runs beside the intake, by the time of `clock`."""
+    """Evolution of a live stream: `evolver` runs beside the intake, by the time of `clock`.
+
+    The watched hit rate is that of all outcomes from now on, those of the stream and those that come by HTTP.
+    """
 
     def __init__(self, evolver: Evolver, clock: Callable[[], float]) -> None:
         self._evolver = evolver
         self._clock = clock
+        self._observed: deque[Observed] = deque()  # not noted yet: the evolver's lock must not be waited for here
         self.evolutions = 0
+        evolver.scheduler.core.listeners.append(self._keep)
 
     @property
     def drifted(self) -> bool:
@@ -35,12 +41,12 @@ class LiveEvolution:
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
         """Call `apply` once with all `outcomes`. O(n)."""
-        observed = apply(outcomes, True)
-        self._evolver.note(observed)
-        return observed
+        return apply(outcomes, True)
 
     def tick(self) -> None:
         """Start an evolution if one is due, or collect the result of the running one. Milliseconds."""
+        while self._observed:
+            self._evolver.note(self._observed.popleft())
         try:
             record = self._evolver.tick(self._clock())
         except SnapshotError as error:  # the record could not be written: the champion stays
@@ -53,6 +59,11 @@ class LiveEvolution:
     def counts(self) -> dict[str, int]:
         """Return the number of evolutions."""
         return {"evolutions": self.evolutions}
+
+    def _keep(self, result: object) -> None:
+        """Keep the result of outcomes for the next `tick`. Under the scheduler's lock."""
+        if isinstance(result, Observed) and result.served:
+            self._observed.append(result)
 
 
 class FileEvolution:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from streamsched.errors import FormulaError, InvalidOutcome, KeyReusedError, SettingsError, SnapshotError, UnknownPage
+from streamsched.http.messages.administration import Rules
+from streamsched.http.messages.crawling import NextBatch, Outcomes
 from streamsched.http.open_http import make_routes
 from streamsched.http.protocol.media_types import choose_type, decode_body, encode_body
 from streamsched.http.protocol.openapi import describe_routes
+from streamsched.http.protocol.patterns import (
+    DURATION,
+    DURATION_OR_ZERO,
+    EXPECTED_TEXTS,
+    FINGERPRINT,
+    KEY,
+)
 from streamsched.http.protocol.problems import HttpError, problem_of
 from streamsched.http.protocol.routes import Router
 from streamsched.http.service import Service
+from streamsched.outcomes import STATUS_EXPECTED
 
 ROUTES = make_routes(cast(Service, None))
 JSON, MSGPACK = "application/json", "application/msgpack"
@@ -58,12 +69,12 @@ def test_bodies_come_back_as_they_went(media_type: str) -> None:
         ({"left": "3"}, "left", "'3'", "int"),
         ({"left": 2.5}, "left", "2.5", "int"),
         ({"left": 1e300}, "left", "1e+300", "int"),
-        ({"left": True}, "left", "True", "int"),
-        ({"left": 1, "right": [1.0, None]}, "right[1]", "None", "float"),
+        ({"left": True}, "left", "true", "int"),
+        ({"left": 1, "right": [1.0, None]}, "right[1]", "null", "float"),
         ({"left": 1, "middle": 2}, "middle", "a field", "no field of this name"),
         ({}, "left", "nothing", "a value"),
         ([], "body", "[]", "object"),
-        (None, "body", "None", "object"),
+        (None, "body", "null", "object"),
     ],
 )
 def test_problems_show_what_was_found(content: Any, field: str, found: str, expected: str, media_type: str) -> None:
@@ -71,6 +82,59 @@ def test_problems_show_what_was_found(content: Any, field: str, found: str, expe
         decode_body(encode_body(content, media_type), media_type, Pair)
     problem = caught.value.problem
     assert (problem.status, problem.field, problem.found, problem.expected) == (422, field, found, expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "field", "expected"),
+    [
+        ({"k": 1, "lease": "x"}, NextBatch, "lease", DURATION),
+        ({"k": 1, "key": "a b"}, NextBatch, "key", KEY),
+        (
+            {"outcomes": [{"url": "u", "fetched_at": 1, "status": "gone"}]},
+            Outcomes,
+            "outcomes[0].status",
+            STATUS_EXPECTED,
+        ),
+        (
+            {"outcomes": [{"url": "u", "fetched_at": 1, "fingerprint": "x"}]},
+            Outcomes,
+            "outcomes[0].fingerprint",
+            FINGERPRINT,
+        ),
+        ({"rules": {"a": {"delay": "soon"}}}, Rules, "rules.a.delay", DURATION_OR_ZERO),
+    ],
+)
+def test_errors_have_words_for_patterns(content: Any, kind: Any, field: str, expected: str) -> None:
+    with pytest.raises(HttpError) as refused:
+        decode_body(encode_body(content, JSON), JSON, kind)
+    problem = refused.value.problem
+    assert (problem.field, problem.expected) == (field, EXPECTED_TEXTS.get(expected, expected))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("10m", True), ("1.0h", True), ("0.50d", True), ("0s", False), ("0.0h", False), ("10", False), ("10m\n", True)],
+)
+def test_durations_are_above_zero_unless_zero_has_a_meaning(text: str, seconds: bool) -> None:
+    assert bool(re.search(DURATION, text)) == seconds
+    assert bool(re.search(DURATION_OR_ZERO, text)) == (text != "10")
+
+
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK])
+@pytest.mark.parametrize(
+    ("rule", "field", "found"),
+    [
+        ({"never": None}, ".never", "null"),
+        ({"in_flight": 0}, ".in_flight", "0"),
+        ({"foo": 1}, ".foo", "a field"),
+        (3, "", "3"),
+    ],
+)
+def test_an_invalid_entry_is_named_among_many(rule: Any, field: str, found: str, media_type: str) -> None:
+    rules = {"rules": {"a.example": {"delay": 0}, "*.b.example/x": rule, "c.example": None, "d.example": {"bar": 2}}}
+    with pytest.raises(HttpError) as refused:
+        decode_body(encode_body(rules, media_type), media_type, Rules)
+    assert (refused.value.problem.field, refused.value.problem.found) == (f"rules.*.b.example/x{field}", found)
 
 
 def test_whole_floats_are_whole_numbers() -> None:
