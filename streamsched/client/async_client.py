@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import httpx
 
-from streamsched.client.protocol import answers, calls
+from streamsched.client.protocol import calls
 from streamsched.client.protocol.connection import check_token, check_url, describe_request, request_headers
 from streamsched.client.protocol.replies import Failure, Reply, connection_failure, read_reply
 from streamsched.client.protocol.retries import Attempts, RetryPolicy, check_seconds
 
 if TYPE_CHECKING:
+    from streamsched import answers
     from streamsched.client.protocol.bodies import Outcomes, Signals
     from streamsched.client.protocol.calls import Call, Rules
 

@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET, structs
 
+from streamsched.answers import Blocked, ChampionView, RulesSet
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.http.endpoints.reading import show_champion
-from streamsched.http.messages.administration import (
-    Block,
-    Blocked,
-    ChampionChange,
-    RuleFields,
-    Rules,
-    RulesSet,
-)
-from streamsched.http.messages.reading import ChampionView
+from streamsched.http.messages.administration import Block, ChampionChange, RuleFields, Rules
 from streamsched.http.protocol.bodies import MessageBody
 from streamsched.http.protocol.problems import invalid
 from streamsched.http.protocol.routes import Call, Route

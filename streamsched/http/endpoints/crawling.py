@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
-from streamsched.errors import InvalidRecord, shorten
-from streamsched.http.messages.crawling import (
+from streamsched.answers import (
     Discovered,
-    Discoveries,
     LeasedBatch,
     LeasedPage,
-    NextBatch,
     NoticedSignals,
     ObservedOutcomes,
-    Outcomes,
+    Rejection,
     Released,
-    Releases,
-    Signals,
 )
-from streamsched.http.messages.fields import Rejection
+from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
+from streamsched.errors import InvalidRecord, shorten
+from streamsched.http.messages.crawling import Discoveries, NextBatch, Outcomes, Releases, Signals
 from streamsched.http.protocol.bodies import MessageBody, RecordsBody
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.protocol.routes import Call, Route

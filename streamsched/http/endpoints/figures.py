@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsched.answers import CalibrationView, ReliabilityBin, Stats
 from streamsched.http.endpoints.reading import show_counts
-from streamsched.http.messages.figures import CalibrationView, ReliabilityBin, Stats, StatsQuery
+from streamsched.http.messages.reading import StatsQuery
 from streamsched.http.protocol.routes import Call, Route
 from streamsched.scheduler.monitoring.reliability import BIN_EDGES
 

@@ -8,32 +8,30 @@ from dataclasses import fields
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from streamsched.errors import UnknownPage, shorten
-from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.http.messages.reading import (
+import msgspec
+
+from streamsched.answers import (
     ChampionView,
     Evolutions,
     EvolutionView,
     Explained,
     ExplainedReason,
-    ExplainQuery,
     HostLimits,
     HostList,
-    HostsQuery,
     HostState,
-    LastQuery,
     PageState,
     RankedPage,
     Ranking,
-    RankQuery,
 )
+from streamsched.errors import UnknownPage, shorten
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.http.messages.reading import ExplainQuery, HostsQuery, LastQuery, RankQuery
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.protocol.routes import Call, Handler, Route
 from streamsched.scheduler.reason_text import describe_reason
 
 if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
-    from streamsched.http.messages.fields import Message
     from streamsched.http.service import Service
     from streamsched.reasons import Reason
     from streamsched.scheduler.durable import DurableScheduler
@@ -152,8 +150,8 @@ def read_route(
     path: str,
     handler: Handler,
     summary: str,
-    answer: type[Message],
-    query: type[Message] | None = None,
+    answer: type[msgspec.Struct],
+    query: type[msgspec.Struct] | None = None,
     **more: Any,
 ) -> Route:
     """Return a route that readers call. The arguments are those of a `Route`."""

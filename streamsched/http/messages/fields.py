@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from streamsched.http.protocol.bodies import MOST_RECORDS
 
-__all__ = ["Count", "Duration", "Host", "Message", "Rejection", "Url", "Urls"]
+__all__ = ["Count", "Duration", "Host", "Message", "Urls"]
 
 _DURATION: Final = r"^(0*[1-9][0-9]{0,8}|[0-9]{1,9}\.[0-9]{0,5}[1-9])(ms|s|m|h|d|w)$"
 _LONGEST_S: Final = 1e9
@@ -19,19 +19,9 @@ Duration: TypeAlias = (
     | Annotated[float, Meta(gt=0.0, le=_LONGEST_S, description="seconds")]
 )
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
-Url: TypeAlias = str
 Urls: TypeAlias = Annotated[list[str], Meta(max_length=MOST_RECORDS)]
 Host: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300, description="a host, with its port if it has one")]
 
 
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A body of a request or an answer: fields that it does not have are refused."""
-
-
-class Rejection(Message):
-    """A record that was not applied. ``record``: its place in the request, from 0."""
-
-    record: int
-    field: str
-    found: str
-    expected: str
