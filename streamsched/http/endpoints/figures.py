@@ -25,21 +25,10 @@ class Figures:
 
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints."""
-        summary = "Return figures of the service and samples of them."
-        return [
-            Route(
-                method="GET",
-                path="/v1/stats",
-                handler=self.stats,
-                summary=summary,
-                permission="read",
-                answer=Stats,
-                query=StatsQuery,
-            )
-        ]
+        return [Route("GET", "/v1/stats", self.stats, "read", Stats, query=StatsQuery)]
 
     async def stats(self, call: Call) -> Stats:
-        """Return figures of the service, and the samples later than a time."""
+        """Return figures of the service and samples of them."""
         asked: StatsQuery = call.query
         service, scheduler, figures = self._service, self._service.scheduler, self._service.figures
         return Stats(
