@@ -139,7 +139,6 @@ class Crawling:
 
 
 _FIRST_URL: Any = "$response.body#/pages/0/url"
-_FIRST_HOST: Any = "$response.body#/pages/0/host"
 _LINKS_OF_BATCH: Any = {
     "explain": {"operationId": "explain", "parameters": {"query.url": _FIRST_URL}},
     "release": {"operationId": "release", "requestBody": {"urls": [_FIRST_URL]}},

@@ -10,7 +10,7 @@ import msgspec
 
 from streamsched.http.protocol.problems import HttpError, shorten_text, validation_problem
 
-__all__ = ["FRAMES", "JSON", "MSGPACK", "PROBLEM", "choose_type", "decode_body", "decode_plain", "encode_body"]
+__all__ = ["FRAMES", "JSON", "MSGPACK", "PROBLEM", "choose_type", "decode_body", "encode_body", "malformed"]
 
 Content = TypeVar("Content")
 
@@ -47,12 +47,12 @@ def decode_body(body: bytes, media_type: str, kind: type[Content]) -> Content:
         decode = msgspec.msgpack.decode if media_type == MSGPACK else msgspec.json.decode
         return decode(body, type=kind)
     except msgspec.ValidationError:
-        return _convert(decode_plain(body, media_type), kind)
+        return _convert(_decode_plain(body, media_type), kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise malformed(str(error)) from None
 
 
-def decode_plain(body: bytes, media_type: str) -> Any:
+def _decode_plain(body: bytes, media_type: str) -> Any:
     """Return what `body` holds, of any type. O(bytes). Raises HttpError."""
     try:
         return msgspec.msgpack.decode(body) if media_type == MSGPACK else msgspec.json.decode(body)
