@@ -172,7 +172,7 @@ class Client:
         return self._send(calls.stats(since), timeout_s)
 
     def _send(self, call: Call[Result], timeout_s: float | None) -> Result:
-        """Return the answer to `call`, from as many attempts as it takes and its time allows."""
+        """Return the answer to `call`, trying again while its time allows."""
         timeout_s = self._timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
         attempts = Attempts(call, self._policy, timeout_s, self._clock)
         request = describe_request(self.url, call)
