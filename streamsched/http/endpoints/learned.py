@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from http import HTTPStatus
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
@@ -17,9 +16,7 @@ from streamsched.http.messages.learned import (
     FormulaNode,
     FormulaQuery,
     FormulaTree,
-    SignalSource,
     SignalSources,
-    Surge,
     Surges,
     SurgesQuery,
     Week,
@@ -80,12 +77,12 @@ class Learned:
         """List surges under way."""
         asked: SurgesQuery = call.query
         found = await asyncio.to_thread(self._service.scheduler.surges, asked.k)
-        return Surges(surges=[Surge(**surge.as_dict()) for surge in found])
+        return Surges(surges=found)
 
     async def sources(self, call: Call) -> SignalSources:  # noqa: ARG002  a handler
         """List the sources of change signals: each kind, and its hosts with the most signals."""
         found = await self._service.call(lambda scheduler: scheduler.sources())
-        return SignalSources(sources=[SignalSource(**asdict(source)) for source in _shorten_kinds(found)])
+        return SignalSources(sources=list(_shorten_kinds(found)))
 
     async def formula(self, call: Call) -> FormulaTree:
         """Return a formula as a tree."""
