@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from streamsched.numerics.arrays import Bytes, Floats, Ints, frozen
 from streamsched.numerics.column_casting import as_column, as_urls, join_columns, join_urls
 from streamsched.numerics.compilation.machine_operations import load_word
 from streamsched.numerics.jit import bare_kernel
-from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
+from streamsched.numerics.packed_urls import MAX_URL_BYTES, URL_EXPECTED, PackedUrls
 
 __all__ = [
     "CHANGED",
@@ -75,7 +75,6 @@ _OPTIONAL: Final = (*COLUMNS, "moved_to")
 _WORDS: Final = {code: word for word, code in STATUS_WORDS.items()}
 _LARGEST: Final = float(np.finfo(np.float32).max)  # of float32, in which records store amounts
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in the bytes of characters beyond ASCII
-_URL_EXPECTED: Final = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
 _NUMBER_EXPECTED: Final = f"a finite number of 0 or more, at most {_LARGEST:.6g}"
 _PART_EXPECTED: Final = "a number from 0 to 1"
 _SECONDS_EXPECTED: Final = "a finite number of 0 or more seconds"  # servers send any: the politeness caps it
@@ -258,9 +257,9 @@ class OutcomeBatch:
 
     def problems(self) -> list[InvalidOutcome]:
         """Return what breaks the format, the first problem of each invalid record, in record order. O(n)."""
-        columns = (self.fetched_at, self.given, self.status, *(getattr(self, field) for field in _AMOUNTS))
-        moved = (self.moved_to.blob, self.moved_to.offsets)
-        if _are_valid(*(frozen(column) for column in (self.urls.blob, self.urls.offsets, *columns, *moved))):
+        texts = (_freeze_text(self.urls), _freeze_text(self.moved_to))
+        amounts = _Amounts(*(frozen(getattr(self, field)) for field in _AMOUNTS))
+        if _are_valid(*texts, frozen(self.fetched_at), frozen(self.given), frozen(self.status), amounts):
             return []
         problems_by_row: dict[int, InvalidOutcome] = {}
 
@@ -268,13 +267,12 @@ class OutcomeBatch:
             for row in rows.tolist():
                 problems_by_row.setdefault(row, InvalidOutcome(row, field, found(row), expected))
 
-        report(_out_of_range(self.urls), "url", lambda row: self.urls[row], _URL_EXPECTED)
+        report(self.urls.out_of_range(), "url", lambda row: self.urls[row], URL_EXPECTED)
         report(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
         beyond = ~(np.abs(self.fetched_at) < TIME_LIMIT_S)
         for row in np.flatnonzero(beyond).tolist():
             time_s = self.fetched_at[row].item()
-            expected = expected_time(time_s) if math.isfinite(time_s) else "a finite number"
-            problems_by_row.setdefault(row, InvalidOutcome(row, "fetched_at", time_s, expected))
+            problems_by_row.setdefault(row, InvalidOutcome(row, "fetched_at", time_s, expected_time(time_s)))
         if self.status.size:
             outside = ((self.status < 0) | (self.status > MAX_STATUS)) & ~np.isin(self.status, list(_WORDS))
             report(self._where(STATUS, outside), "status", self._value("status"), STATUS_EXPECTED)
@@ -286,7 +284,7 @@ class OutcomeBatch:
         if len(self.moved_to):
             moved_rows = np.flatnonzero(self.given & MOVED_TO)
             for faulty, expected in (
-                (_out_of_range(self.moved_to), _URL_EXPECTED),
+                (self.moved_to.out_of_range(), URL_EXPECTED),
                 (self.moved_to.not_utf8(), "UTF-8"),
             ):
                 report(np.intersect1d(faulty, moved_rows), "moved_to", lambda row: self.moved_to[row], expected)
@@ -316,12 +314,6 @@ def _encode_words(values: Any) -> Any:
     return codes
 
 
-def _out_of_range(urls: PackedUrls) -> npt.NDArray[np.intp]:
-    """Return the indices of URLs that are empty or too long."""
-    lengths = np.diff(urls.offsets)
-    return np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
-
-
 def _is_plain(outcome: Outcome) -> bool:
     """Return whether the fields are of plain types and certainly valid, as most are; others are checked in detail."""
     url, fetched_at, status, fingerprint = outcome.url, outcome.fetched_at, outcome.status, outcome.fingerprint
@@ -347,23 +339,34 @@ def _is_plain(outcome: Outcome) -> bool:
     )
 
 
+class _Text(NamedTuple):
+    """The columns of a PackedUrls, for kernels."""
+
+    blob: Bytes
+    offsets: Ints
+
+
+class _Amounts(NamedTuple):
+    """The columns of amounts, for kernels: float64[n] each, or of length 0."""
+
+    importance: Floats
+    cost: Floats
+    retry_after: Floats
+    significance: Floats
+
+
+def _freeze_text(urls: PackedUrls) -> _Text:
+    return _Text(frozen(urls.blob), frozen(urls.offsets))
+
+
 @bare_kernel
-def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
-    blob: Bytes,
-    offsets: Ints,
-    fetched_at: Floats,
-    given: Bytes,
-    status: npt.NDArray[np.int32],
-    importance: Floats,
-    cost: Floats,
-    retry_after: Floats,
-    significance: Floats,
-    moved_blob: Bytes,
-    moved_offsets: Ints,
+def _are_valid(
+    urls: _Text, moved_to: _Text, fetched_at: Floats, given: Bytes, status: npt.NDArray[np.int32], amounts: _Amounts
 ) -> bool:
     """Return whether every record is valid and every URL is ASCII, in one pass."""
+    importance, cost, retry_after, significance = amounts
     for i in range(fetched_at.size):
-        sized = 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES
+        sized = 1 <= urls.offsets[i + 1] - urls.offsets[i] <= MAX_URL_BYTES
         if not sized or not -TIME_LIMIT_S < fetched_at[i] < TIME_LIMIT_S:  # nor is NaN
             return False
         if given[i] & STATUS and not 0 <= status[i] <= MAX_STATUS and status[i] not in (ROBOTS_DENIED, NOT_ATTEMPTED):
@@ -376,14 +379,15 @@ def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
             return False
         if given[i] & SIGNIFICANCE and not 0.0 <= significance[i] <= 1.0:
             return False
-        if given[i] & MOVED_TO and not 1 <= moved_offsets[i + 1] - moved_offsets[i] <= MAX_URL_BYTES:
+        if given[i] & MOVED_TO and not 1 <= moved_to.offsets[i + 1] - moved_to.offsets[i] <= MAX_URL_BYTES:
             return False
-    return _is_ascii(blob, offsets) and _is_ascii(moved_blob, moved_offsets)
+    return _is_ascii(urls) and _is_ascii(moved_to)
 
 
 @bare_kernel
-def _is_ascii(blob: Bytes, offsets: Ints) -> bool:
+def _is_ascii(text: _Text) -> bool:
     """Return whether all text between the first and the last offset is ASCII."""
+    blob, offsets = text
     start, stop = offsets[0], offsets[offsets.size - 1]
     words = np.uint64(0)
     for i in range(start, stop - 7, 8):

@@ -17,13 +17,12 @@ import numpy.typing as npt
 from streamsched.errors import InvalidOutcome, InvalidSignal, shorten
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time, read_items
 from streamsched.numerics.column_casting import as_column
-from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
+from streamsched.numerics.packed_urls import URL_EXPECTED, PackedUrls
 
 __all__ = ["MAX_SOURCE_BYTES", "Signal", "SignalBatch"]
 
 MAX_SOURCE_BYTES: Final = 64  # of the name of a source
 
-_URL_EXPECTED: Final = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
 _SOURCE_EXPECTED: Final = f"1 to {MAX_SOURCE_BYTES} bytes of printable UTF-8"
 _PART_EXPECTED: Final = "a number from 0 to 1"
 
@@ -149,14 +148,11 @@ class SignalBatch:
             for row in rows.tolist():
                 problems_by_row.setdefault(row, InvalidSignal(row, field, found(row), expected))
 
-        lengths = np.diff(self.urls.offsets)
-        outside = np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
-        report(outside, "url", lambda row: self.urls[row], _URL_EXPECTED)
+        report(self.urls.out_of_range(), "url", lambda row: self.urls[row], URL_EXPECTED)
         report(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
         for row in np.flatnonzero(~(np.abs(self.at) < TIME_LIMIT_S)).tolist():
             time_s = self.at[row].item()
-            expected = expected_time(time_s) if math.isfinite(time_s) else "a finite number"
-            problems_by_row.setdefault(row, InvalidSignal(row, "at", time_s, expected))
+            problems_by_row.setdefault(row, InvalidSignal(row, "at", time_s, expected_time(time_s)))
         wrong = [code for code, name in enumerate(self.names) if not _is_name(name)]
         report(
             np.flatnonzero(np.isin(self.source, wrong)),

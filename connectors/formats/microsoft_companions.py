@@ -20,7 +20,7 @@ from streamsched.connectors.reading.record_reader import RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
 from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
 from streamsched.connectors.records.packed_columns import pack_bytes
-from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
+from streamsched.numerics.packed_urls import MAX_URL_BYTES, URL_EXPECTED, PackedUrls
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
@@ -142,7 +142,7 @@ def _parse_url_row(line: bytes) -> tuple[int, bytes]:
     except UnicodeDecodeError:
         fits = False
     if not fits:
-        raise ParseError(RecordProblem("url", f"expected 1 to {MAX_URL_BYTES} bytes of UTF-8", describe(url)))
+        raise ParseError(RecordProblem("url", f"expected {URL_EXPECTED}", describe(url)))
     return parse_id(fields[1]), url
 
 

@@ -111,7 +111,7 @@ class Readable(Protocol):
 class Inflater:
     """The decompressed bytes of `head` and of the rest of `file`, which are gzip.
 
-    Members stand one after the other, with zero padding between and after them.
+    Members follow one another, with zero padding between and after them.
     """
 
     def __init__(self, file: Readable, head: bytes = b"") -> None:

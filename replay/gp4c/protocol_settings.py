@@ -87,7 +87,7 @@ def choose_spans(log: ChangeLog, settings: ProtocolSettings) -> Window:
     if found < wanted:
         raise ReplayError(
             f"from {format_time(first_s)} to {format_time(end_s)} there are {found} whole cycles: expected {wanted} or "
-            f"more, {SPANS} spans of {wanted // SPANS} of which {settings.warmup} warm up; {known}"
+            f"more, {SPANS} spans of {wanted // SPANS}, {settings.warmup} of them to warm up; {known}"
         )
     if settings.start_s is None:
         first_s = math.floor((end_s - wanted * settings.cycle_s) / DAY_S) * DAY_S

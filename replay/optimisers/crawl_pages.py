@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CrawlPages", "PageFile", "generate_pages", "read_pages", "sample_pages"]
 
-_COMPLETE: Final = 25  # one page in so many has complete observations, as in the published data
+_COMPLETE: Final = 25  # one page in 25 has complete observations, as in the published data
 _IMPORTANCE: Final = (1, 1000)
 _RATES: Final = (0.0005, 7.0)  # changes a day; the bounds of the authors' estimates
 _LOG_RATE: Final = (-2.0, 1.2)  # mean and standard deviation of the rates' logarithms

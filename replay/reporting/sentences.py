@@ -152,7 +152,7 @@ def _analysis_scope(values: Values) -> str:
     seen = f"a crawl every {length} would see {values['seen']:,}"
     how = seen if values["exact"] else f"seen by visits about {length} apart"
     return (
-        f"{format_count(values['pages'], 'page')}, {values['changing_pages']:,} of which changed; "
+        f"{format_count(values['pages'], 'page')}, {values['changing_pages']:,} of them changed; "
         f"{format_count(values['changes'], 'change')} ({how}); {values['from']} to {values['to']}."
     )
 

@@ -12,6 +12,7 @@ from streamsched.formula.champion import parse_provided
 from streamsched.formula.objectives import OBJECTIVES, find_objective
 from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.terminals import RANGES
+from streamsched.scheduler.planning.optimiser_settings import POLICIES as PLANNED
 
 __all__ = [
     "EVOLVING",
@@ -43,13 +44,6 @@ FORMULAS: Final[dict[str, str]] = {
 # These take a minute or more for a year of 2,000 pages, the others a second.
 EVOLVING: Final = ("gp4c", "gp4c-panel", "gp4c-paper")
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
-PLANNED: Final = (
-    "lambdacrawl",
-    "polite",
-    "binary",
-    "mirrorsync",
-    "webfountain",
-)  # an optimiser plans how often to visit each page
 POLICIES: Final = ("rand", *FORMULAS, "default", *PLANNED, *EVOLVING, "oracle")
 WITHOUT_SIGNALS: Final = " without signals"  # after the name of a policy that gets none of the replay's signals
 _SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6

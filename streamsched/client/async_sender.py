@@ -16,8 +16,8 @@ from streamsched.client.workers import AsyncCondition, AsyncWorker
 from streamsched.errors import SettingsError
 
 if TYPE_CHECKING:
+    from streamsched.answers import ObservedOutcomes
     from streamsched.client.async_client import AsyncClient
-    from streamsched.client.protocol.answers import ObservedOutcomes
 
 __all__ = ["AsyncOutcomeSender"]
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import httpx
 
-from streamsched.client.protocol import answers, calls
+from streamsched.client.protocol import calls
 from streamsched.client.protocol.connection import check_token, check_url, describe_request, request_headers
 from streamsched.client.protocol.replies import Failure, Reply, connection_failure, read_reply
 from streamsched.client.protocol.retries import Attempts, RetryPolicy, check_seconds
 
 if TYPE_CHECKING:
+    from streamsched import answers
     from streamsched.client.protocol.bodies import Outcomes, Signals
     from streamsched.client.protocol.calls import Call, Rules
 
@@ -171,7 +172,7 @@ class Client:
         return self._send(calls.stats(since), timeout_s)
 
     def _send(self, call: Call[Result], timeout_s: float | None) -> Result:
-        """Return the answer to `call`, from as many attempts as it takes and its time allows."""
+        """Return the answer to `call`, trying again while its time allows."""
         timeout_s = self._timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
         attempts = Attempts(call, self._policy, timeout_s, self._clock)
         request = describe_request(self.url, call)

@@ -16,7 +16,7 @@ from streamsched.client.workers import Condition, Worker
 from streamsched.errors import SettingsError
 
 if TYPE_CHECKING:
-    from streamsched.client.protocol.answers import ObservedOutcomes
+    from streamsched.answers import ObservedOutcomes
     from streamsched.client.sync_client import Client
 
 __all__ = ["OutcomeSender"]

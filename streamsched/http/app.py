@@ -53,7 +53,8 @@ class HttpApp:
             return
         self.under_way += 1
         try:
-            answer = await self._answer(Request(scope, receive))
+            request = Request(scope, receive)
+            answer = await self._guard(request, self._admit(request))
             self.service.statuses[answer.status.value] += 1
             await answer.send(send, closes=self.service.is_stopping)
         except ClientGone:
@@ -61,9 +62,6 @@ class HttpApp:
         finally:
             self.under_way -= 1
             self.quiet_since_s = time.monotonic()
-
-    async def _answer(self, request: Request) -> Answer:
-        return await self._guard(request, self._admit(request))
 
     async def _guard(self, request: Request, answering: Awaitable[Answer]) -> Answer:
         """Return the answer, or that to the error it raises."""
@@ -99,14 +97,10 @@ class HttpApp:
         self, request: Request, route: Route, call: Call, scopes: frozenset[str] | None
     ) -> Answer:
         """Answer an administrator; the audit log has the call before it is done, and its status afterwards."""
-
-        async def read() -> bytes:
-            self._gate.check_scope(scopes, "admin")
-            return await self._read(request, route)
-
         refusal, body = None, b""
         try:
-            body = await read()
+            self._gate.check_scope(scopes, "admin")
+            body = await self._read(request, route)
         except HttpError as error:
             refusal = _refuse(error)
         caller, address = call.caller, request.client

@@ -27,7 +27,7 @@ _LONGEST_PAUSE_S: Final = 0.1  # that a stream makes for requests
 
 
 class QueueFull(Exception):
-    """As many requests wait for the scheduler as may wait."""
+    """Too many requests wait for the scheduler."""
 
 
 class _Waiting(NamedTuple):

@@ -67,7 +67,7 @@ class Service:
         try:
             future = self.thread.submit(lambda: call(self.scheduler))
         except QueueFull:
-            detail = "as many requests wait for the scheduler as may wait"
+            detail = "too many requests wait for the scheduler"
             raise HttpError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "queue_full", detail, headers={"retry-after": "1"}
             ) from None

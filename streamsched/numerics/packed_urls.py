@@ -17,9 +17,10 @@ from streamsched.numerics.jit import bare_kernel, kernel
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Bytes, Hashes, Ints
 
-__all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
+__all__ = ["MAX_URL_BYTES", "URL_EXPECTED", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
 
 MAX_URL_BYTES = 8192  # the longest URL of an outcome (SPEC 2)
+URL_EXPECTED = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
 
 _PREFETCH_AHEAD = 8  # texts
 _LINE_FEED = 10
@@ -130,6 +131,11 @@ class PackedUrls:
         used = [np.empty(0, np.uint8), *(part.blob[part.offsets[0] : part.offsets[-1]] for part in columns)]
         lengths = [np.empty(0, np.int64), *(np.diff(part.offsets) for part in columns)]
         return cls._from_lengths(np.concatenate(used), np.concatenate(lengths))
+
+    def out_of_range(self) -> npt.NDArray[np.intp]:
+        """Return the indices of URLs that are empty or too long. O(n)."""
+        lengths = np.diff(self.offsets)
+        return np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
 
     def not_utf8(self) -> npt.NDArray[np.intp]:
         """Return the indices of URLs that are not UTF-8. O(bytes), at memory speed if all of them are ASCII."""

@@ -214,7 +214,7 @@ def _copy_visits(shard: ShardArrays, before: int) -> Iterator[Piece]:
 
 
 def _copy_sources(shard: ShardArrays) -> list[Piece]:
-    """Return the sources of change signals: 96 bytes each."""
+    """Return the sources of change signals: 104 bytes each."""
     signals = shard.signals
     sources = signals.sources[: int(signals.state["sources"][0])].copy()
     return [

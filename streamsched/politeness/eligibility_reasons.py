@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["HOST_CAUSES", "eligibility_reasons"]
+__all__ = ["HOST_CAUSES", "eligibility_reasons", "held_back_by"]
 
 HOST_CAUSES: Final = {
     FOR_DELAY: "delay",
@@ -35,6 +35,12 @@ HOST_CAUSES: Final = {
     ON_REQUEST: "blocked",
     FOR_UNAVAILABLE: "unavailable",
 }
+_PRIORITIES: Final = (ReasonCode.ASKED_FOR, ReasonCode.OVERDUE)
+
+
+def held_back_by(reasons: Iterable[Reason]) -> ReasonCode | None:
+    """Return the first of `eligibility_reasons` why a page is not eligible, None if it is."""
+    return next((reason.code for reason in reasons if reason.code not in _PRIORITIES), None)
 
 
 def eligibility_reasons(

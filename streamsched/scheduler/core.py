@@ -52,13 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["SchedulerCore"]
 
 Listener: TypeAlias = Callable[[Observed | Noticed | Batch], None]
-_NOT_DIGESTED: Final = (
-    "positions",
-    "beyond",
-    "streams",
-    "champion",
-    "index_key",
-)  # how the state came about or is found
+# How the state came about or is found.
+_NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key")
 
 
 class SchedulerCore:

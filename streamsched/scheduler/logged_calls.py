@@ -2,8 +2,8 @@
 
 Applied again in their order, the logged calls lead from the state of an image to the state after them, to the last
 bit: time is one of their arguments, and of a batch the leased rows are logged, so no ranking runs again. Outcomes and
-signals of a stream that can be read again are not logged. Of them the log has the streams, their positions, and how
-many records of which stream were applied in turn.
+signals of a stream that can be read again are not logged. Of them the log has the streams, their positions, and the
+turns: the stream and the number of records applied at once.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_findings_are_told_in_words_and_tables(streamsched: Command, log: Path) -> None:
     answer = streamsched("analyze", log)
     assert (answer.code, answer.err) == (0, "")
-    assert answer.lines[0].startswith("20 pages, 20 of which changed; ")
+    assert answer.lines[0].startswith("20 pages, 20 of them changed; ")
     text = " ".join(answer.lines)
     for words in (
         "consistent with a Poisson process; 0 hourly, 1 daily,",

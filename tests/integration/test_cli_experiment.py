@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -10,10 +9,8 @@ import pytest
 
 from streamsched.connectors import write_sample
 from tests.support.command_line import Command
+from tests.support.extras import needs_casadi
 
-needs_casadi = pytest.mark.skipif(
-    importlib.util.find_spec("casadi") is None, reason="needs casadi: pip install 'streamsched[webfountain]'"
-)
 SMALL = {
     "lambdacrawl": ("--pages", "200", "--runs", "2", "--epochs", "3"),
     "mirrorsync": ("--runs", "2", "--arms", "5", "--rounds", "4"),

@@ -295,6 +295,7 @@ def test_a_token_that_expires_is_asked_for_again(page: Page) -> None:
     answer_with(page, 401, "no_token", "expected a valid token")
     ask_now(page)
     page.locator("#token").wait_for()
+    assert page.locator("#token").is_visible()
 
 
 def test_a_service_that_is_gone(page: Page) -> None:

@@ -23,7 +23,7 @@ NEVER = SavePlan(every=1e9)
 
 @contextmanager
 def no_file_beyond(nbytes: int) -> Iterator[None]:
-    """The system refuses to let files grow beyond so many bytes, as a full disk would. A limit of this process."""
+    """The system refuses to let files grow beyond a number of bytes, as a full disk would. A limit of this process."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
     try:

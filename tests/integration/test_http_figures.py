@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -194,14 +195,18 @@ def test_a_sample_that_fails_does_not_end_the_others() -> None:
         every_s = 0.001
         taken = 0
 
+        def __init__(self) -> None:
+            self.third = threading.Event()
+
         def take(self) -> None:
             self.taken += 1
+            if self.taken == 3:
+                self.third.set()
             raise OSError("no sample")
 
     figures: Any = Failing()
     with Sampler(figures):
-        while figures.taken < 3:
-            pass
+        assert figures.third.wait(10.0)
 
 
 def test_a_missing_package_is_named(scheduler: DurableScheduler, monkeypatch: pytest.MonkeyPatch) -> None:

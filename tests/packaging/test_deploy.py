@@ -52,7 +52,9 @@ def started_commands(compose: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def test_commands_have_the_options_that_are_given(compose: dict[str, Any]) -> None:
-    for name, *words in started_commands(compose):
+    commands = list(started_commands(compose))
+    assert {name for name, *_ in commands} == COMMANDS.keys()
+    for name, *words in commands:
         COMMANDS[name].make_parser(click.Context(COMMANDS[name])).parse_args(list(words))
 
 

@@ -46,7 +46,7 @@ def cut(whole: Any, at: Sequence[int]) -> list[Any]:
 
 
 def streams_of(outcomes: Sequence[float], signals: Sequence[float], at: Sequence[int]) -> list[InputStream]:
-    """Streams whose records are told apart by their URLs."""
+    """Streams whose records differ in their URLs."""
     observed = OutcomeBatch([f"o{i}" for i in range(len(outcomes))], outcomes)
     noticed = SignalBatch([f"s{i}" for i in range(len(signals))], signals, "feed")
     pieces: list[Any] = [Pieces("o", cut(observed, at)), Pieces("s", cut(noticed, at))]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import SettingsError, UnknownPage
+from streamsched.answers import LeasedBatch
 from streamsched.client import AsyncClient, AsyncOutcomeSender, Client, Outcome, OutcomeSender, RetryPolicy
-from streamsched.client.protocol.answers import LeasedBatch
 from streamsched.errors import ServiceError, ServiceUnavailable
 from tests.support.faulty_proxy import APPLIED, MENDED, Fault, FaultyProxy, proxy_before
 from tests.support.http_service import NOW, URLS, Running, running

@@ -431,7 +431,7 @@ def urls_of(crawl: Crawl) -> list[str]:
 def run(
     examples: int, steps: int, *, number: int | None = None, machine: type[LiveRanking] = LiveRanking
 ) -> Counter[str]:
-    """Go through so many sequences of operations, always the same ones for a `number`; return what has come about."""
+    """Go through sequences of operations, always the same ones for a `number`; return what has come about."""
     machine.met.clear()
     seeded = type(machine.__name__, (machine,), {})
     if number is not None:

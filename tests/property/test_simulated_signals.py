@@ -125,3 +125,11 @@ def test_a_source_says_the_same_whatever_other_sources_there_are(
         for several in ([one], [other, one])
     )
     assert alone == both
+
+
+def test_recorded_signals_may_have_hundreds_of_sources() -> None:
+    urls = PackedUrls.pack(["https://a.example/"])
+    window = Window(urls, np.empty(0), np.zeros(2, np.int64), np.array([-np.inf]), None, START_S, CYCLE_S, CYCLES)
+    kinds = [f"kind-{number}" for number in range(300)]
+    recorded = SignalBatch(list(urls) * 300, START_S + np.arange(300) / 10, kinds)
+    assert [one.source for one in join_signals(window, [], 0, [recorded]).batch] == kinds

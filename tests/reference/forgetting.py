@@ -18,7 +18,7 @@ def no_evidence() -> list[Evidence]:
 
 
 def fade(evidence: Evidence, days: float, half_life: float) -> Evidence:
-    """The evidence that is left after so many days."""
+    """The evidence that is left after a number of days."""
     kept = 0.5 ** min(days / half_life, 1e4)
     return evidence[0] * kept, evidence[1] * kept
 

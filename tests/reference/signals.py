@@ -57,7 +57,7 @@ class PageSignals:
         return float(-math.log(self.spared) * (1.0 - each) ** 2)
 
     def quieten(self, cycles: float, cycle_s: float) -> float:
-        """The time in which as many changes are expected as are unannounced after so many cycles of silence."""
+        """The time in which the changes are expected that are unannounced after some cycles of silence."""
         if not self.quiet:
             return cycles
         part, delay = self.quiet / 255.0, math.exp2(self.lateness / 8.0) / cycle_s

@@ -113,7 +113,7 @@ def link_to_many(crawl: Crawl, now: float, rng: random.Random) -> None:
 
 
 def link_to_collisions(crawl: Crawl, now: float, rng: random.Random) -> None:
-    """URLs with one public hash: all are told apart."""
+    """URLs with one public hash: all are kept apart."""
     urls = colliding_urls(rng.choice([300, 3_000]), rng.choice(["https://a", "https://b"]))
     new = sum(url not in crawl.scheduler for url in urls)
     assert crawl.scheduler.discover(urls, now=now) == new

@@ -55,15 +55,15 @@ def join_signals(
     """
     simulated = [SourceSignals(one.kind, simulate_signals(window, one, seed)) for one in sources]
     placed = place_signals(window, recorded)
-    names = list(dict.fromkeys([*(one.kind for one in simulated), *placed.kinds]))
-    codes = [np.full(one.signals.at.size, names.index(one.kind), np.uint8) for one in simulated]
-    codes.append(np.array([names.index(kind) for kind in placed.kinds], np.uint8))
+    names: dict[str, int] = {}
+    codes = [np.full(one.signals.at.size, names.setdefault(one.kind, len(names)), np.int32) for one in simulated]
+    codes.append(np.array([names.setdefault(kind, len(names)) for kind in placed.kinds], np.int32))
     pages = np.concatenate([*(one.signals.pages for one in simulated), placed.pages])
     at = np.concatenate([*(one.signals.at for one in simulated), placed.at])
     order = np.argsort(at, kind="stable")
     known = [*repeat(None, at.size - placed.at.size), *placed.significance]
     significance = [known[row] for row in order.tolist()] if any(one is not None for one in known) else None
     batch = SignalBatch(
-        window.urls.take(pages[order]), at[order], np.concatenate(codes)[order], significance, names=names
+        window.urls.take(pages[order]), at[order], np.concatenate(codes)[order], significance, names=tuple(names)
     )
     return SignalStream(batch, simulated)

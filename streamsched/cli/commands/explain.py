@@ -14,7 +14,7 @@ from streamsched.cli.remote import asks_service, open_client, plain_fields, stat
 from streamsched.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from streamsched.client.protocol.answers import Explained
+    from streamsched.answers import Explained
 
 __all__ = ["command"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from streamsched.client.protocol import answers
+from streamsched import answers
 from streamsched.client.protocol.bodies import (
     Body,
     Outcomes,

@@ -25,8 +25,8 @@ class RetryPolicy:
 
     The wait after the i-th failure is random, from 0 to ``first_s * 2**(i - 1)``, at most ``most_s``, so that clients
     that failed together do not come back together. A longer Retry-After of the service comes before. ``attempt_s``:
-    the longest silence of the service within one attempt; ``attempts``: the most attempts of a call, None for as many
-    as its time allows.
+    the longest silence of the service within one attempt; ``attempts``: the most attempts of a call, None for any
+    number within its time.
 
     Raises SettingsError if a value is invalid.
 

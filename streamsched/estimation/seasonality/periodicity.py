@@ -87,7 +87,7 @@ def find_periodicity(page: Record, seasonality: SeasonalityArrays, row: int) -> 
 
 
 def _weigh(own: Floats, common: Floats) -> Floats:
-    """Return the probabilities that misfits, in 1/16 nat, stand for."""
+    """Return the probabilities that misfits, in 1/16 nat, mean."""
     weights = np.exp(-(own.astype(np.float64) + common.astype(np.float64)) / NAT)
     return np.asarray(weights / weights.sum())
 

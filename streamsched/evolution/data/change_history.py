@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,10 +14,13 @@ if TYPE_CHECKING:
     from streamsched.evolution.data.cycle_times import CycleTimes
     from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Rows
 
-__all__ = ["PAGE_COLUMNS", "ChangeHistory"]
+__all__ = ["DEFAULTS", "PAGE_COLUMNS", "ChangeHistory"]
 
-_ROUNDED: Final = ("prior_mean", "importance", "cost", "significance", "crawl_rate")
-PAGE_COLUMNS: Final = ("hashes", "groups", *_ROUNDED)  # one value a page
+DEFAULTS: Final[Mapping[str, float]] = MappingProxyType(
+    {"prior_mean": 0.1, "importance": 1.0, "cost": 1.0, "significance": 1.0, "crawl_rate": 0.0}
+)
+"""The columns of numbers, one a page, and what `ChangeHistory.of` gives pages without them."""
+PAGE_COLUMNS: Final = ("hashes", "groups", *DEFAULTS)  # one value a page
 
 _DROPPED_BITS: Final = np.uint64(48)  # of the 52 mantissa bits of a float64; 4 are kept
 
@@ -28,8 +33,8 @@ class ChangeHistory:
     ``prior_shape`` and ``prior_mean``: float64[n], the Gamma prior of each page's rate per cycle. ``importance`` and
     ``cost``: float64[n], set by the crawler. ``groups``: int64[n], equal for pages of one group. ``significance``:
     float64[n], what each page's changes are expected to have, 0 to 1. ``crawl_rate``: float64[n], visits per cycle that
-    a plan gives each page, 0 without one. ``timing``: times of the cycles and published
-    profiles; None to treat all hours alike.
+    a plan gives each page, 0 without one. ``timing``: times of the cycles and published profiles; None if all hours
+    are treated alike.
     """
 
     changed: Bools
@@ -58,33 +63,29 @@ class ChangeHistory:
             raise ValueError("priors: expected a shape and means above 0")
 
     @classmethod
-    def of(  # noqa: PLR0913  one parameter per column
+    def of(
         cls,
         changed: npt.ArrayLike,
         *,
         hashes: Hashes | None = None,
-        prior_shape: float = 1.0,
-        prior_mean: npt.ArrayLike = 0.1,
-        importance: npt.ArrayLike = 1.0,
-        cost: npt.ArrayLike = 1.0,
         groups: Ints | None = None,
-        significance: npt.ArrayLike = 1.0,
-        crawl_rate: npt.ArrayLike = 0.0,
+        prior_shape: float = 1.0,
         timing: CycleTimes | None = None,
+        **columns: npt.ArrayLike,
     ) -> ChangeHistory:
         """Return a history with defaults filled in: scalars are broadcast over all pages, hashes count up. O(n c).
 
-        Without `groups`, each page is its own group.
+        Without `groups`, each page is its own group. `columns`: any of `DEFAULTS`.
         """
         matrix = np.asarray(changed, np.bool_)
         pages = matrix.shape[0]
-        means, weights, prices, shares, rates = (
-            np.broadcast_to(np.asarray(column, np.float64), pages)
-            for column in (prior_mean, importance, cost, significance, crawl_rate)
-        )
+        values = {
+            name: np.broadcast_to(np.asarray(value, np.float64), pages)
+            for name, value in {**DEFAULTS, **columns}.items()
+        }
         ids = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
         group_ids = np.arange(pages) if groups is None else groups
-        return cls(matrix, ids, prior_shape, means, weights, prices, group_ids, shares, rates, timing)
+        return cls(matrix, hashes=ids, groups=group_ids, prior_shape=prior_shape, timing=timing, **values)
 
     @property
     def pages(self) -> int:
@@ -118,7 +119,7 @@ class ChangeHistory:
         >>> ChangeHistory.of([[True]] * 4, prior_mean=[0.5, 0.51, 0.52, 0.6]).coarsen().prior_mean.tolist()
         [0.5, 0.5, 0.53125, 0.59375]
         """
-        columns: dict[str, Any] = {name: _round_mantissa(getattr(self, name)) for name in _ROUNDED}
+        columns: dict[str, Any] = {name: _round_mantissa(getattr(self, name)) for name in DEFAULTS}
         return replace(self, **columns)
 
 

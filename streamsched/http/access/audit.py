@@ -12,19 +12,19 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from streamsched.errors import SnapshotError
-from streamsched.persistence.files import open_regular
+from streamsched.persistence.files import as_snapshot_errors, open_regular, write_whole
 
 __all__ = ["AUDIT_NAME", "AuditLog"]
 
 AUDIT_NAME: Final = "audit.jsonl"
 _MOST_BODY: Final = 4_096  # bytes of a request's body in a line
+_FAILED: Final = "cannot be written"
 
 
 class AuditLog:
     """Appends to the file at `path`; a context manager. `clock`: UTC epoch seconds. For several threads.
 
-    A line is on disk when `note` returns. Raises SnapshotError if it cannot be written.
+    A line is on disk when `begin` or `end` returns. Raises SnapshotError if it cannot be written whole.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
@@ -33,10 +33,8 @@ class AuditLog:
         self._lock = threading.Lock()
         self._calls = count(1)
         self._process = os.getpid()
-        try:
+        with as_snapshot_errors(path, _FAILED):
             self._handle = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        except OSError as error:
-            raise SnapshotError(str(path), f"cannot be written: {error.strerror or error}") from error
 
     def begin(self, caller: str, address: str, method: str, path: str, body: bytes) -> str:
         """Note a call that is about to be checked and done; return its name, for `end`."""
@@ -53,12 +51,9 @@ class AuditLog:
 
     def _write(self, fields: dict[str, Any]) -> None:
         line = msgspec.json.encode({"time_s": self._clock()} | fields) + b"\n"
-        with self._lock:
-            try:
-                os.write(self._handle, line)
-                os.fsync(self._handle)
-            except OSError as error:
-                raise SnapshotError(str(self._path), f"cannot be written: {error.strerror or error}") from error
+        with self._lock, as_snapshot_errors(self._path, _FAILED):
+            write_whole(self._handle, line)
+            os.fsync(self._handle)
 
     def __enter__(self) -> Self:
         return self

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET, structs
 
+from streamsched.answers import Blocked, ChampionView, RulesSet
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.http.endpoints.reading import show_champion
-from streamsched.http.messages.administration import (
-    Block,
-    Blocked,
-    ChampionChange,
-    RuleFields,
-    Rules,
-    RulesSet,
-)
-from streamsched.http.messages.reading import ChampionView
+from streamsched.http.messages.administration import Block, ChampionChange, RuleFields, Rules
 from streamsched.http.protocol.bodies import MessageBody
 from streamsched.http.protocol.problems import invalid
 from streamsched.http.protocol.routes import Call, Route
@@ -44,43 +37,19 @@ class Administration:
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints."""
         return [
-            Route(
-                method="PUT",
-                path="/v1/rules",
-                handler=self.set_rules,
-                summary="Set or remove rules for hosts, URL patterns and pages.",
-                permission="admin",
-                body=MessageBody(Rules),
-                answer=RulesSet,
-            ),
-            Route(
-                method="POST",
-                path="/v1/hosts/{host}/block",
-                handler=self.block,
-                summary="Visit no page of a host for a while.",
-                permission="admin",
-                body=MessageBody(Block),
-                answer=Blocked,
-            ),
-            Route(
-                method="PUT",
-                path="/v1/champion",
-                handler=self.use,
-                summary="Set the formula, or return to a former one.",
-                permission="admin",
-                body=MessageBody(ChampionChange),
-                answer=ChampionView,
-            ),
+            Route("PUT", "/v1/rules", self.set_rules, "admin", RulesSet, body=MessageBody(Rules)),
+            Route("POST", "/v1/hosts/{host}/block", self.block, "admin", Blocked, body=MessageBody(Block)),
+            Route("PUT", "/v1/champion", self.use, "admin", ChampionView, body=MessageBody(ChampionChange)),
         ]
 
     async def set_rules(self, call: Call) -> RulesSet:
-        """Set or remove rules."""
+        """Set or remove rules for hosts, URL patterns and pages."""
         given: Rules = call.body
         rules = {target: None if one is None else _make_rule(target, one) for target, one in given.rules.items()}
         return RulesSet(pages=await self._service.write(lambda scheduler: scheduler.set_rules(rules)))
 
     async def block(self, call: Call) -> Blocked:
-        """Block a host, or end its block."""
+        """Visit no page of a host for a while."""
         given: Block = call.body
         until_s = self._service.clock() + given.seconds
         host = call.path["host"]
@@ -88,7 +57,10 @@ class Administration:
         return Blocked(hosts=hosts, until=until_s)
 
     async def use(self, call: Call) -> ChampionView:
-        """Rank by another formula; the change is recorded. Crawlers are served meanwhile."""
+        """Set the formula, or return to a former one.
+
+        The change is recorded. Crawlers are served meanwhile.
+        """
         given: ChampionChange = call.body
         async with self._changing:
             await asyncio.to_thread(self._use, given.formula)

@@ -28,25 +28,17 @@ class Console:
 
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints; OpenAPI does not have them."""
-        page, file = "Return the console.", "Return a file of the console."
         return [
-            Route(method="GET", path="/", handler=self.console, summary=page, permission=None, described=False),
-            Route(
-                method="GET",
-                path="/console/{file}",
-                handler=self.console_file,
-                summary=file,
-                permission=None,
-                described=False,
-            ),
+            Route("GET", "/", self.console, None, described=False),
+            Route("GET", "/console/{file}", self.console_file, None, described=False),
         ]
 
     async def console(self, call: Call) -> Answer:  # noqa: ARG002  a handler
-        """Return the page."""
+        """Return the console."""
         return self._send(PAGE)
 
     async def console_file(self, call: Call) -> Answer:
-        """Return a script, a style sheet or a picture."""
+        """Return a file of the console: a script, a style sheet or a picture."""
         return self._send(call.path["file"])
 
     def _send(self, name: str) -> Answer:

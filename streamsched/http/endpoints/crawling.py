@@ -7,25 +7,21 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
-from streamsched.errors import InvalidRecord, shorten
-from streamsched.http.messages.crawling import (
+from streamsched.answers import (
     Discovered,
-    Discoveries,
     LeasedBatch,
     LeasedPage,
-    NextBatch,
     NoticedSignals,
     ObservedOutcomes,
-    Outcomes,
+    Rejection,
     Released,
-    Releases,
-    Signals,
 )
-from streamsched.http.messages.fields import Rejection
+from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
+from streamsched.errors import InvalidRecord, shorten
+from streamsched.http.endpoints.reading import show_counts
+from streamsched.http.messages.crawling import Discoveries, NextBatch, Outcomes, Releases, Signals
 from streamsched.http.protocol.bodies import MessageBody, RecordsBody
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.protocol.routes import Call, Route
@@ -52,56 +48,25 @@ class Crawling:
         """Return the routes of these endpoints."""
         return [
             Route(
-                method="POST",
-                path="/v1/next",
-                handler=self.next_batch,
-                summary="Lease the pages to visit next.",
-                permission="crawl",
+                "POST",
+                "/v1/next",
+                self.next_batch,
+                "crawl",
+                LeasedBatch,
                 body=MessageBody(NextBatch),
-                answer=LeasedBatch,
                 errors={HTTPStatus.CONFLICT: "A request with this key is still running."},
                 links=_LINKS_OF_BATCH,
             ),
             Route(
-                method="POST",
-                path="/v1/outcomes",
-                handler=self.observe,
-                summary="Report finished crawls.",
-                permission="crawl",
-                body=RecordsBody(OUTCOMES, Outcomes),
-                answer=ObservedOutcomes,
+                "POST", "/v1/outcomes", self.observe, "crawl", ObservedOutcomes, body=RecordsBody(OUTCOMES, Outcomes)
             ),
-            Route(
-                method="POST",
-                path="/v1/signals",
-                handler=self.notice,
-                summary="Report change signals, such as those of sitemaps and feeds.",
-                permission="crawl",
-                body=RecordsBody(SIGNALS, Signals),
-                answer=NoticedSignals,
-            ),
-            Route(
-                method="POST",
-                path="/v1/discover",
-                handler=self.discover,
-                summary="Add pages that were found and not visited yet.",
-                permission="crawl",
-                body=MessageBody(Discoveries),
-                answer=Discovered,
-            ),
-            Route(
-                method="POST",
-                path="/v1/release",
-                handler=self.release,
-                summary="Give leased pages back unvisited.",
-                permission="crawl",
-                body=MessageBody(Releases),
-                answer=Released,
-            ),
+            Route("POST", "/v1/signals", self.notice, "crawl", NoticedSignals, body=RecordsBody(SIGNALS, Signals)),
+            Route("POST", "/v1/discover", self.discover, "crawl", Discovered, body=MessageBody(Discoveries)),
+            Route("POST", "/v1/release", self.release, "crawl", Released, body=MessageBody(Releases)),
         ]
 
     async def next_batch(self, call: Call) -> LeasedBatch:
-        """Lease the best pages; a key makes the request safe to repeat."""
+        """Lease the pages to visit next."""
         asked: NextBatch = call.body
         service, key = self._service, asked.key
         if key is not None and key in self._running:
@@ -134,17 +99,26 @@ class Crawling:
         return leased
 
     async def observe(self, call: Call) -> ObservedOutcomes:
-        """Apply outcomes; the invalid ones are named and the others applied."""
+        """Report finished crawls.
+
+        The invalid ones are named, the others applied.
+        """
         observed: Observed = await self._service.write(lambda scheduler: scheduler.observe(call.body))
-        return ObservedOutcomes(**_counts(observed, ObservedOutcomes), rejections=_show(observed.rejections))
+        return ObservedOutcomes(**show_counts(observed), rejections=_show(observed.rejections))
 
     async def notice(self, call: Call) -> NoticedSignals:
-        """Apply change signals; the invalid ones are named and the others applied."""
+        """Report change signals, such as those of sitemaps and feeds.
+
+        The invalid ones are named, the others applied.
+        """
         noticed: Noticed = await self._service.write(lambda scheduler: scheduler.notice(call.body))
-        return NoticedSignals(**_counts(noticed, NoticedSignals), rejections=_show(noticed.rejections))
+        return NoticedSignals(**show_counts(noticed), rejections=_show(noticed.rejections))
 
     async def discover(self, call: Call) -> Discovered:
-        """Add pages; the invalid ones are named and the others added."""
+        """Add pages that were found and not visited yet.
+
+        The invalid ones are named, the others applied.
+        """
         found: Discoveries = call.body
         urls = PackedUrls.pack(found.urls)
         importance = found.importance if isinstance(found.importance, float) else None
@@ -159,13 +133,12 @@ class Crawling:
         return await self._service.write(add)
 
     async def release(self, call: Call) -> Released:
-        """Take pages back unvisited."""
+        """Give leased pages back unvisited."""
         given: Releases = call.body
         return Released(known=await self._service.write(lambda scheduler: scheduler.release(given.urls)))
 
 
 _FIRST_URL: Any = "$response.body#/pages/0/url"
-_FIRST_HOST: Any = "$response.body#/pages/0/host"
 _LINKS_OF_BATCH: Any = {
     "explain": {"operationId": "explain", "parameters": {"query.url": _FIRST_URL}},
     "release": {"operationId": "release", "requestBody": {"urls": [_FIRST_URL]}},
@@ -181,11 +154,6 @@ def _show_batch(batch: Batch) -> LeasedBatch:
         for url, host, score, tier, why in columns
     ]
     return LeasedBatch(pages=pages, now=batch.now, repeated=batch.repeated)
-
-
-def _counts(result: Observed | Noticed, kind: type[msgspec.Struct]) -> dict[str, int]:
-    """Return the counts of `result` that the message `kind` has."""
-    return {name: getattr(result, name) for name in kind.__struct_fields__ if name != "rejections"}
 
 
 def _show(problems: Sequence[InvalidRecord]) -> list[Rejection]:

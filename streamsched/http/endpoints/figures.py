@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsched.answers import CalibrationView, ReliabilityBin, Stats
 from streamsched.http.endpoints.reading import show_counts
-from streamsched.http.messages.figures import CalibrationView, ReliabilityBin, Stats, StatsQuery
+from streamsched.http.messages.reading import StatsQuery
 from streamsched.http.protocol.routes import Call, Route
 from streamsched.scheduler.monitoring.reliability import BIN_EDGES
 
@@ -24,21 +25,10 @@ class Figures:
 
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints."""
-        summary = "Return figures of the service and samples of them."
-        return [
-            Route(
-                method="GET",
-                path="/v1/stats",
-                handler=self.stats,
-                summary=summary,
-                permission="read",
-                answer=Stats,
-                query=StatsQuery,
-            )
-        ]
+        return [Route("GET", "/v1/stats", self.stats, "read", Stats, query=StatsQuery)]
 
     async def stats(self, call: Call) -> Stats:
-        """Return figures of the service, and the samples later than a time."""
+        """Return figures of the service and samples of them."""
         asked: StatsQuery = call.query
         service, scheduler, figures = self._service, self._service.scheduler, self._service.figures
         return Stats(

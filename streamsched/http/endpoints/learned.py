@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from http import HTTPStatus
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
@@ -13,26 +12,24 @@ from streamsched.formula.champion import parse_provided
 from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.syntax.printer import print_number
 from streamsched.formula.syntax.vocabulary import TERMINALS
-from streamsched.http.endpoints.reading import read_route
 from streamsched.http.messages.learned import (
     FormulaNode,
     FormulaQuery,
     FormulaTree,
-    SignalSource,
     SignalSources,
-    Surge,
     Surges,
     SurgesQuery,
     Week,
     WeekQuery,
 )
 from streamsched.http.protocol.problems import HttpError
+from streamsched.http.protocol.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamsched.estimation.signals.source_list import SourceReliability
-    from streamsched.http.protocol.routes import Call, Route
+    from streamsched.http.protocol.routes import Call
     from streamsched.http.service import Service
 
 __all__ = ["Learned"]
@@ -50,26 +47,22 @@ class Learned:
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints."""
         return [
-            read_route(
+            Route(
+                "GET",
                 "/v1/week",
                 self.week,
-                "Return how busy each hour of the week is for a page, a host, a region or all pages.",
+                "read",
                 Week,
-                WeekQuery,
+                query=WeekQuery,
                 errors={HTTPStatus.NOT_FOUND: "The page or the host is not known."},
             ),
-            read_route("/v1/surges", self.surges, "List surges under way.", Surges, SurgesQuery),
-            read_route(
-                "/v1/signals/sources",
-                self.sources,
-                f"List the sources of change signals: each kind, and its {_MOST_SOURCES} hosts with the most signals.",
-                SignalSources,
-            ),
-            read_route("/v1/formula", self.formula, "Return a formula as a tree.", FormulaTree, FormulaQuery),
+            Route("GET", "/v1/surges", self.surges, "read", Surges, query=SurgesQuery),
+            Route("GET", "/v1/signals/sources", self.sources, "read", SignalSources),
+            Route("GET", "/v1/formula", self.formula, "read", FormulaTree, query=FormulaQuery),
         ]
 
     async def week(self, call: Call) -> Week:
-        """Return the week of what is asked for."""
+        """Return how busy each hour of the week is for a page, a host, a region or all pages."""
         asked: WeekQuery = call.query
         now = self._service.clock
         view = await self._service.call(
@@ -82,18 +75,18 @@ class Learned:
         return Week(**view.as_dict(), regions=list(self._service.scheduler.regions))
 
     async def surges(self, call: Call) -> Surges:
-        """Return the largest surges under way."""
+        """List surges under way."""
         asked: SurgesQuery = call.query
         found = await asyncio.to_thread(self._service.scheduler.surges, asked.k)
-        return Surges(surges=[Surge(**surge.as_dict()) for surge in found])
+        return Surges(surges=found)
 
     async def sources(self, call: Call) -> SignalSources:  # noqa: ARG002  a handler
-        """Return what sources of change signals have proved."""
+        """List the sources of change signals: each kind, and its hosts with the most signals."""
         found = await self._service.call(lambda scheduler: scheduler.sources())
-        return SignalSources(sources=[SignalSource(**asdict(source)) for source in _shorten_kinds(found)])
+        return SignalSources(sources=list(_shorten_kinds(found)))
 
     async def formula(self, call: Call) -> FormulaTree:
-        """Return the tree of a formula."""
+        """Return a formula as a tree."""
         asked: FormulaQuery = call.query
         formula = self._service.scheduler.formula if asked.text is None else parse_provided(asked.text)
         return FormulaTree(

@@ -34,60 +34,29 @@ class Monitoring:
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints."""
         return [
-            Route(
-                method="GET",
-                path="/healthz",
-                handler=self.health,
-                summary="Tell whether the process answers.",
-                permission=None,
-                answer=Health,
-                while_stopping=True,
-            ),
-            Route(
-                method="GET",
-                path="/readyz",
-                handler=self.readiness,
-                summary="Tell whether requests are served: 503 if not.",
-                permission=None,
-                answer=Health,
-                while_stopping=True,
-            ),
-            Route(
-                method="GET",
-                path="/metrics",
-                handler=self.metrics,
-                summary="Return metrics for Prometheus.",
-                permission="read",
-                media_type=self._metrics.media_type,
-                while_stopping=True,
-            ),
-            Route(
-                method="GET",
-                path="/openapi.json",
-                handler=self.openapi,
-                summary="Describe the service in OpenAPI.",
-                permission=None,
-                media_type=JSON,
-            ),
+            Route("GET", "/healthz", self.health, None, Health, while_stopping=True),
+            Route("GET", "/readyz", self.readiness, None, Health, while_stopping=True),
+            Route("GET", "/metrics", self.metrics, "read", media_type=self._metrics.media_type, while_stopping=True),
+            Route("GET", "/openapi.json", self.openapi, None, media_type=JSON),
         ]
 
     async def health(self, call: Call) -> Health:  # noqa: ARG002  a handler, as the others
-        """Answer that the process answers."""
+        """Tell whether the process answers."""
         return Health(status="ok")
 
     async def readiness(self, call: Call) -> Health:  # noqa: ARG002
-        """Answer whether requests are served. Raises HttpError, 503, if not."""
+        """Tell whether requests are served: 503 if not."""
         trouble = self._service.trouble()
         if trouble is not None:
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", trouble, headers={"retry-after": "1"})
         return Health(status="ok")
 
     async def metrics(self, call: Call) -> Answer:  # noqa: ARG002
-        """Return metrics as text."""
+        """Return metrics for Prometheus."""
         return Answer(HTTPStatus.OK, self._metrics.write(), self._metrics.media_type)
 
     async def openapi(self, call: Call) -> Answer:  # noqa: ARG002
-        """Return the OpenAPI document."""
+        """Describe the service in OpenAPI."""
         return Answer(HTTPStatus.OK, self._document, JSON)
 
     @cached_property

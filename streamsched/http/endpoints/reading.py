@@ -6,34 +6,30 @@ import asyncio
 import math
 from dataclasses import fields
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-from streamsched.errors import UnknownPage, shorten
-from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.http.messages.reading import (
+from streamsched.answers import (
     ChampionView,
     Evolutions,
     EvolutionView,
     Explained,
     ExplainedReason,
-    ExplainQuery,
     HostLimits,
     HostList,
-    HostsQuery,
     HostState,
-    LastQuery,
     PageState,
     RankedPage,
     Ranking,
-    RankQuery,
 )
+from streamsched.errors import UnknownPage, shorten
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.http.messages.reading import ExplainQuery, HostsQuery, LastQuery, RankQuery
 from streamsched.http.protocol.problems import HttpError
-from streamsched.http.protocol.routes import Call, Handler, Route
+from streamsched.http.protocol.routes import Call, Route
 from streamsched.scheduler.reason_text import describe_reason
 
 if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
-    from streamsched.http.messages.fields import Message
     from streamsched.http.service import Service
     from streamsched.reasons import Reason
     from streamsched.scheduler.durable import DurableScheduler
@@ -41,7 +37,11 @@ if TYPE_CHECKING:
     from streamsched.scheduler.reading.host_view import HostView
     from streamsched.scheduler.results import Noticed, Observed
 
-__all__ = ["Reading", "read_route", "show_champion", "show_counts"]
+__all__ = ["Reading", "show_champion", "show_counts"]
+
+_UNKNOWN_PAGE: Final = {HTTPStatus.NOT_FOUND: "The page is not known."}
+_UNKNOWN_HOST: Final = {HTTPStatus.NOT_FOUND: "No page of the host is known."}
+_LINKS_OF_HOSTS: Final = {"host": {"operationId": "host", "parameters": {"host": "$response.body#/hosts/0/host"}}}
 
 
 class Reading:
@@ -53,43 +53,17 @@ class Reading:
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints."""
         return [
-            read_route("/v1/rank", self.rank, "Return the best pages without leasing them.", Ranking, RankQuery),
-            read_route(
-                "/v1/explain",
-                self.explain,
-                "Explain the rank of a page.",
-                Explained,
-                ExplainQuery,
-                errors={HTTPStatus.NOT_FOUND: "The page is not known."},
-            ),
-            read_route(
-                "/v1/pages/{url}",
-                self.page,
-                "Return what is known of a page.",
-                PageState,
-                errors={HTTPStatus.NOT_FOUND: "The page is not known."},
-            ),
-            read_route(
-                "/v1/hosts",
-                self.hosts,
-                "List hosts, their limits and what holds them back.",
-                HostList,
-                HostsQuery,
-                links={"host": {"operationId": "host", "parameters": {"host": "$response.body#/hosts/0/host"}}},
-            ),
-            read_route(
-                "/v1/hosts/{host}",
-                self.host,
-                "Return a host, its limits and what holds it back.",
-                HostState,
-                errors={HTTPStatus.NOT_FOUND: "No page of the host is known."},
-            ),
-            read_route("/v1/champion", self.champion, "Return the formula in use.", ChampionView),
-            read_route("/v1/evolutions", self.evolutions, "Return the records of evolutions.", Evolutions, LastQuery),
+            Route("GET", "/v1/rank", self.rank, "read", Ranking, query=RankQuery),
+            Route("GET", "/v1/explain", self.explain, "read", Explained, query=ExplainQuery, errors=_UNKNOWN_PAGE),
+            Route("GET", "/v1/pages/{url}", self.page, "read", PageState, errors=_UNKNOWN_PAGE),
+            Route("GET", "/v1/hosts", self.hosts, "read", HostList, query=HostsQuery, links=_LINKS_OF_HOSTS),
+            Route("GET", "/v1/hosts/{host}", self.host, "read", HostState, errors=_UNKNOWN_HOST),
+            Route("GET", "/v1/champion", self.champion, "read", ChampionView),
+            Route("GET", "/v1/evolutions", self.evolutions, "read", Evolutions, query=LastQuery),
         ]
 
     async def rank(self, call: Call) -> Ranking:
-        """Return the best pages that may be visited now."""
+        """Return the best pages without leasing them."""
         asked: RankQuery = call.query
 
         def rank(scheduler: DurableScheduler) -> Ranking:
@@ -103,7 +77,7 @@ class Reading:
         return await self._service.call(rank)
 
     async def explain(self, call: Call) -> Explained:
-        """Return what is known of a page, its place, and why."""
+        """Explain the rank of a page."""
         asked: ExplainQuery = call.query
         now = self._service.clock
         return await self._service.call(
@@ -111,7 +85,7 @@ class Reading:
         )
 
     async def page(self, call: Call) -> PageState:
-        """Return a page by its URL, percent-encoded in the path."""
+        """Return what is known of a page."""
         url, now = call.path["url"], self._service.clock
         view = await self._service.call(lambda scheduler: scheduler.page(url, now=now()))
         if view is None:
@@ -122,14 +96,14 @@ class Reading:
         return PageState(**content)
 
     async def hosts(self, call: Call) -> HostList:
-        """Return a part of the list of hosts."""
+        """List hosts, their limits and what holds them back."""
         asked: HostsQuery = call.query
         now = self._service.clock
         found = await self._service.call(lambda scheduler: scheduler.hosts(asked.start, asked.size, now=now()))
         return HostList(hosts=[_show_host(view) for view in found.hosts], next=found.next)
 
     async def host(self, call: Call) -> HostState:
-        """Return a host by its name."""
+        """Return a host, its limits and what holds it back."""
         name, now = call.path["host"], self._service.clock
         view = await self._service.call(lambda scheduler: scheduler.host(name, now=now()))
         if view is None:
@@ -138,28 +112,17 @@ class Reading:
         return _show_host(view)
 
     async def champion(self, call: Call) -> ChampionView:  # noqa: ARG002  a handler
-        """Return the formula in use and its origin."""
+        """Return the formula in use."""
         return show_champion(self._service.scheduler.champion)
 
     async def evolutions(self, call: Call) -> Evolutions:
-        """Return the newest records. O(bytes of their file)."""
+        """Return the records of evolutions.
+
+        The newest ones. O(bytes of their file).
+        """
         asked: LastQuery = call.query
         records, faults = await asyncio.to_thread(RecordBook(self._service.directory).read)
         return Evolutions(evolutions=[_show_record(record) for record in records[-asked.last :]], faults=len(faults))
-
-
-def read_route(
-    path: str,
-    handler: Handler,
-    summary: str,
-    answer: type[Message],
-    query: type[Message] | None = None,
-    **more: Any,
-) -> Route:
-    """Return a route that readers call. The arguments are those of a `Route`."""
-    return Route(
-        method="GET", path=path, handler=handler, summary=summary, permission="read", answer=answer, query=query, **more
-    )
 
 
 def show_champion(champion: Champion) -> ChampionView:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from streamsched.http.messages.figures import Sample
+from streamsched.answers import Sample
 from streamsched.scheduler.monitoring.scheduler_watch import SchedulerWatch
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What administrators send and get: rules, blocks, the formula; and what monitors get."""
+"""What administrators send: rules, blocks, the formula; and what monitors get."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from streamsched.http.messages.fields import Duration, DurationOrZero, Message
 from streamsched.politeness.politeness_settings import MOST_OF_A_HOST
 
-__all__ = ["Block", "Blocked", "ChampionChange", "Health", "RuleFields", "Rules", "RulesSet"]
+__all__ = ["Block", "ChampionChange", "Health", "RuleFields", "Rules"]
 
 
 class RuleFields(Message):
@@ -29,23 +29,10 @@ class Rules(Message):
     rules: Annotated[dict[str, RuleFields | None], Meta(max_length=1_000)]
 
 
-class RulesSet(Message):
-    """``pages``: how many pages the rules may concern."""
-
-    pages: int
-
-
 class Block(Message):
     """For how many seconds to visit no page of a host; 0 ends a block."""
 
     seconds: Annotated[float, Meta(ge=0.0, le=1e9)]
-
-
-class Blocked(Message):
-    """``hosts``: how many known hosts are blocked; ``until``: UTC epoch seconds."""
-
-    hosts: int
-    until: float
 
 
 class ChampionChange(Message):

@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from streamsched.estimation.signals.source_list import SourceReliability
 from streamsched.http.messages.fields import Host, Message
+from streamsched.scheduler.reading.surge_view import SurgeView
 
 __all__ = [
     "FormulaNode",
     "FormulaQuery",
     "FormulaTree",
-    "SignalSource",
     "SignalSources",
-    "Surge",
     "Surges",
     "SurgesQuery",
     "Week",
@@ -47,40 +47,16 @@ class SurgesQuery(Message):
     k: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
-class Surge(Message):
-    """A bulk change of a group of pages; see `streamsched.SurgeView`."""
-
-    group: str
-    pages: int
-    since_s: float
-    share: float
-    unvisited: int
-
-
 class Surges(Message):
     """The surges that the most changed pages wait for, the largest first."""
 
-    surges: list[Surge]
-
-
-class SignalSource(Message):
-    """What visits have shown of a source of change signals; see `streamsched.SourceReliability`."""
-
-    kind: str
-    host: str | None
-    signals: int
-    pages: int
-    precision: float | None
-    checked: float
-    recall: float | None
-    changes: float
-    lateness_s: float
+    surges: list[SurgeView]
 
 
 class SignalSources(Message):
     """Each kind of source, followed by its hosts with the most signals."""
 
-    sources: list[SignalSource]
+    sources: list[SourceReliability]
 
 
 class FormulaQuery(Message):

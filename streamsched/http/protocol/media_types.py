@@ -10,7 +10,17 @@ import msgspec
 
 from streamsched.http.protocol.problems import HttpError, shorten_text, validation_problem
 
-__all__ = ["FRAMES", "JSON", "MSGPACK", "PROBLEM", "choose_type", "decode_body", "decode_plain", "encode_body"]
+__all__ = [
+    "FRAMES",
+    "JSON",
+    "MSGPACK",
+    "PROBLEM",
+    "choose_type",
+    "decode_body",
+    "decode_plain",
+    "encode_body",
+    "malformed",
+]
 
 Content = TypeVar("Content")
 

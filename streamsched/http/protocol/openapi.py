@@ -52,6 +52,8 @@ def describe_routes(routes: Sequence[Route], version: str) -> dict[str, Any]:
     routes = [route for route in routes if route.described]
     kinds = [Problem, *_message_types(routes)]
     _, schemas = msgspec.json.schema_components(list(dict.fromkeys(kinds)), ref_template=_REF)
+    for schema in schemas.values():
+        schema["additionalProperties"] = False  # answers too have no others, though decoders of them ignore these
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route)

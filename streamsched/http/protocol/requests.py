@@ -19,7 +19,7 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _MOST_PARAMETERS: Final = 100
-SECURITY_HEADERS: Final[Mapping[str, str]] = {
+_SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "cross-origin-resource-policy": "same-origin",
@@ -129,7 +129,7 @@ class Answer:
         """Send the whole answer. `closes`: whether the connection ends with it."""
         headers = {
             **({"connection": "close"} if closes else {}),
-            **SECURITY_HEADERS,
+            **_SECURITY_HEADERS,
             "content-type": self.media_type,
             "content-length": str(len(self.body)),
         }

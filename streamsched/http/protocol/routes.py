@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import unquote
@@ -39,7 +40,7 @@ class Call:
 Handler: TypeAlias = Callable[[Call], Awaitable["msgspec.Struct | Answer"]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """An operation of the service.
 
@@ -53,9 +54,9 @@ class Route:
     method: Literal["GET", "POST", "PUT"]
     path: str
     handler: Handler
-    summary: str
     permission: Permission | None
     answer: type[msgspec.Struct] | None = None
+    _: KW_ONLY
     media_type: str = ""
     query: type[msgspec.Struct] | None = None
     body: BodyReader | None = None
@@ -69,6 +70,11 @@ class Route:
         """The name of the operation, which no other route has."""
         name: str = self.handler.__name__
         return name
+
+    @property
+    def summary(self) -> str:
+        """What the operation does: the first line of the handler's docstring."""
+        return (inspect.getdoc(self.handler) or "").partition("\n")[0]
 
     @property
     def segments(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a caller asks of a batch: how many pages, when, for how long, and of which hosts."""
+"""What a caller asks of a batch: how many pages, when, for how long, and from what hosts."""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streamsched.politeness.eligibility import are_eligible
-from streamsched.politeness.eligibility_reasons import eligibility_reasons
+from streamsched.politeness.eligibility_reasons import eligibility_reasons, held_back_by
 from streamsched.ranking.full_scan import HostPages, Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.reasons import ReasonCode
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streamsched.scheduler.batches.panel import Panel
 
 __all__ = ["ChosenPages", "GrantRequest", "choose_granted", "why_refused"]
-
-_PRIORITIES: Final = (ReasonCode.ASKED_FOR, ReasonCode.OVERDUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +80,4 @@ def why_refused(shard: ShardArrays, query: Query, row: int, streams: Sequence[st
     if row < 0:
         return ReasonCode.UNKNOWN
     reasons = eligibility_reasons(shard, row, query.now, query.limits, streams)[1]
-    codes = (reason.code for reason in reasons if reason.code not in _PRIORITIES)
-    return next(codes, ReasonCode.HOST_SHARE_USED)
+    return held_back_by(reasons) or ReasonCode.HOST_SHARE_USED

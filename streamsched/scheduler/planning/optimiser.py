@@ -32,7 +32,7 @@ PLAN_FORMULA: Final = "crawl_rate * t + 3 * (1 - (1 - surge) * (1 - signalled))"
 """The share of a page's planned interval that has passed since its last visit: it is due at 1.
 
 It is due before if news of a change is believed with a probability of 1/3 or more. A plan knows rates only, and without
-the second term, logs of edits in bulk were crawled no better than by age. 1, 3 and 10 in place of 3 were compared on
+the second term, logs of edits in bulk were crawled no better than by age. 1, 3 and 10 were compared on
 the bundled logs.
 """
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["step_rates"]
 
-_LEARNING_RATE: Final = (
-    0.2  # change of 1/rate, as a share of it, by one pair that differs, for a page of mean importance
-)
+_LEARNING_RATE: Final = 0.2  # share by which a pair that differs changes 1/rate, for a page of mean importance
 _LOWEST: Final = 1.0 / 16.0  # of the mean rate, and ...
 _HIGHEST: Final = 7.5  # ... these are the paper's limits: 0.025, 0.4 and 3
 

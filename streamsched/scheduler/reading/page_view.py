@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsched.politeness.eligibility import are_leased
-from streamsched.politeness.eligibility_reasons import eligibility_reasons
-from streamsched.reasons import Reason, ReasonCode
+from streamsched.politeness.eligibility_reasons import eligibility_reasons, held_back_by
 from streamsched.records.page_schema import DENIED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 
 if TYPE_CHECKING:
     from streamsched.politeness.limits import Limits
+    from streamsched.reasons import Reason, ReasonCode
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["PageView", "view_page"]
-
-_PRIORITIES = (ReasonCode.ASKED_FOR, ReasonCode.OVERDUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class PageView:
     @property
     def held_back(self) -> ReasonCode | None:
         """The first reason why it may not be visited now, None if it may."""
-        return next((reason.code for reason in self.reasons if reason.code not in _PRIORITIES), None)
+        return held_back_by(self.reasons)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields and `held_back` as plain values for JSON."""

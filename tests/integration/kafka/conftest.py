@@ -104,7 +104,7 @@ def client(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_topic(address: Address, client: str) -> Callable[..., Topic]:
-    """Makes a topic of 4 partitions, or on a real broker of as many as asked, with settings."""
+    """Makes a topic of 4 partitions, or on a real broker of the number asked for, with settings."""
 
     def make(partitions: int = 4, **configs: str) -> Topic:
         if not address.is_real and (partitions != 4 or configs):

@@ -92,7 +92,7 @@ def test_half_lives_are_octaves_around_the_first() -> None:
 
 
 def crawl(rates: Floats, days: int, every: int, seed: int, cycle_s: float = DAY) -> PageTable:
-    """Visit pages in turn, each every so many days; ``rates``: changes a day by span of equal length and page."""
+    """Visit pages in turn, each at an interval of days; ``rates``: changes a day by span of equal length and page."""
     table, rng = PageTable(cycle_s, 6), np.random.default_rng(seed)
     pages = urls(rates.shape[1])
     stale = np.zeros(len(pages), np.bool_)

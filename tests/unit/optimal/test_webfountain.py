@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import itertools
 import math
 import sys
@@ -26,10 +25,8 @@ from streamsched.optimal import (
     webfountain,
 )
 from tests.reference import optimal as reference
+from tests.support.extras import needs_casadi
 
-needs_casadi = pytest.mark.skipif(
-    importlib.util.find_spec("casadi") is None, reason="needs casadi: pip install 'streamsched[webfountain]'"
-)
 MILLIONTH = 1e-6  # of a million pages
 
 

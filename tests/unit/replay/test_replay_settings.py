@@ -17,7 +17,7 @@ NOON = 20_000.5 * DAY  # 2024-10-04
 
 
 def make_log(*days: float) -> ChangeLog:
-    """One page that appears, and changes after so many days."""
+    """One page that appears, and changes after some days."""
     times = NOON + DAY * np.array([0.0, *days])
     return ChangeLog.collect(PackedUrls.pack(["https://a/"]), np.zeros(times.size, int), times, times < 0)
 

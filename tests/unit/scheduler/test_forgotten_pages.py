@@ -194,7 +194,6 @@ def test_increments_and_the_log_hold_it(tmp_path: Path) -> None:
 
 
 def test_exports_leave_it_out(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     from pyarrow import feather
 
     from streamsched.persistence.export import export_pages

@@ -1,6 +1,6 @@
 """Pages of one key that change often, each by itself: their claims neither hide their rates nor outweigh them.
 
-A directory of 60 pages has so many changes between two visits of a page that claims on it never cease. They explain its
+A directory of 60 pages changes so often between two visits of a page that claims on it never cease. They explain its
 changes as well as a rate does, but a page that changes by itself has a rate.
 """
 

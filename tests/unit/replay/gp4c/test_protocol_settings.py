@@ -64,7 +64,7 @@ def test_a_longer_warm_up_makes_longer_spans() -> None:
 @pytest.mark.parametrize(
     ("log", "settings", "said"),
     [
-        (made_log(days=40), {}, r"there are 40 whole cycles: expected 57 or more, 3 spans of 19 of which 2 warm up"),
+        (made_log(days=40), {}, r"there are 40 whole cycles: expected 57 or more, 3 spans of 19, 2 of them to warm up"),
         (made_log(), {"start_s": START + 30 * DAY}, r"from 2024-11-03 to 2024-12-03 there are 30 whole cycles"),
         (made_log(), {"start_s": START, "end_s": START + 8 * DAY}, r"there are 8 whole cycles: expected 9 or more"),
         (made_log(), {"start_s": START + 90 * DAY}, r"there are 0 whole cycles"),

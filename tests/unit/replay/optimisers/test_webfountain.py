@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +12,8 @@ from streamsched.errors import SettingsError
 from streamsched.optimal import CrawlPlan, paper_model
 from streamsched.replay.optimisers import PlanSettings, WebExperiment, report_webfountain, run_webfountain, to_json
 from streamsched.replay.optimisers.webfountain import OBSOLETE, SolvedPlan, _calibrate
+from tests.support.extras import needs_casadi
 
-needs_casadi = pytest.mark.skipif(
-    importlib.util.find_spec("casadi") is None, reason="needs casadi: pip install 'streamsched[webfountain]'"
-)
 SMALL = PlanSettings(budget=54.0, buckets=12, periods=4)
 KINDS = [(1, 1, 1), (1, 2, 1), (1, 3, 1), (2, 1, 1), (2, 3, 1), (1, 1, 2), (3, 1, 1), (3, 1, 2)]
 BUCKETS = 10

@@ -16,7 +16,7 @@ DAY = 86_400.0
 
 
 def make_window(changes: dict[str, list[float]], days: int, importance: list[float] | None = None) -> Window:
-    """Pages that appear at the start and change so many days later."""
+    """Pages that appear at the start and change some days later."""
     events = [(page, DAY * day) for page, days in enumerate(changes.values()) for day in (0.0, *days)]
     pages, times = (np.array(column) for column in zip(*events, strict=True))
     log = ChangeLog.collect(PackedUrls.pack(list(changes)), pages, times, np.zeros(times.size, bool))

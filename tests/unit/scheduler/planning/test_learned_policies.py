@@ -16,6 +16,7 @@ from streamsched.scheduler.planning.bucket_rates import plan_buckets, sort_into_
 from streamsched.scheduler.planning.page_snapshot import PageSnapshot
 from streamsched.scheduler.planning.seen_costs import NOTHING_SEEN, SeenCosts, pair_visits
 from streamsched.scheduler.planning.sync_rates import step_rates
+from tests.support.extras import needs_casadi
 
 DAY = 86_400.0
 NOW = 1_000 * DAY
@@ -125,8 +126,8 @@ def test_buckets_are_in_the_order_of_rates(rates: list[float]) -> None:
     assert (np.diff(buckets[order]) >= 0).all()
 
 
+@needs_casadi
 def test_webfountain_crawls_pages_that_it_can_keep_fresh() -> None:
-    pytest.importorskip("casadi")
     change_rate = np.repeat([30.0, 0.3, 0.1], 100)  # the first cannot be kept fresh
     pages = snapshot(300, change_rate=change_rate, waited=np.full(300, 5.0))
     rates, new_share = plan_buckets(pages, np.arange(300), 30.0, 1.0)
@@ -136,8 +137,8 @@ def test_webfountain_crawls_pages_that_it_can_keep_fresh() -> None:
     assert new_share == 0.0
 
 
+@needs_casadi
 def test_webfountain_joins_new_pages() -> None:
-    pytest.importorskip("casadi")
     visited = np.arange(300) < 200
     pages = snapshot(300, change_rate=np.full(300, 0.1), waited=np.full(300, 5.0), visited=visited)
     rates, new_share = plan_buckets(pages, np.arange(300), 30.0, 1.0)
@@ -147,8 +148,8 @@ def test_webfountain_joins_new_pages() -> None:
     assert (alone.tolist(), share) == ([0.5] * 4, 1.0)
 
 
+@needs_casadi
 def test_webfountain_plans_beside_a_scheduler() -> None:
-    pytest.importorskip("casadi")
     scheduler = Scheduler()
     urls = [f"https://h{i % 2}.example/{i}" for i in range(30)]
     for day in range(4):

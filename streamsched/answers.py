@@ -1,7 +1,6 @@
-"""What the service answers, as its OpenAPI description has it.
+"""The answers of the HTTP service: it encodes these types and makes OpenAPI of them, its client decodes them.
 
-These types are not those of the service, which refuse unknown fields: a client must understand the answers of a later
-service, so it ignores what it does not know. A test compares both.
+A decoder ignores unknown fields, so that a client understands a later service. Null in a message is None in Python.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ __all__ = [
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """The base of all answers. Times are UTC epoch seconds; a number that is not finite is None."""
+    """The base of all answers. Times are UTC epoch seconds; a number that is not finite is null."""
 
 
 class Rejection(Answer):
@@ -52,7 +51,7 @@ class Rejection(Answer):
 
 
 class RankedPage(Answer):
-    """A page in the ranking. ``tier``: 2 if the page was asked for, 1 if it is overdue, else 0."""
+    """A page in the ranking. ``score``: null if it is not finite; ``tier``: 2 if asked for, 1 if overdue, else 0."""
 
     url: str
     host: str
@@ -68,17 +67,17 @@ class Ranking(Answer):
 
 
 class LeasedPage(RankedPage):
-    """A page to visit until ``lease_until``. ``why``: an ``in_batch_*`` code of docs/reasons.md."""
+    """A page to visit until ``lease_until``, UTC epoch seconds. ``why``: an ``in_batch_*`` code of docs/reasons.md."""
 
     lease_until: float
     why: str
 
 
 class LeasedBatch(Answer):
-    """The pages in the order in which to visit them. ``now``: when they were leased.
+    """The pages in the order in which to visit them. ``now``: when they were leased, UTC epoch seconds.
 
     ``repeated``: whether an earlier request with the same key has already returned this batch; after a lost answer
-    the client asks again with the same key, so it may be True in the first answer that arrives.
+    the client asks again with the same key, so it may be true in the first answer that arrives.
     """
 
     pages: list[LeasedPage]
@@ -92,8 +91,9 @@ class LeasedBatch(Answer):
 class ObservedOutcomes(Answer):
     """How many outcomes had which fate: applied + duplicates + late + refused + rejected are all.
 
-    ``changed`` and the counts after it are among ``applied``; ``rejections``: the first 100 that were rejected. An
-    outcome that was sent twice, because the first answer was lost, counts as a duplicate or late.
+    ``changed``, ``first_visits``, ``failures``, ``robots_denied``, ``not_attempted``, ``moved``, ``served`` and
+    ``hits`` are among ``applied``; ``rejections``: the first 100 that were rejected. An outcome that was sent twice,
+    because the first answer was lost, counts as a duplicate or late.
     """
 
     applied: int
@@ -125,7 +125,7 @@ class NoticedSignals(Answer):
 
 
 class Discovered(Answer):
-    """``added``: how many pages were new; ``rejections``: the first 100 of the ``rejected`` ones, no valid URLs."""
+    """``added``: how many were new; ``rejected``: how many are no URLs; ``rejections``: the first 100 of them."""
 
     added: int
     rejected: int
@@ -184,7 +184,7 @@ class Explained(Answer):
 
 
 class PageState(Answer):
-    """A page; see `streamsched.PageView`. ``held_back``: the code of why it may not be visited now, or None."""
+    """A page; see `streamsched.PageView`. ``held_back``: the code of why it may not be visited now, null if it may."""
 
     url: str
     host: str
@@ -209,7 +209,7 @@ class PageState(Answer):
 
 
 class HostLimits(Answer):
-    """A rule for a host; None keeps a setting."""
+    """A rule for a host; null keeps a setting."""
 
     delay: float | None
     in_flight: int | None
@@ -217,7 +217,7 @@ class HostLimits(Answer):
 
 
 class HostState(Answer):
-    """A host; see `streamsched.HostView`. ``held_back``: the code of why no page of it may be visited now, or None."""
+    """A host; see `streamsched.HostView`. ``held_back``: the code of why no page of it may be visited now, or null."""
 
     host: str
     pages: int
@@ -239,7 +239,7 @@ class HostState(Answer):
 
 
 class HostList(Answer):
-    """Hosts in the order in which they became known. ``next``: the start of the next part, None after the last."""
+    """Hosts in the order in which they became known. ``next``: the start of the next part, null after the last."""
 
     hosts: list[HostState]
     next: int | None
@@ -252,7 +252,7 @@ class RulesSet(Answer):
 
 
 class Blocked(Answer):
-    """``hosts``: how many known hosts are blocked until the time ``until``."""
+    """``hosts``: how many known hosts are blocked; ``until``: UTC epoch seconds."""
 
     hosts: int
     until: float
@@ -286,7 +286,16 @@ class Evolutions(Answer):
 
 
 class Sample(Answer):
-    """Figures at one time, ``at_s``; see docs/metrics.md. A figure that is not known is None."""
+    """Figures at one time, ``at_s``. A figure that is not known is null.
+
+    ``pages``: known pages; ``leased``: those that are leased; ``waiting``: requests that wait for the scheduler;
+    ``lag``: messages of outcomes that the stream is behind; ``applied``, ``served``, ``hits``: outcomes since the
+    start, see `streamsched.Observed`; ``handed_out``: pages leased since the start; ``outcomes_per_s``, ``hit_rate``:
+    since the sample before; ``freshness``: the expected share of pages whose copy is current; ``calibration_error``:
+    see `CalibrationView`; ``image_age_s``: for how long there have been changes that no image holds; ``lock_wait_s``:
+    how long this sample waited for the scheduler; ``drifted``: whether the hit rate has drifted since the last
+    evolution, null if none is planned; ``state_bytes``: memory of the state.
+    """
 
     at_s: float
     pages: int
@@ -321,7 +330,11 @@ class ReliabilityBin(Answer):
 
 
 class CalibrationView(Answer):
-    """How the probabilities of a change of leased pages came true, over the newest visits; see docs/metrics.md."""
+    """How the probabilities of a change of leased pages came true, over the newest visits.
+
+    ``error``: the mean of |foretold − came| over the bins, per visit; ``foretold``: the mean probability; ``came``: the
+    share of visits that found a change; all null without visits; ``bins``: those with visits.
+    """
 
     visits: int
     error: float | None
@@ -331,12 +344,13 @@ class CalibrationView(Answer):
 
 
 class Stats(Answer):
-    """Figures of the service.
+    """Figures of the service; times are UTC epoch seconds.
 
-    ``waiting``: requests that wait for the scheduler; ``requests``: answers since the start, by status; ``outcomes``,
-    ``signals``: those since the start, from whichever source, by fate; ``batches``, ``handed_out``: batches and pages
-    leased since the start; ``trouble``: what keeps the service from its work, None if nothing does;
-    ``sample_every_s``: seconds between two samples; ``samples``: oldest first.
+    ``now``, ``started_s``: the present time and that of the start; ``pages``: known pages;
+    ``waiting``: requests that wait for the scheduler; ``requests``: answers since the start, by status;
+    ``outcomes``, ``signals``: those since the start, from whichever source, by their fates; ``batches``,
+    ``handed_out``: batches and pages leased since the start; ``trouble``: what keeps the service from its work, null if
+    nothing does; ``sample_every_s``: seconds between two samples; ``samples``: oldest first, the last ones up to now.
     """
 
     now: float
