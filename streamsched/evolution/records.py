@@ -15,7 +15,15 @@ from streamsched.errors import SnapshotError
 from streamsched.evolution.findings import Candidate, DataSpan, checked_fields, plain_values
 from streamsched.evolution.promotion import Verdict
 from streamsched.formula.champion import Champion
-from streamsched.persistence.files import as_snapshot_errors, draft_of, open_regular, put_in_place, read_regular
+from streamsched.persistence.files import (
+    append_whole,
+    as_snapshot_errors,
+    draft_of,
+    open_regular,
+    put_in_place,
+    read_regular,
+    sync_directory,
+)
 
 __all__ = ["DECISIONS", "RECORDS_NAME", "TRIGGERS", "EvolutionRecord", "RecordBook", "RecordFault"]
 
@@ -146,9 +154,9 @@ class RecordBook:
                 if size:
                     file.seek(size - 1)
                     line = line if file.read(1) == b"\n" else b"\n" + line  # after a torn line, start a new one
-                _write_atomically(file.fileno(), line, size)
+                append_whole(file.fileno(), line, size)
             if new:
-                _sync_directory(self.path.parent)
+                sync_directory(self.path.parent)
         except OSError as error:
             raise SnapshotError(str(self.path), f"cannot be written: {error.strerror or error}") from error
         return record
@@ -203,23 +211,3 @@ def _renumber(record: EvolutionRecord, next_free: int) -> EvolutionRecord:
     if record.decision in ("promoted", "set") and champion.record == record.number:
         champion = replace(champion, record=next_free)
     return replace(record, number=next_free, champion_after=champion)
-
-
-def _write_atomically(handle: int, line: bytes, size: int) -> None:
-    """Append `line` to a file of `size` bytes, or leave the file unchanged."""
-    try:
-        written = 0
-        while written < len(line):
-            written += os.write(handle, line[written:])
-        os.fsync(handle)
-    except OSError:
-        os.ftruncate(handle, size)
-        raise
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -15,6 +15,7 @@ from streamsched.errors import SnapshotError
 
 __all__ = [
     "ImageName",
+    "append_whole",
     "as_snapshot_errors",
     "draft_of",
     "list_images",
@@ -152,6 +153,16 @@ def write_whole(handle: int, raw: bytes | memoryview) -> None:
     view = memoryview(raw)
     while view:
         view = view[os.write(handle, view) :]
+
+
+def append_whole(handle: int, line: bytes, size: int) -> None:
+    """Append `line` to a file of `size` bytes and wait for the disk, or leave the file unchanged."""
+    try:
+        write_whole(handle, line)
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, size)
+        raise
 
 
 @contextmanager

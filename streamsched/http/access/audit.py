@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from streamsched.persistence.files import as_snapshot_errors, open_regular, write_whole
+from streamsched.persistence.files import append_whole, as_snapshot_errors, open_regular
 
 __all__ = ["AUDIT_NAME", "AuditLog"]
 
@@ -52,8 +52,7 @@ class AuditLog:
     def _write(self, fields: dict[str, Any]) -> None:
         line = msgspec.json.encode({"time_s": self._clock()} | fields) + b"\n"
         with self._lock, as_snapshot_errors(self._path, _FAILED):
-            write_whole(self._handle, line)
-            os.fsync(self._handle)
+            append_whole(self._handle, line, os.fstat(self._handle).st_size)
 
     def __enter__(self) -> Self:
         return self

@@ -36,3 +36,4 @@ def test_a_line_that_is_not_written_whole_is_an_error(tmp_path: Path, monkeypatc
         monkeypatch.setattr(os, "write", write_until_full)
         with pytest.raises(SnapshotError, match="No space left"):
             log.begin("root", "127.0.0.1", "PUT", "/v1/rules", b"{}")
+    assert (tmp_path / "audit.jsonl").read_bytes() == b""
