@@ -38,8 +38,7 @@ class Champion:
 
     ``origin``: "first", "hand", "plan" (set by an optimiser) or "evolution"; ``record``: number of the record of its
     promotion, if one was kept; ``since_s``: when it was promoted, UTC epoch seconds; ``gain``: relative improvement of
-    ``metric`` over its
-    predecessor on held-out pages. `str` gives these as a sentence.
+    ``metric`` over its predecessor on held-out pages. `str` gives these as a sentence.
 
     >>> print(Champion(Formula.parse("t"), "evolution", 7, 1_790_000_000.0, 0.031, "ndcg"))
     champion of evolution 7, promoted 2026-09-21, +3.1 % NDCG on held-out pages

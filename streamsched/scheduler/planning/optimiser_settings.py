@@ -20,8 +20,8 @@ POLICIES: Final = ("lambdacrawl", "polite", "binary", "mirrorsync", "webfountain
 _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|/\s*(s|m|h|d))?\s*")
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DAY_S: Final = 86_400.0
-_LEAST, _MOST = 1e-9, 1e12  # of any unit: far beyond any crawler, and within what solvers and float32 can hold
-_EXPECTED: Final = 'visits a second, or a text such as "20/s", "5000/h", or "5%" of the pages a day; 1e-9 to 1e12'
+_LEAST, _MOST = 1e-12, 1e12  # of any unit: beyond any crawler, and within what solvers and float32 hold
+_EXPECTED: Final = 'visits a second, or a text such as "20/s", "5000/h", or "5%" of the pages a day; 1e-12 to 1e12'
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class OptimiserSettings:
 
 
 def parse_budget(budget: str | float) -> Budget:
-    """Return a budget of visits; raises SettingsError unless it is from 1e-9 to 1e12, in its unit.
+    """Return a budget of visits; raises SettingsError unless it is from 1e-12 to 1e12, in its unit.
 
     >>> parse_budget("7200/h"), parse_budget("5%")
     (Budget(visits_per_s=2.0, share_per_day=0.0), Budget(visits_per_s=0.0, share_per_day=0.05))
