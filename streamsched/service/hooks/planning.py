@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from streamsched.errors import SnapshotError
 from streamsched.scheduler.results import Observed
 from streamsched.service.event_log import LOG
 from streamsched.service.hooks.stream_parts import Apply, split_outcomes
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FilePlanning", "LivePlanning"]
 
+_PAUSE_S: Final = 60.0  # after a plan that failed
+
 
 class LivePlanning:
     """Plans of a live stream: `optimiser` plans beside the intake, by the time of `clock`."""
@@ -26,6 +27,7 @@ class LivePlanning:
         self._optimiser = optimiser
         self._clock = clock
         self._plans = 0
+        self._pause_s = -math.inf  # no plan before
 
     @property
     def drifted(self) -> None:
@@ -37,11 +39,18 @@ class LivePlanning:
         return apply(outcomes, True)
 
     def tick(self) -> None:
-        """Begin a plan if one is due, or note one that has ended. Microseconds."""
+        """Begin a plan if one is due, or note one that has ended. Microseconds.
+
+        After a plan that failed the one before stays in use, and a minute passes before the next is tried.
+        """
+        now = self._clock()
+        if now < self._pause_s:
+            return
         try:
-            plan = self._optimiser.tick(self._clock())
-        except SnapshotError as error:  # it could not be logged: the plan before stays
-            LOG.error("plan not recorded", reason=str(error))
+            plan = self._optimiser.tick(now)
+        except Exception as error:  # noqa: BLE001  no plan may end the intake
+            self._pause_s = now + _PAUSE_S
+            LOG.error("plan failed", reason=f"{type(error).__name__}: {error}")
             return
         if plan is not None:
             self._plans += 1
