@@ -80,4 +80,4 @@ class Service:
         if not self.thread.is_alive:
             return "the thread of the scheduler has ended"
         trouble = self._not_written or self.scheduler.trouble
-        return None if trouble is None else f"the state cannot be written: {trouble.reason}"
+        return None if trouble is None else f"the state {trouble.reason}"

@@ -298,8 +298,9 @@ class DurableScheduler(AnyScheduler):
         while not self._stopping:
             self._wake.wait(min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX))
             self._wake.clear()
-            with suppress(OSError, SnapshotError):  # `trouble` has it; the next attempt may succeed
+            with suppress(OSError):  # a call then allocates the segment, or fails and says why
                 self._log.prepare()
+            with suppress(OSError, SnapshotError):  # `trouble` has it; the next attempt may succeed
                 if time.monotonic() >= due and not self._stopping:
                     due = time.monotonic() + every
                     if not self.is_saved:

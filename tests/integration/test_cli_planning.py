@@ -85,6 +85,31 @@ def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
         assert not optimiser.running
 
 
+def test_a_plan_that_fails_ends_no_live_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, scheduler = NOW, Scheduler()
+    scheduler.discover(["https://a.example/1"], now=NOW)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with Optimiser(scheduler) as optimiser:
+        planning = LivePlanning(optimiser, lambda: now)
+        with monkeypatch.context() as patch:
+            patch.setattr(Optimiser, "plan_now", fail)
+            planning.tick()
+            assert optimiser._thread is not None
+            optimiser._thread.join()
+            planning.tick()
+        planning.tick()
+        assert not optimiser.running  # it waits a minute
+        now += 60.0
+        planning.tick()
+        assert optimiser._thread is not None
+        optimiser._thread.join()
+        planning.tick()
+    assert planning.counts() == {"plans": 1}
+
+
 @pytest.mark.parametrize("name", ["policy=none", "budget=0", "every=soon", "floor=2", "complete_from=nan"])
 def test_wrong_settings(streamsched: Command, tmp_path: Path, name: str) -> None:
     source = write(tmp_path / "outcomes.jsonl", crawl())

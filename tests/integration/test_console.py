@@ -197,6 +197,8 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service: Running,
         page.locator(".heat").wait_for()
         page.locator("#hosts table").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
+        wait_for_text(page, "#bulk tr", r"h0\.example\s*8")
+        assert page.evaluate("document.querySelector('#bulk tbody tr').offsetHeight") < 40  # one line
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (max(map(int, re.findall(r"\d+", ground))) < 64) == (scheme == "dark")
 

@@ -210,6 +210,22 @@ def test_refusals(crawler: httpx.Client, method: str, path: str, given: Any, sta
 
 
 @pytest.mark.parametrize(
+    ("target", "rule", "field"),
+    [
+        ("a.example/*", {"delay": "1s"}, "rules.a.example/*"),
+        ("a.example", {"min_revisit": "2d", "max_revisit": "1d"}, "rules.a.example.min_revisit"),
+        ("a.example", {"in_flight": 0}, "rules.a.example.in_flight"),
+    ],
+)
+def test_an_invalid_rule_is_named_by_its_target(
+    crawler: httpx.Client, target: str, rule: dict[str, object], field: str
+) -> None:
+    answer = crawler.put("/v1/rules", json={"rules": {"first.example": {"delay": 0, "in_flight": 1}, target: rule}})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert crawler.get("/v1/hosts/a*b.example").json()["field"] == "host"
+
+
+@pytest.mark.parametrize(
     ("column", "value", "expected"),
     [("fingerprints", b"", "no field of this name"), ("url", 3, "bytes | array | null")],
 )

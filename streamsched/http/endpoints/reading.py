@@ -21,10 +21,10 @@ from streamsched.answers import (
     RankedPage,
     Ranking,
 )
-from streamsched.errors import UnknownPage, shorten
+from streamsched.errors import SettingsError, UnknownPage, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.http.messages.reading import ExplainQuery, HostsQuery, LastQuery, RankQuery
-from streamsched.http.protocol.problems import HttpError
+from streamsched.http.protocol.problems import HttpError, invalid
 from streamsched.http.protocol.routes import Call, Route
 from streamsched.scheduler.reason_text import describe_reason
 
@@ -105,7 +105,10 @@ class Reading:
     async def host(self, call: Call) -> HostState:
         """Return a host, its limits and what holds it back."""
         name, now = call.path["host"], self._service.clock
-        view = await self._service.call(lambda scheduler: scheduler.host(name, now=now()))
+        try:
+            view = await self._service.call(lambda scheduler: scheduler.host(name, now=now()))
+        except SettingsError as error:
+            raise invalid("host", shorten(error.found), error.expected) from None
         if view is None:
             detail = "no page of this host is known"
             raise HttpError(HTTPStatus.NOT_FOUND, "unknown_host", detail, fields={"found": shorten(name)})

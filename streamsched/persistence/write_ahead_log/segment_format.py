@@ -77,7 +77,7 @@ class RawFrame(NamedTuple):
 
 
 def make_segment(path: Path, size: int) -> None:
-    """Write a segment of zeros to disk."""
+    """Write a segment of zeros to disk. Raises OSError and leaves nothing if it does not fit."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -86,6 +86,9 @@ def make_segment(path: Path, size: int) -> None:
             write_whole(handle, memoryview(_ZEROS)[: min(left, len(_ZEROS))])
             left -= len(_ZEROS)
         os.fsync(handle)
+    except OSError:
+        path.unlink(missing_ok=True)  # an image, after which calls are accepted again, may need this room
+        raise
     finally:
         os.close(handle)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from streamsched import SnapshotError
 from streamsched.persistence.files import list_segments
-from streamsched.persistence.write_ahead_log import call_log
+from streamsched.persistence.write_ahead_log import call_log, segment_format
 from streamsched.persistence.write_ahead_log.call_log import CallLog
 from streamsched.persistence.write_ahead_log.log_reader import LogEnd, LoggedCalls, has_calls, newest_log
 from streamsched.persistence.write_ahead_log.segment_format import (
@@ -367,6 +368,19 @@ def test_calls_missing_between_segments_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="is missing: the calls number 3 to 7 are lost"):
         numbers(tmp_path)
     assert numbers(tmp_path, 7, segment=8) == [8]
+
+
+def test_a_draft_that_does_not_fit_leaves_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take the last of a disk, and no image would fit after which calls are accepted again."""
+
+    def fill_disk(handle: int, content: memoryview) -> None:
+        os.write(handle, content[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(segment_format, "write_whole", fill_disk)
+    with pytest.raises(OSError, match="No space left"):
+        make_segment(tmp_path / "draft", 10)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_draft_in_the_way_is_replaced(tmp_path: Path) -> None:

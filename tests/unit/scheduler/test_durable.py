@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 from collections.abc import Iterator
@@ -99,6 +100,27 @@ def test_saves_by_itself(tmp_path: Path) -> None:
         assert scheduler.trouble is None
     assert len({name.number for name in list_images(tmp_path)}) == 2
     assert max(name.step for name in list_images(tmp_path)) <= 2
+
+
+def test_saves_by_itself_though_no_segment_of_the_log_can_be_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that is nearly full an image may fit where a segment does not."""
+
+    def fail(_: CallLog) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def snapshot(scheduler: DurableScheduler, **options: bool) -> Path:
+        path = save(scheduler, **options)
+        saved.set()
+        return path
+
+    save, saved = DurableScheduler.snapshot, threading.Event()
+    monkeypatch.setattr(CallLog, "prepare", fail)
+    monkeypatch.setattr(DurableScheduler, "snapshot", snapshot)
+    with DurableScheduler.open(tmp_path, plan=SavePlan(every=0.01)) as scheduler:
+        take(scheduler, 0, 1)
+        assert saved.wait(60.0)
 
 
 def test_saved_positions_are_those_on_disk_after_opening_too(tmp_path: Path) -> None:

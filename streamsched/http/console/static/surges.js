@@ -43,7 +43,7 @@ function SurgeTable({ surges }) {
                 <td class="url">${one.group}</td>
                 <td class="right">${share(one.share, 0)}</td>
                 <td class="right">${count(one.unvisited)}<span class="muted"> of ${count(one.pages)}</span></td>
-                <td class="muted">${moment(one.since_s)}</td>
+                <td class="muted moment">${moment(one.since_s)}</td>
               </tr>
             `,
           )}
