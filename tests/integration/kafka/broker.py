@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import shutil
 import signal
 import socket
@@ -174,13 +175,16 @@ def _run(*words: str, timeout: float = 60.0) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    """Ports that nothing listens on, all different, below those that the system gives out by itself.
+
+    So they stay free until they are used, also if a test leaves and takes them again.
+    """
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.SystemRandom().randrange(10_000, 30_000)  # other processes of the tests choose too
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            ports += [port] if port not in ports else []
     return ports
 
 
