@@ -26,7 +26,7 @@ from streamsched.persistence.files import draft_of, open_regular, put_in_place
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.related.related_schema import RELATED_CHANCE, RELATED_STATE
-from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, SHADOW, VISIT
+from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, SHADOW, VISIT
 from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
 from streamsched.records.signals.signal_schema import SIGNAL, SIGNAL_KIND, SIGNAL_SOURCE, SIGNAL_STATE
 
@@ -53,7 +53,6 @@ _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
         "changed_groups": OLD_GROUP,
         "links": SEASONAL_LINK,
         "changed_schedules": OLD_SCHEDULE,  # all schedules: they have no order that follows the pages
-        "changed_links": OLD_LINK,
         "profiles": PROFILE,
         "seasonality": SEASONALITY,
         "chances": RELATED_CHANCE,

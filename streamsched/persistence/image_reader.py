@@ -33,7 +33,6 @@ _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait
 _PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
     "changed_rows": ("pages", "row"),
     "changed_groups": ("groups", "number"),
-    "changed_links": ("pages", "row"),
     "changed_schedules": ("schedules", "number"),
     "changed_signals": ("pages", "row"),
 }
@@ -263,21 +262,13 @@ def _scatter_rows(shard: ShardArrays, records: Records) -> None:
         shard.pages.records[row] = records[i].page
         shard.pages.traces[row] = records[i].trace
         shard.pages.lease_until_s[row] = records[i].lease_until_s
+        shard.seasonality.links[row] = records[i].link
 
 
 @bare_kernel
 def _scatter_groups(shard: ShardArrays, records: Records) -> None:
     for i in range(records.size):
         shard.groups.records[np.int64(records[i].number)] = records[i].group
-
-
-@bare_kernel
-def _scatter_links(shard: ShardArrays, records: Records) -> None:
-    for i in range(records.size):
-        shard.seasonality.links[np.int64(records[i].row)] = records[i].link
-        number = np.int64(records[i].link.schedule)
-        if 0 < number <= shard.seasonality.state[0].schedules:  # a later schedule's page is patched again
-            shard.seasonality.schedules[number] = records[i].schedule
 
 
 @bare_kernel
@@ -295,7 +286,6 @@ def _scatter_signals(shard: ShardArrays, records: Records) -> None:
 _SCATTER: Final[dict[str, Callable[[ShardArrays, Records], None]]] = {
     "changed_rows": _scatter_rows,
     "changed_groups": _scatter_groups,
-    "changed_links": _scatter_links,
     "changed_schedules": _scatter_schedules,
     "changed_signals": _scatter_signals,
 }

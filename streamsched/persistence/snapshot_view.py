@@ -18,7 +18,7 @@ from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
-from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, ShardArrays
+from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, ShardArrays
 from streamsched.records.seasonality_schema import SEASONAL_LINK
 from streamsched.records.signals.signal_schema import SIGNAL
 from streamsched.records.url_patterns import candidate_space
@@ -89,6 +89,11 @@ class SnapshotView:
         return bool(self._signals[0][2]["kinds"][0])
 
     @property
+    def _schedules(self) -> int:
+        """The number of schedules."""
+        return int(self._seasonality["schedules"][0])
+
+    @property
     def rows(self) -> int:
         """The number of pages."""
         return int(self.corpus["pages"][0])
@@ -127,8 +132,9 @@ class SnapshotView:
         yield from _run_bytes("text", self._text, self._since, self.corpus)
         yield from _run_bytes("names", self._names, self._since, self.corpus)
         with self._shard.lock:
-            old_rows, old_links, old_signals, old_groups = self._shard.pages.marks.end()
-        for name, old in (("changed_rows", old_rows), ("changed_links", old_links), ("changed_signals", old_signals)):
+            old_rows, old_schedules, old_signals, old_groups = self._shard.pages.marks.end()
+        yield "changed_schedules", 0, old_schedules
+        for name, old in (("changed_rows", old_rows), ("changed_signals", old_signals)):
             yield name, 0, _only(old, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
         groups = _only(old_groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
         yield "changed_groups", 0, groups
@@ -164,7 +170,7 @@ class SnapshotView:
                 _copy(links, shard.seasonality.links, first, stop)
                 if self._has_signals:
                     _copy(signals, shard.pages.signals, first, stop)
-                found = _gather_schedules(shard, first, stop, int(self._seasonality["schedules"][0]), schedules)
+                found = _gather_schedules(shard, np.arange(first, stop), self._schedules, schedules)
                 self._shard.pages.marks.copied(rows=stop)
             yield "pages", first, pages[: stop - first]
             yield "traces", first, traces[: stop - first]
@@ -183,14 +189,15 @@ class SnapshotView:
             yield "groups", first, groups[: stop - first]
 
     def _pick_rows(self) -> Iterator[Piece]:
-        out, links = np.empty(_PICKED, OLD_ROW), np.empty(_PICKED, OLD_LINK)
+        out, schedules = np.empty(_PICKED, OLD_ROW), np.empty(_PICKED, OLD_SCHEDULE)
         signals = np.empty(_PICKED if self._has_signals else 0, OLD_SIGNAL)
         for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
             with self._shard.lock:
-                _gather_rows(self._shard.pages.arrays, rows, out, links, signals)
+                _gather_rows(self._shard.pages.arrays, rows, out, signals)
+                found = _gather_schedules(self._shard.pages.arrays, rows, self._schedules, schedules)
                 self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
             yield "changed_rows", 0, out[: rows.size]
-            yield "changed_links", 0, links[: rows.size]
+            yield "changed_schedules", 0, schedules[:found]
             yield "changed_signals", 0, signals[: rows.size]
 
     def _pick_groups(self) -> Iterator[Piece]:
@@ -256,18 +263,14 @@ def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: in
 
 
 @bare_kernel
-def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, links: Records, signals: Records) -> None:
+def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, signals: Records) -> None:
     for i in range(rows.size):
         record: Record = out[i]
         record.row = rows[i]
         record.page = shard.pages.records[rows[i]]
         record.trace = shard.pages.traces[rows[i]]
         record.lease_until_s = shard.pages.lease_until_s[rows[i]]
-        link: Record = links[i]
-        link.row = rows[i]
-        link.link = shard.seasonality.links[rows[i]]
-        own: Record = shard.seasonality.links[rows[i]]
-        link.schedule = shard.seasonality.schedules[own.schedule]
+        record.link = shard.seasonality.links[rows[i]]
         if signals.size:
             signal: Record = signals[i]
             signal.row = rows[i]
@@ -275,14 +278,14 @@ def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, links: Records, s
 
 
 @bare_kernel
-def _gather_schedules(shard: ShardArrays, first: int, stop: int, most: int, out: Records) -> int:
-    """Write the schedules of the rows from `first` up to `stop` to `out`; return how many there are.
+def _gather_schedules(shard: ShardArrays, rows: Ints, most: int, out: Records) -> int:
+    """Write the schedules of the pages ``rows``: int64[m] to `out`; return how many there are.
 
-    Schedules beyond number `most` were assigned after the instant; the old links of their pages are kept elsewhere.
+    Schedules beyond number `most` were assigned after the instant; the old records of their pages are kept elsewhere.
     """
     count = 0
-    for row in range(first, stop):
-        number = shard.seasonality.links[row].schedule
+    for i in range(rows.size):
+        number = shard.seasonality.links[rows[i]].schedule
         if 0 < number <= most:
             record: Record = out[count]
             record.number = number

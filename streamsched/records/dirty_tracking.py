@@ -17,7 +17,7 @@ import numpy as np
 from streamsched.numerics.compilation.machine_operations import trailing_zeros
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SIGNAL, DirtyArrays
+from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, DirtyArrays
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Ints, Record, Records
@@ -41,6 +41,7 @@ _ROWS_COPIED: Final = 2  # rows that the save in progress has copied; `_ALL` if 
 _GROUPS_COPIED: Final = 3
 _OLD_ROWS: Final = 4  # records kept
 _OLD_GROUPS: Final = 5
+_OLD_SCHEDULES: Final = 6
 
 _ALL: Final = 1 << 62
 
@@ -75,10 +76,13 @@ def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArr
     old.page = pages.records[row]
     old.trace = pages.traces[row]
     old.lease_until_s = pages.lease_until_s[row]
-    link: Record = dirty.old_links[at]
-    link.row = row
-    link.link = seasonality.links[row]
-    link.schedule = seasonality.schedules[seasonality.links[row].schedule]
+    old.link = seasonality.links[row]
+    number = seasonality.links[row].schedule
+    if number:
+        kept: Record = dirty.old_schedules[dirty.counts[_OLD_SCHEDULES]]
+        kept.number = number
+        kept.schedule = seasonality.schedules[number]
+        dirty.counts[_OLD_SCHEDULES] += 1
     if dirty.old_signals.size:
         signal: Record = dirty.old_signals[at]
         signal.row = row
@@ -139,10 +143,10 @@ class DirtyTracker:
         `signals`: whether pages have records of signals.
         """
         before, self.marking = self.arrays, True
-        counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
+        counts = np.array([rows, groups, 0, 0, 0, 0, 0], np.int64)
         old = _no_marks()._replace(
             old_rows=_allocate_lazily(OLD_ROW, rows),
-            old_links=_allocate_lazily(OLD_LINK, rows),
+            old_schedules=_allocate_lazily(OLD_SCHEDULE, rows),
             old_signals=_allocate_lazily(OLD_SIGNAL, rows if signals else 0),
             old_groups=_allocate_lazily(OLD_GROUP, groups),
         )
@@ -157,24 +161,24 @@ class DirtyTracker:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
     def end(self) -> tuple[Records, Records, Records, Records]:
-        """Stop keeping records; return those kept: OLD_ROW[m], OLD_LINK[m], OLD_SIGNAL[m or 0], OLD_GROUP[k].
+        """Stop keeping records; return those kept: OLD_ROW[m], OLD_SCHEDULE[s], OLD_SIGNAL[m or 0], OLD_GROUP[k].
 
         Marking goes on. O(1).
         """
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
-        old_links = self.arrays.old_links[: counts[_OLD_ROWS]]
+        old_schedules = self.arrays.old_schedules[: counts[_OLD_SCHEDULES]]
         old_signals = self.arrays.old_signals[: counts[_OLD_ROWS]]
         old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
-        counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0
+        counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0, 0
         empty = _no_marks()
         self.arrays = self.arrays._replace(
             old_rows=empty.old_rows,
-            old_links=empty.old_links,
+            old_schedules=empty.old_schedules,
             old_signals=empty.old_signals,
             old_groups=empty.old_groups,
         )
-        return old_rows, old_links, old_signals, old_groups
+        return old_rows, old_schedules, old_signals, old_groups
 
     def take_back(self, dirty: DirtySet) -> None:
         """Mark again what `begin` returned, after a save that failed. O(rows / 64)."""
@@ -231,7 +235,7 @@ def _allocate_lazily(dtype: np.dtype[Any], count: int) -> Records:
 
 
 def _no_marks() -> DirtyArrays:
-    counts = np.array([0, 0, _ALL, _ALL, 0, 0], np.int64)
+    counts = np.array([0, 0, _ALL, _ALL, 0, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
-    no_rows, no_links, no_signals = np.empty(0, OLD_ROW), np.empty(0, OLD_LINK), np.empty(0, OLD_SIGNAL)
-    return DirtyArrays(none, none, no_rows, no_links, no_signals, np.empty(0, OLD_GROUP), counts)
+    no_rows, no_schedules, no_signals = np.empty(0, OLD_ROW), np.empty(0, OLD_SCHEDULE), np.empty(0, OLD_SIGNAL)
+    return DirtyArrays(none, none, no_rows, no_schedules, no_signals, np.empty(0, OLD_GROUP), counts)

@@ -28,7 +28,6 @@ __all__ = [
     "HALF_LIVES",
     "INTERVAL_OCTAVES",
     "OLD_GROUP",
-    "OLD_LINK",
     "OLD_ROW",
     "OLD_SCHEDULE",
     "OLD_SIGNAL",
@@ -54,9 +53,10 @@ SHADOW_PAGES: Final = 1 << 11  # pages that they are compared on, at most; it ha
 SHADOW: Final = np.dtype(  # what a page's visits would have added to its prior under each half-life
     [("shape", "<f8", HALF_LIVES), ("exposure", "<f8", HALF_LIVES)]
 )
-OLD_ROW: Final = np.dtype([("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8")])
+OLD_ROW: Final = np.dtype(
+    [("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8"), ("link", SEASONAL_LINK)]
+)
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
-OLD_LINK: Final = np.dtype([("row", "<u8"), ("link", SEASONAL_LINK), ("schedule", SCHEDULE)])
 OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signal", SIGNAL)])
 OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedule", SCHEDULE)])
 CORPUS: Final = np.dtype(
@@ -110,10 +110,10 @@ class DirtyArrays(NamedTuple):
     rows: Hashes  # uint64[words]: one bit per row
     groups: Hashes  # uint64[words]: one bit per group
     old_rows: Records  # OLD_ROW[m]: of rows that a save in progress has not copied yet
-    old_links: Records  # OLD_LINK[m]: of the same rows
+    old_schedules: Records  # OLD_SCHEDULE[s]: of those of these rows that have one
     old_signals: Records  # OLD_SIGNAL[m]: of the same rows; of length 0 if pages had no signals at the instant
     old_groups: Records  # OLD_GROUP[m]
-    counts: Ints  # int64[6], positions named in `dirty_tracking`
+    counts: Ints  # int64[7], positions named in `dirty_tracking`
 
 
 class ShardArrays(NamedTuple):

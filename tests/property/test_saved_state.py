@@ -78,7 +78,8 @@ def test_loaded_scheduler_goes_on_as_the_saved_one(
     assert loaded.positions == scheduler.positions
     assert loaded.politeness == scheduler.politeness
     assert answers(loaded, 1.1e5) == answers(scheduler, 1.1e5)
-    assert loaded.observe(outcomes[at // 2 :]) == scheduler.observe(outcomes[at // 2 :])
+    both = [one.observe(outcomes[at // 2 :]) for one in (loaded, scheduler)]
+    assert repr(both[0]) == repr(both[1])  # errors are equal only to themselves
     assert loaded.core.pages.faults() == []
     assert answers(loaded, 1e6) == answers(scheduler, 1e6)
 
