@@ -285,7 +285,8 @@ def _gather_schedules(shard: ShardArrays, rows: Ints, most: int, out: Records) -
     """
     count = 0
     for i in range(rows.size):
-        number = shard.seasonality.links[rows[i]].schedule
+        link: Record = shard.seasonality.links[rows[i]]
+        number = link.schedule
         if 0 < number <= most:
             record: Record = out[count]
             record.number = number
