@@ -17,9 +17,11 @@ from streamsched.evolution.elites import ARCHIVE_NAME
 from streamsched.evolution.process.exchange_files import read_json
 from streamsched.evolution.records import RecordBook
 from tests.support.command_line import announce, crawl, outcome, spread_crawl, write
+from tests.support.extras import needs_casadi
 from tests.support.killed_run import kill_after, warm_forkserver
 
 PAGES, DAYS = 400, 40
+KILLS = 12
 PATIENCE_S = 300.0
 PLANNED_DAYS = 8
 BUDGETS = {"mirrorsync": "100%", "webfountain": "50%"}
@@ -38,26 +40,33 @@ def evolutions(state: Path) -> list[Any]:
     return [*records, read_json(state / ARCHIVE_NAME)["formulas"]]
 
 
-@pytest.mark.cases(ordinary=1, whole=8)
-def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
-    """Kill runs over one file at random instants, let one come to its end, and compare; as often as it takes."""
-    folder, kills = tmp_path, 12
-    source = write(folder / "outcomes.jsonl", crawl(PAGES, DAYS))
-    words = ["run", "--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
-    words += ["--set", "optimiser.every=4d"]
-    whole = folder / "whole"
-    assert kill_after(processes, [*words, "--state", str(whole)], folder / "result", PATIENCE_S) == 0
-    digest, evolved = Scheduler.load(whole).digest(), evolutions(whole)
+def killed_states(
+    processes: ForkServerContext, words: list[str], folder: Path, rng: random.Random, longest_s: float
+) -> Iterator[Path]:
+    """Yield states of runs that came to their end after kills at random instants, until there were a dozen kills."""
     killed = rounds = 0
-    while killed < kills:
+    while killed < KILLS:
         state = folder / f"state-{rounds}"
         rounds += 1
         ended = None
         while ended is None:
-            seconds = rng.random() * 0.9 if killed < kills else PATIENCE_S
+            seconds = rng.random() * longest_s if killed < KILLS else PATIENCE_S
             ended = kill_after(processes, [*words, "--state", str(state)], folder / "result", seconds)
             killed += ended is None
         assert ended == 0, (folder / "result.err").read_text()
+        yield state
+
+
+@pytest.mark.cases(ordinary=1, whole=8)
+def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
+    """Kill runs over one file at random instants, let one come to its end, and compare; as often as it takes."""
+    source = write(tmp_path / "outcomes.jsonl", crawl(PAGES, DAYS))
+    words = ["run", "--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
+    words += ["--set", "optimiser.every=4d"]
+    whole = tmp_path / "whole"
+    assert kill_after(processes, [*words, "--state", str(whole)], tmp_path / "result", PATIENCE_S) == 0
+    digest, evolved = Scheduler.load(whole).digest(), evolutions(whole)
+    for state in killed_states(processes, words, tmp_path, rng, 0.9):
         found = Scheduler.load(state)
         assert int(found.core.pages.arrays.corpus["applied"][0]) == PAGES * DAYS
         assert found.digest() == digest
@@ -66,12 +75,10 @@ def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng:
         assert found.core.plan.number == (DAYS - 1) // 4
 
 
-@pytest.mark.parametrize("policy", list(BUDGETS))
+@pytest.mark.parametrize("policy", ["mirrorsync", pytest.param("webfountain", marks=needs_casadi)])
 @pytest.mark.cases(ordinary=1, whole=8)
 def test_plans_survive_kills(processes: ForkServerContext, tmp_path: Path, rng: random.Random, policy: str) -> None:
     """Kill runs that plan each day of the file; plan, crawl rates and state are those of a run without kills."""
-    if policy == "webfountain":
-        pytest.importorskip("casadi", reason="the solver is an extra")
     source = write(tmp_path / "outcomes.jsonl", uneven_crawl(PAGES, PLANNED_DAYS))
     words = ["run", "--source", str(source), "--json", "--set", "save.every=5ms"]
     words += ["--set", f"optimiser.policy={policy}", "--set", f"optimiser.budget={BUDGETS[policy]}"]
@@ -79,16 +86,7 @@ def test_plans_survive_kills(processes: ForkServerContext, tmp_path: Path, rng: 
     whole = tmp_path / "whole"
     assert kill_after(processes, [*words, "--state", str(whole)], tmp_path / "result", PATIENCE_S) == 0
     expected = Scheduler.load(whole)
-    kills, killed, rounds = 12, 0, 0
-    while killed < kills:
-        state = tmp_path / f"state-{rounds}"
-        rounds += 1
-        ended = None
-        while ended is None:
-            seconds = rng.random() * LONGEST_S[policy] if killed < kills else PATIENCE_S
-            ended = kill_after(processes, [*words, "--state", str(state)], tmp_path / "result", seconds)
-            killed += ended is None
-        assert ended == 0, (tmp_path / "result.err").read_text()
+    for state in killed_states(processes, words, tmp_path, rng, LONGEST_S[policy]):
         found = Scheduler.load(state)
         assert found.digest() == expected.digest()
         assert found.core.plan == expected.core.plan
@@ -110,21 +108,11 @@ def uneven_crawl(pages: int, days: int) -> list[str]:
 @pytest.mark.cases(ordinary=1, whole=8)
 def test_two_streams_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
     """Kill runs over a file of outcomes and one of signals; nothing of either is lost, applied twice or misplaced."""
-    folder, kills = tmp_path, 12
-    source = write(folder / "outcomes.jsonl", spread_crawl(PAGES, DAYS))
-    signals = write(folder / "signals.jsonl", announce(PAGES, DAYS))
+    source = write(tmp_path / "outcomes.jsonl", spread_crawl(PAGES, DAYS))
+    signals = write(tmp_path / "signals.jsonl", announce(PAGES, DAYS))
     words = ["run", "--source", str(source), "--signals", str(signals), "--json", "--set", "save.every=5ms"]
     expected = merge_slowly(source, signals)
-    killed = rounds = 0
-    while killed < kills:
-        state = folder / f"state-{rounds}"
-        rounds += 1
-        ended = None
-        while ended is None:
-            seconds = rng.random() * 2.0 if killed < kills else PATIENCE_S
-            ended = kill_after(processes, [*words, "--state", str(state)], folder / "result", seconds)
-            killed += ended is None
-        assert ended == 0, (folder / "result.err").read_text()
+    for state in killed_states(processes, words, tmp_path, rng, 2.0):
         assert Scheduler.load(state).digest() == expected
 
 
