@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.integration.kafka.broker import Address, Broker, NoBroker, find_jars, locked, stop_process
+from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import CLIENTS, Topic
 
 _NEEDS_REAL = "needs a real broker: "
@@ -92,6 +93,13 @@ def real(address: Address) -> Address:
     if not address.secure:
         pytest.skip("needs a broker of our own: KAFKA_BOOTSTRAP_SERVERS names another")
     return address
+
+
+@pytest.fixture
+def proxy(real: Address) -> Iterator[Proxy]:
+    """The way to the broker that a test may cut, its own until it ends: all workers of the run share the port."""
+    with locked(Path(real.certificate).with_name("front.lock")), Proxy(real.front, real.behind) as opened:
+        yield opened
 
 
 @pytest.fixture(params=CLIENTS)

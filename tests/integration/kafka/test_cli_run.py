@@ -207,19 +207,18 @@ def test_two_of_a_group_share_a_topic_and_hand_over_what_is_saved(topic: Topic, 
     assert result[1]["applied"] > 200 - 1
 
 
-def test_a_network_that_is_cut_is_waited_for(topic: Topic, real: Address, tmp_path: Path) -> None:
+def test_a_network_that_is_cut_is_waited_for(topic: Topic, proxy: Proxy, tmp_path: Path) -> None:
     publish(topic, OUTCOMES)
-    with Proxy(real.front, real.behind) as proxy:
-        url = topic.through(proxy.servers).url()
-        process = start("run", "--source", url, "--state", tmp_path / "state", "--json", *FAST)
-        events = events_of(process)
-        wait_until_saved(events, tmp_path / "state", 60)
-        proxy.cut()
-        publish(topic, [Outcome("https://a.example/later", 1.7e9)])
-        proxy.mend()
-        wait_until_saved(events, tmp_path / "state", 61)
-        process.send_signal(signal.SIGTERM)
-        answer = finish(process)
+    url = topic.through(proxy.servers).url()
+    process = start("run", "--source", url, "--state", tmp_path / "state", "--json", *FAST)
+    events = events_of(process)
+    wait_until_saved(events, tmp_path / "state", 60)
+    proxy.cut()
+    publish(topic, [Outcome("https://a.example/later", 1.7e9)])
+    proxy.mend()
+    wait_until_saved(events, tmp_path / "state", 61)
+    process.send_signal(signal.SIGTERM)
+    answer = finish(process)
     assert (answer.code, json.loads(answer.out)["applied"]) == (0, 61)
 
 

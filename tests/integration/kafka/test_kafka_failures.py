@@ -132,9 +132,9 @@ def test_messages_of_transactions_that_were_aborted_are_gaps(topic: Topic) -> No
         assert source.lag[place(topic, 0).path] == 0
 
 
-def test_a_network_that_is_cut_and_mended(topic: Topic, real: Address) -> None:
+def test_a_network_that_is_cut_and_mended(topic: Topic, proxy: Proxy) -> None:
     topic.send(number(0, 3), partition=0)
-    with Proxy(real.front, real.behind) as proxy, topic.through(proxy.servers).open() as source:
+    with topic.through(proxy.servers).open() as source:
         wait_for(source, 3)
         for first in (3, 6):
             proxy.cut()
@@ -146,9 +146,9 @@ def test_a_network_that_is_cut_and_mended(topic: Topic, real: Address) -> None:
 
 
 @pytest.mark.parametrize("lost", ["fail", "earliest"])
-def test_messages_deleted_while_the_network_was_cut(topic: Topic, real: Address, lost: str) -> None:
+def test_messages_deleted_while_the_network_was_cut(topic: Topic, proxy: Proxy, lost: str) -> None:
     topic.send(number(0, 3), partition=0)
-    with Proxy(real.front, real.behind) as proxy, topic.through(proxy.servers).open(lost=lost) as source:
+    with topic.through(proxy.servers).open(lost=lost) as source:
         wait_for(source, 3)
         proxy.cut()
         topic.send(number(3, 9), partition=0)
