@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.integration.kafka.broker import Broker, find_jars, stop_process
+from tests.support.child_processes import child_process, run_to_end
 
 __all__ = ["ServiceFailed", "compile_kernels", "open_broker", "open_service", "read_to_the_end"]
 
@@ -62,28 +63,27 @@ def open_service(topic: str, state: Path, address: str, settings: list[str]) -> 
     for setting in settings:
         words += ["--set", setting]
     log = state.with_name("service.log")
-    with log.open("wb") as errors:
-        process = subprocess.Popen((*_COMMAND, *words), stdout=subprocess.DEVNULL, stderr=errors)
-    try:
-        yield _wait_for_address(process, log)
-    finally:
-        process.terminate()
+    with (
+        log.open("wb") as errors,
+        child_process((*_COMMAND, *words), stdout=subprocess.DEVNULL, stderr=errors) as process,
+    ):
         try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield _wait_for_address(process, log)
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_S)
 
 
 def _run(*words: str) -> str:
     """Return what a command prints. Raises ServiceFailed."""
-    done = subprocess.run((*_COMMAND, *words), capture_output=True, text=True, check=False)
+    done = run_to_end((*_COMMAND, *words))
     if done.returncode:
         raise ServiceFailed(done.stderr)
     return done.stdout
 
 
-def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _wait_for_address(process: subprocess.Popen[str], log: Path) -> str:
     while True:
         has_ended = process.poll() is not None  # looked at before the log, which is then whole
         for line in log.read_text().splitlines():

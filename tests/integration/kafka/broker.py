@@ -19,6 +19,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamsched.numerics.compilation.code_libraries import signals_deferred
+from tests.support.child_processes import run_to_end
+
 __all__ = ["PASSWORD", "USER", "Address", "Broker", "NoBroker", "find_jars", "locked", "stop_process"]
 
 POM = Path(__file__).with_name("pom.xml")
@@ -103,7 +106,8 @@ class Broker:
         words = (*_JAVA, "-cp", self._jars, "kafka.Kafka", str(self._settings))
         log = (os.POSIX_SPAWN_OPEN, 1, str(self._log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         # No Popen, which wants to see the end of what it started: another worker of the run may be the last to use it.
-        self.pid = os.posix_spawnp("java", words, os.environ, file_actions=[log, (os.POSIX_SPAWN_DUP2, 1, 2)])
+        with signals_deferred():
+            self.pid = os.posix_spawnp("java", words, os.environ, file_actions=[log, (os.POSIX_SPAWN_DUP2, 1, 2)])
         host, port = self.address.servers.split(":")
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
@@ -169,7 +173,7 @@ def _fetch(jars: Path) -> None:
 
 
 def _run(*words: str, timeout: float = 60.0) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout)
+    done = run_to_end(words, timeout)
     if done.returncode:
         raise subprocess.SubprocessError(f"{words[0]}: {done.stdout}{done.stderr}")
 
