@@ -22,7 +22,7 @@ from streamsched.numerics.packed_urls import hash_bytes
 
 
 def after_change(shape: float, exposure: float, interval: float) -> tuple[float, float]:
-    """The mean and the variance of the exact posterior matched, in 120 decimal digits, so that no difference cancels."""
+    """Match mean and variance of the exact posterior, in 120 decimal digits, so that no difference cancels."""
     with localcontext() as context:
         context.prec = 120
         a, b, tau = Decimal(shape), Decimal(exposure), Decimal(interval)

@@ -75,8 +75,7 @@ class EvolutionSettings:
     - ``budget``: share of the pages visited per cycle, k (5.2);
     - ``warmup``: initial cycles that visit every page before anything is ranked, W (5.2);
     - ``reading``: "since_visit" counts a page as changed if it has changed since its last visit, which is what a
-    crawler
-      observes; "that_day" if it changed in that very cycle, which is the paper's definition.
+      crawler observes; "that_day" if it changed in that very cycle, which is the paper's definition.
 
     Resources (not from the paper):
 
