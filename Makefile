@@ -21,7 +21,7 @@ THEN := 2026-08-22
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/ready ## replay a year of real changes with every policy, then show the next pages to visit and why
+demo: .venv/ready ## replay a year of real changes under twelve policies, then show the next pages to visit and why
 	@rm -rf out && mkdir out
 	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 \
 		--report out/report.html --json out/replay.json --save-state out/state

@@ -1,4 +1,4 @@
-"""Replays of change logs: the changes each policy would have found with its own choice of visits (SPEC 6).
+"""Replays of change logs: the changes each policy would have found with its own choice of visits.
 
 `streamsched.replay.reporting.replay_report` writes the HTML report and `streamsched.replay.reporting.terminal` prints
 the table and the progress bar; they need matplotlib, jinja2 and rich.

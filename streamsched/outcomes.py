@@ -1,4 +1,4 @@
-"""Crawl outcomes: `Outcome` for one, `OutcomeBatch` for many in columns, and their validation (SPEC 2)."""
+"""Crawl outcomes: `Outcome` for one, `OutcomeBatch` for many in columns, and their validation."""
 
 from __future__ import annotations
 

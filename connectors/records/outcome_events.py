@@ -1,4 +1,4 @@
-"""Single crawl outcomes as maps (SPEC 2), in JSON Lines, msgpack and messages.
+"""Single crawl outcomes as maps, in JSON Lines, msgpack and messages.
 
 A status is a number or a word. A fingerprint may be a whole number or, because many JSON writers lose whole numbers
 beyond 2**53, a string of 16 hexadecimal digits. Optional fields may be null; unknown fields are ignored; a boolean is
@@ -26,7 +26,7 @@ _FINGERPRINT_EXPECTED: Final = "a whole number from 0 to 2**64 - 1 or 16 hexadec
 
 
 class OutcomeEvent(msgspec.Struct, gc=False, omit_defaults=True):
-    """One outcome as the wire has it: fields of SPEC 2, None where absent."""
+    """One outcome as the wire has it: its fields, None where absent."""
 
     url: str
     fetched_at: float

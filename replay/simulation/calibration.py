@@ -1,4 +1,4 @@
-"""Calibration: probabilities of a change at the moment of choice, against what the visits found (SPEC 4, "Surge")."""
+"""Calibration: probabilities of a change at the moment of choice, against what the visits found."""
 
 from __future__ import annotations
 

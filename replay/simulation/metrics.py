@@ -1,4 +1,4 @@
-"""Metrics of a replay by cycle (SPEC 6): ChangeRate, NDCG, freshness, detection delay, visits by decile.
+"""Metrics of a replay by cycle: ChangeRate, NDCG, freshness, detection delay, visits by decile.
 
 Sources: ChangeRate is Douglis et al. 1997 as GP4C's equation 1 has it; NDCG is GP4C's equations 2 and 3 with the
 discount of Järvelin & Kekäläinen, who do not discount ranks below the base of the logarithm.

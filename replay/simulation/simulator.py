@@ -1,4 +1,4 @@
-"""The simulated crawl: a policy ranks pages, visits observe the true changes, and metrics are recorded (SPEC 6).
+"""The simulated crawl: a policy ranks pages, visits observe the true changes, and metrics are recorded.
 
 Two readings of "changed". `since_visit`: the page changed since its last visit, as a live crawler sees it. `that_day`:
 the page changed within the cycle of the visit, as in GP4C's experiment. The reading determines what visits report to

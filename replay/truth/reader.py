@@ -62,7 +62,7 @@ def read_truth(
     """Return the changes in the log at `path`; malformed records are left out, counted and reported.
 
     A change log is read as it is. In any other format that `streamsched.connectors` reads, a change is placed at the
-    visit that saw it (SPEC 2, with `change_bits` of 64 as the threshold of fingerprints), every page is assumed to
+    visit that saw it (fingerprints that differ in `change_bits` of 64 bits are a change), every page is assumed to
     exist all the time, and the result's ``note`` says so. Changes without a reported significance have the mean of
     those with one; without any, the log has none. `format` and `dead_letters` are those of `open_source`. O(records).
     Raises SourceError if the file cannot be read, ReplayError if it holds no change.

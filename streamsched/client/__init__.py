@@ -1,7 +1,7 @@
 """A client of the HTTP service, for crawlers and operators. The extra ``streamsched[client]`` has what it needs.
 
-`Client` and `AsyncClient` have a method for each operation of the service; `OutcomeSender` and `AsyncOutcomeSender`
-report outcomes in the background. This package imports neither the scheduler nor numba nor NumPy.
+`Client` and `AsyncClient` have a method for each operation of crawlers and operators; `OutcomeSender` and
+`AsyncOutcomeSender` report outcomes in the background. This package imports neither the scheduler nor numba nor NumPy.
 """
 
 from streamsched.client.async_client import AsyncClient

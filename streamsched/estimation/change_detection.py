@@ -1,4 +1,4 @@
-"""What counts as a change (SPEC 2): rules over status codes, the crawler's own verdict and SimHash distance.
+"""What counts as a change: rules over status codes, the crawler's own verdict and SimHash distance.
 
 A visit is compared with the page's last informative visit, its content with that of its last change. The first rule
 that applies decides:

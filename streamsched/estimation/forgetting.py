@@ -1,4 +1,4 @@
-"""Forgetting: page rates drift, so what a page's own visits added to its Gamma prior fades (SPEC 3).
+"""Forgetting: page rates drift, so what a page's own visits added to its Gamma prior fades.
 
 At each observed interval, before it is counted, the page's own shape and exposure are multiplied by 2^(-τ/H): τ is the
 length of the interval, H the half-life, in days whatever the cycle. The interval fades too while it lasts: it counts as

@@ -1,4 +1,4 @@
-"""The Gamma posterior of a page's change rate: update by one visit, probability of a change by the next (SPEC 3).
+"""The Gamma posterior of a page's change rate: update by one visit, probability of a change by the next.
 
 A rate λ per cycle is Gamma(shape, exposure), mean shape / exposure: ``shape`` counts changes, ``exposure`` cycles. All
 functions are accurate to a few units in the last place for interval / exposure from 1e-12 to 1e12 and shape from 1e-6
@@ -56,7 +56,7 @@ def after_change(shape: float, exposure: float, interval: float) -> tuple[float,
 
     The exact posterior is proportional to Gamma(λ; a, b)·(1 - e^(-λτ)), a > 0, b > 0. With u = ln(1 + τ/b),
     s = 1 - e^(-u) and h = s/(e^(au) - 1) its mean is (a/b)(1 + h) and its variance (a/b²)(1 + 2h - sh - ah(s + h)),
-    from SPEC 3 by algebra that leaves no cancelling differences. Neither result is less than before; the shape
+    by algebra that leaves no cancelling differences. Neither result is less than before; the shape
     grows by at most 1 and the exposure by at most τ/2: a change over a long interval is little evidence. An `interval`
     of 0 or less (or NaN) is the limit, a change seen at once: (a + 1, b).
 

@@ -20,7 +20,7 @@ _MOST_VISITS = (1 << 32) - 1  # greatest value of PAGE.visits
 
 @inlined_kernel
 def update_page(page: Record, trace: Record, interval: float, changed: bool, own: float) -> None:
-    """Update a page's PAGE and TRACE by one observed interval, in cycles, under its current prior (SPEC 3). O(1).
+    """Update a page's PAGE and TRACE by one observed interval, in cycles, under its current prior. O(1).
 
     `own`: the probability that a change was the page's own. Otherwise the page itself did not change: the posterior is
     a mixture of the two cases, and the update is their mean.

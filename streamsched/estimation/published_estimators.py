@@ -1,4 +1,4 @@
-"""The published estimators of how often a page changes, from the few counts that a page keeps (SPEC 3).
+"""The published estimators of how often a page changes, from the few counts that a page keeps.
 
 Of ``n`` visits that could show a change, ``X`` did; I_i in {0, 1} is whether the i-th did. A page keeps, as in
 `VisitCounts`: n, X, ``history``: uint64, the flags of the last 64 visits with the newest in bit 0 and 0 from bit n on,

@@ -1,4 +1,4 @@
-"""Surges: bulk edits and releases, which change many pages of one group at once (SPEC 4).
+"""Surges: bulk edits and releases, which change many pages of one group at once.
 
 A group is a URL pattern that enough pages share, or a host; each page belongs to its deepest. Surges of a group arrive
 at a rate per day, and each hits a share of its pages. Time is cut into windows of a day, or of a cycle if that is

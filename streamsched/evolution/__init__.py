@@ -1,1 +1,1 @@
-"""GP4C: score functions evolved by genetic programming from crawl history (Santos et al. 2015; SPEC 5)."""
+"""GP4C: score functions evolved by genetic programming from crawl history (Santos et al. 2015)."""

@@ -29,17 +29,14 @@ class EvolutionPlan:
     """When a running scheduler evolves, on which data, and within which limits.
 
     - ``every``: cycles between scheduled evolutions, 0 for none; the default is one week of daily cycles, which covers
-    the
-      weekly seasonality;
+      the weekly seasonality;
     - ``drift``: river's detector for changes of the hit rate of served pages, "adwin" (Bifet & Gavaldà 2007) or
       "page_hinkley" (Page 1954); None for none;
     - ``rest``: cycles after an evolution during which drift starts no other;
     - ``history``: maximum number of cycles to learn from; half a year by default, because changes that old still help
-    to
-      predict. A younger crawl has fewer;
+      to predict. A younger crawl has fewer;
     - ``draws``: maximum number of imputations of the gaps in the history; by default one for each replicate of the
-    contest.
-      Many pages over many cycles need fewer;
+      contest. Many pages over many cycles need fewer;
     - ``archive``: number of formulas that the next evolution starts with;
     - ``time_limit_s``: wall-clock seconds for an evolution's process; the first tick after that kills it;
     - ``seed``: random seed; evolution number i uses ``seed + i``;

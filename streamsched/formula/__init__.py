@@ -1,4 +1,4 @@
-"""Score functions: parse, print, simplify and evaluate formulas over terminals, protected, in float64 (SPEC 5)."""
+"""Score functions: parse, print, simplify and evaluate formulas over terminals, protected, in float64."""
 
 from streamsched.formula.bounds.compiler import BoundProgram
 from streamsched.formula.evaluation.program import BLOCK, Arena, Program

@@ -1,4 +1,4 @@
-"""A score function as a value: parsed, printed, compared, simplified and evaluated (SPEC 5)."""
+"""A score function as a value: parsed, printed, compared, simplified and evaluated."""
 
 from __future__ import annotations
 

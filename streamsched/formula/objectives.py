@@ -1,4 +1,4 @@
-"""Objectives of a crawl, and the formulas that choose pages by them (SPEC 3, "Freshness index").
+"""Objectives of a crawl, and the formulas that choose pages by them.
 
 Each is a value per cost: times `worth`, the page's importance over the cost of a visit. `changes`: the expected gain of
 a visit, see `expected_gain`. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of

@@ -1,4 +1,4 @@
-"""Terminals: what a formula can read of a page, as a column for a block of rows at a time `now` (SPEC 5)."""
+"""Terminals: what a formula can read of a page, as a column for a block of rows at a time `now`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_URL_BYTES", "URL_EXPECTED", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
 
-MAX_URL_BYTES = 8192  # the longest URL of an outcome (SPEC 2)
+MAX_URL_BYTES = 8192  # the longest URL of an outcome
 URL_EXPECTED = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
 
 _PREFETCH_AHEAD = 8  # texts

@@ -1,4 +1,4 @@
-"""The order of scored pages: score descending, NaN last; equal scores by a salted hash of the page (SPEC 6).
+"""The order of scored pages: score descending, NaN last; equal scores by a salted hash of the page.
 
 Equal hashes, which anybody can make up who chooses the URLs, are ordered by row.
 """

@@ -53,7 +53,7 @@ PAGE: Final = np.dtype(
         ("own_shape", "<f8"),  # what the page's visits added to the shape of its Gamma prior
         ("own_exposure", "<f8"),  # ... and to the exposure, in cycles
         ("url_hash", "<u8"),
-        ("visits", "<u4"),  # n of SPEC 3: visits after the first that could show a change
+        ("visits", "<u4"),  # n: visits after the first that could show a change
         ("changes", "<u4"),  # X: those that showed one
         ("group", "<u4"),  # deepest group the page belongs to
         ("prior_shape", "<f4"),  # the page's current Gamma prior, set by `page_init.assign_prior`

@@ -1,4 +1,4 @@
-"""Records of when in the week pages change: links of pages, schedules of pages, profiles of groups (SPEC 4)."""
+"""Records of when in the week pages change: links of pages, schedules of pages, profiles of groups."""
 
 from __future__ import annotations
 

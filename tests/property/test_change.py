@@ -1,4 +1,4 @@
-"""The change rule's kernel agrees with SPEC 2's list read out in Python, over every mixture of fields."""
+"""The change rule's kernel agrees with the list of rules read out in Python, over every mixture of fields."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ records = st.lists(st.fixed_dictionaries(sound), max_size=20) | st.lists(
 
 
 def is_valid(record: dict[str, Any]) -> bool:
-    """SPEC 2's table, field by field."""
+    """The table of docs/outcomes.md, field by field."""
     moved_to = b"/" if record["moved_to"] is None else record["moved_to"]
     try:
         record["url"].decode()

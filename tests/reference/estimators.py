@@ -22,7 +22,7 @@ from streamsched.numerics.packed_urls import hash_bytes
 
 
 def after_change(shape: float, exposure: float, interval: float) -> tuple[float, float]:
-    """SPEC 3 literally, in 120 decimal digits, so that no difference cancels."""
+    """Match mean and variance of the exact posterior, in 120 decimal digits, so that no difference cancels."""
     with localcontext() as context:
         context.prec = 120
         a, b, tau = Decimal(shape), Decimal(exposure), Decimal(interval)
@@ -46,7 +46,7 @@ def probability_changed(shape: float, exposure: float, elapsed: float) -> float:
 
 
 def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) -> str:
-    """SPEC 2's list, in its order; `given` and `page`: what a visit carries, and what the page has stored."""
+    """The rules of changes, in their order; `given` and `page`: what a visit carries, and what the page has stored."""
     status = given.get("status", 200)
     failed = status in (0, 429) or status // 100 >= 5
     if failed:
@@ -72,7 +72,7 @@ def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) ->
 
 
 def protected(op: str, *operands: float) -> float:
-    """SPEC 5's operations on numbers, by `math`."""
+    """The operations of formulas on numbers, by `math`."""
     if any(math.isnan(operand) for operand in operands):
         return math.nan
     a, b = (*operands, 0.0)[:2]

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of the replay: one page, one change, one moment at a time, straight from SPEC 6."""
+"""The slow, obvious twin of the replay: one page, one change, one moment at a time."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ ESTIMATES = {
 
 @dataclass
 class Page:
-    """The state of one URL by SPEC 2 and 3: all its visits, with nothing summed that need not be."""
+    """The state of one URL: all its visits, with nothing summed that need not be."""
 
     url: str
     row: int
@@ -91,7 +91,7 @@ class Group:
 
 
 class Shard:
-    """Outcomes applied one by one by SPEC 2 and 3, groups and priors as in `url_patterns` and `hierarchical_prior`.
+    """Outcomes applied one by one, groups and priors as in `url_patterns` and `hierarchical_prior`.
 
     Prefixes are counted exactly, unlike the shard's sketch; and a sweep looks at each page for a deeper group, while
     the shard skips those that cannot have one.

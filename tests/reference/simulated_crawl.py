@@ -1,4 +1,4 @@
-"""The slow, obvious reference for the evaluator: one object per page, page by page, directly from SPEC 5."""
+"""The slow, obvious reference for the evaluator: one object per page, page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims of related pages on a page, as terminals read them: from the page's SEASONAL_LINK alone (SPEC 4)."""
+"""The claims of related pages on a page, as terminals read them: from the page's SEASONAL_LINK alone."""
 
 from __future__ import annotations
 

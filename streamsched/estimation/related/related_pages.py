@@ -1,4 +1,4 @@
-"""Related pages: a change of one page makes it likelier that pages with related names have changed too (SPEC 4).
+"""Related pages: a change of one page makes it likelier that pages with related names have changed too.
 
 Pages are related by keys, see `records.related.name_keys`. Each key has a chance that its pages follow a change. A
 visit that finds a change makes a *claim* on each other page of the page's keys: the probability that it has changed

@@ -1,4 +1,4 @@
-"""Profiles: how busy each hour of the week is for the pages of a group, a region and the corpus (SPEC 4).
+"""Profiles: how busy each hour of the week is for the pages of a group, a region and the corpus.
 
 A change seen over an interval is spread over its hours in proportion to the published profile. It counts as the mean
 number of changes that a Poisson process of that intensity has given at least one: the E step of

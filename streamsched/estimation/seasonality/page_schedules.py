@@ -1,4 +1,4 @@
-"""Schedules: the weekdays and the hour at which a page is updated, for pages that change often (SPEC 4).
+"""Schedules: the weekdays and the hour at which a page is updated, for pages that change often.
 
 A daily schedule is a set of weekdays, one of 127, and one hour of the day. The page keeps a weight for each set and for
 each hour, updated by Bayes' rule with every visit, whether it saw a change or not. A day of the set brings an update

@@ -1,4 +1,4 @@
-"""Test of whether a page is updated on a schedule: its type, a p-value, and the gaps between its changes (SPEC 4).
+"""Test of whether a page is updated on a schedule: its type, a p-value, and the gaps between its changes.
 
 The test uses predictive likelihoods: before each visit, schedules and the page's rate predict the chance of a change.
 The product of their likelihood ratios, averaged over the daily and the hourly schedule, is an e-value E of the

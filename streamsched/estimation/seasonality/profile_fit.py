@@ -1,4 +1,4 @@
-"""Publishing profiles at the end of a prior sweep: the M step that `group_profiles` collects the counts for (SPEC 4).
+"""Publishing profiles at the end of a prior sweep: the M step that `group_profiles` collects the counts for.
 
 Each profile is shrunk towards the one above it: a URL pattern's towards its host's, a host's towards its region's, a
 region's towards that of all pages, which is shrunk towards none. This is done for the days of the week, then for the

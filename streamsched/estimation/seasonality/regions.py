@@ -1,4 +1,4 @@
-"""Regions: pages whose authors share a day and a night, found by the top-level domains of their hosts (SPEC 4)."""
+"""Regions: pages whose authors share a day and a night, found by the top-level domains of their hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning a page's schedule from its visits, and how far to trust it (SPEC 4).
+"""Learning a page's schedule from its visits, and how far to trust it.
 
 Before a visit's outcome is used, the schedule and the page's rate under its group's profile both predict it. The page
 sums up the logarithm of the ratio of the two likelihoods: the posterior odds of the schedule are e to the power of the

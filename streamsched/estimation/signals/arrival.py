@@ -1,4 +1,4 @@
-"""The arrival of a change signal about a known page: its fate, and what it adds to the page and its source (SPEC 4)."""
+"""The arrival of a change signal about a known page: its fate, and what it adds to the page and its source."""
 
 from __future__ import annotations
 

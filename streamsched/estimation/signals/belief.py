@@ -1,4 +1,4 @@
-"""How far a single signal is believed, and all signals of a page together (SPEC 4).
+"""How far a single signal is believed, and all signals of a page together.
 
 True signals, false ones, and late announcements of a change that a visit has already seen are independent Poisson
 processes. So a signal is one of each with a probability in proportion to their rates at its time. Signals of one kind

@@ -1,4 +1,4 @@
-"""What change signals say of a page, as terminals read it: from the page's SIGNAL alone (SPEC 4).
+"""What change signals say of a page, as terminals read it: from the page's SIGNAL alone.
 
 A signal since the last visit is a reason to believe in a change. The silence of a source that misses little is a reason
 to doubt one: of a page's changes, as few are still unannounced as change in a shorter time.

@@ -1,4 +1,4 @@
-"""How far a source of change signals is believed: its recall, its false signals and its lateness (SPEC 4).
+"""How far a source of change signals is believed: its recall, its false signals and its lateness.
 
 The changes of a page come at a rate λ a day. A source announces the part r of them, each after a delay of mean d days;
 besides, φ false signals come of a page and day. Each of the three is that of the kind as far as the source itself has

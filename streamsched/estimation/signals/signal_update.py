@@ -1,4 +1,4 @@
-"""What a visit says of the signals before it: of the page's sources, and of how its change is to be counted (SPEC 4).
+"""What a visit says of the signals before it: of the page's sources, and of how its change is to be counted.
 
 Visits are chosen by signals, so a page that was visited because of one has changed more often than the time since its
 last visit tells. The likelihood of all that was observed has two factors: the changes that a source announced, and the

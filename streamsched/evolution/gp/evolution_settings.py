@@ -1,4 +1,4 @@
-"""All settings of an evolution; the defaults are the paper's (section 5.2; SPEC 5)."""
+"""All settings of an evolution; the defaults are the paper's (section 5.2)."""
 
 from __future__ import annotations
 
@@ -52,14 +52,12 @@ class EvolutionSettings:
     - ``generations``: generations evaluated, including the random first one, N_g (5.2);
     - ``max_depth``: maximum levels of an individual's tree, d; 1 is a single leaf (5.2);
     - ``initial_depth``: smallest and largest depth limit of the ramped half-and-half, in levels. The paper names the
-    method
-      but not these values; 2 to 6 is Koza's choice (1992);
+      method but not these values; 2 to 6 is Koza's choice (1992);
     - ``tournament``: tournament size of the parent selection (5.2);
     - ``parents``: the pool of the tournaments. The paper breeds from the ``elites``, the N_b fittest of all generations
       so far (4.2.1, line 11 of its listing); elsewhere it says "the current generation" (4.1), as is usual;
     - ``crossover``, ``reproduction``, ``replacement``, ``swap``: weights of the operators. The paper's percentages sum
-    to
-      115, so one operator is drawn for each new individual, in proportion to them (5.2; SPEC 5);
+      to 115, so one operator is drawn for each new individual, in proportion to them (5.2);
     - ``crossover_depth``: maximum levels of a crossover parent (4.1, 5.2);
     - ``elites``: the best individuals of all generations that are validated, N_b (5.2);
     - ``seeds``: independent runs, N (4.2.3, 5.2);
@@ -68,8 +66,7 @@ class EvolutionSettings:
     Language:
 
     - ``terminals``: "basic" (n, X, t), "paper" (also the five estimators) or "full" (also ours). The paper's best uses
-    all
-      of its own (5.3);
+      all of its own (5.3);
     - ``constants``: numbers allowed as leaves, finite and distinct (4.2.1).
 
     Fitness:
@@ -78,8 +75,7 @@ class EvolutionSettings:
     - ``budget``: share of the pages visited per cycle, k (5.2);
     - ``warmup``: initial cycles that visit every page before anything is ranked, W (5.2);
     - ``reading``: "since_visit" counts a page as changed if it has changed since its last visit, which is what a
-    crawler
-      observes; "that_day" if it changed in that very cycle, which is the paper's definition (SPEC 5).
+      crawler observes; "that_day" if it changed in that very cycle, which is the paper's definition.
 
     Resources (not from the paper):
 

@@ -1,4 +1,4 @@
-"""The symbols of genomes and their byte codes (SPEC 5)."""
+"""The symbols of genomes and their byte codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BINARY", "CONSTANTS", "MAX_LEAVES", "TERMINAL_SETS", "UNARY", "Symbo
 
 TerminalSet: TypeAlias = Literal["basic", "paper", "full"]
 
-CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)  # SPEC 5; section 4.2.1 of the paper
+CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)  # section 4.2.1 of the paper
 BINARY: Final = ("+", "-", "*", "/", "pow")
 UNARY: Final = ("log", "exp")
 MAX_LEAVES: Final = 256 - len(BINARY) - len(UNARY)  # terminals and constants: a symbol is one byte

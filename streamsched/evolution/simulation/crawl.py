@@ -1,4 +1,4 @@
-"""A simulated crawl under one score function, over classes of pages instead of single pages (SPEC 5 "Experiment").
+"""A simulated crawl under one score function, over classes of pages instead of single pages.
 
 Pages that are equal in all state that a program reads have the same score, so they form a class that is scored once.
 A class is an ascending run of page numbers; page numbers follow the tie order. Each cycle takes whole classes from the

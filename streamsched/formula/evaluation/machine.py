@@ -66,7 +66,7 @@ OPERATION_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE, "pow": POWER, "neg": NEGATE, "log": LOG, "exp": EXP}
 )
 
-EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far from overflow (SPEC 5)
+EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far from overflow
 LOWEST_LOG: Final = -745.0  # less than the logarithm of the smallest number above 0, which is -744.4
 
 

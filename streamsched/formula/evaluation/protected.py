@@ -1,4 +1,4 @@
-"""The operations of formulas on float64: defined for every input, silent, the same wherever they are run (SPEC 5).
+"""The operations of formulas on float64: defined for every input, silent, the same wherever they are run.
 
 =============  =================================================================================================
 operation      value; if an operand is NaN the result is NaN

@@ -1,4 +1,4 @@
-"""Records of related pages: the keys that pages share, their members, and how often members follow a change (SPEC 4).
+"""Records of related pages: the keys that pages share, their members, and how often members follow a change.
 
 A key is something that names of pages of one host have in common: see `name_keys`. Only a key that a second page has
 gets a record. The claims on a page are in its SEASONAL_LINK, next to what else the terminals read.

@@ -1,4 +1,4 @@
-"""Records of change signals: of pages (`SIGNAL`, 16 bytes), and of their sources (SPEC 4).
+"""Records of change signals: of pages (`SIGNAL`, 16 bytes), and of their sources.
 
 A source is a kind, such as ``"sitemap"``, on one host. Pages have records only once a shard has taken a signal, and all
 zeros mean that no source has ever said anything of a page.

@@ -1,4 +1,4 @@
-"""The order in which a batch is handed out: by the probability of a change, whatever chose its pages (SPEC 6)."""
+"""The order in which a batch is handed out: by the probability of a change, whatever chose its pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reliability: how often pages have changed for which a probability of a change was foretold (SPEC 4, "Surge")."""
+"""Reliability: how often pages have changed for which a probability of a change was foretold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a change: each rule of SPEC 2, and each corner case that it leaves open."""
+"""What counts as a change: each rule, and each corner case that the rules leave open."""
 
 from __future__ import annotations
 

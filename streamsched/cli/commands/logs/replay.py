@@ -21,7 +21,7 @@ from streamsched.replay.replay_settings import ReplaySettings
 from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.reporting.terminal import print_figures, show_progress
 from streamsched.replay.saved_state import prepare_state
-from streamsched.replay.simulation.policy_names import EVOLVING, STEADY, evolves, is_signalled, without_signals
+from streamsched.replay.simulation.policy_names import EVOLVING, PLANNED, STEADY, evolves, is_signalled, without_signals
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.signals.simulated_source import SimulatedSource, is_simulated, parse_source
 
@@ -47,6 +47,7 @@ Examples:
 \b
 Policies:
   {", ".join(STEADY)}
+  {", ".join(PLANNED)}: plan how often to visit each page
   {", ".join(EVOLVING)}: evolve their formula during the replay
   any formula in quotes
 """
@@ -59,7 +60,7 @@ Policies:
     "policies",
     metavar="NAME",
     multiple=True,
-    show_default="all that do not evolve",
+    show_default="all that neither plan nor evolve",
     help="Policy, or formula in quotes. Can be repeated.",
 )
 @click.option("--budget", type=options.SHARE, default=0.05, help="Share of the pages visited per cycle.")
