@@ -80,11 +80,13 @@ class DurableScheduler(AnyScheduler):
         self._taken = TakenRecords()
         self._images = ImageSeries(plan)
         self._saving = threading.Lock()
-        self._wake = threading.Event()
-        self._stopping = self._closing = False
+        self._wants_segment = threading.Event()
+        self._stopping = threading.Event()
+        self._closing = False
         self._changes = self._saved_changes = 0  # changes of the state; those of them that are saved
         self._missed = 0  # changes that could neither be logged nor refused
-        self._thread = threading.Thread(target=self._save_regularly, name="streamsched saves", daemon=True)
+        work = {"saves": self._save_regularly, "segments": self._prepare_segments}
+        self._threads = [threading.Thread(target=work[name], name=f"streamsched {name}", daemon=True) for name in work]
         core.on_champion = self._log_champion
 
     @classmethod
@@ -155,7 +157,8 @@ class DurableScheduler(AnyScheduler):
             self._saved_changes = -int(self._log.sequence > loaded.sequence)
             if loaded.log is None:  # calls are acknowledged only once an image names their log
                 self.snapshot()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def latest_time(self) -> tuple[float, bool]:
         """Return the latest time that is believed of a record now, inf if any is, and whether it can only grow."""
@@ -230,7 +233,7 @@ class DurableScheduler(AnyScheduler):
         self._changes += 1
         self._log_taken()
         if self._log.wants_spare:
-            self._wake.set()
+            self._wants_segment.set()
         return self._log.append(entry)
 
     def _log_taken(self) -> None:
@@ -295,16 +298,19 @@ class DurableScheduler(AnyScheduler):
     def _save_regularly(self) -> None:
         every = float(self.plan.every)
         due = time.monotonic() + every
-        while not self._stopping:
-            self._wake.wait(min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX))
-            self._wake.clear()
+        while not self._stopping.wait(min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX)):
+            due = time.monotonic() + every
+            with suppress(OSError, SnapshotError):  # `trouble` has it; the next attempt may succeed
+                if not self.is_saved:
+                    self.snapshot()
+
+    def _prepare_segments(self) -> None:
+        """Prepare the log's segments, also while a save takes its seconds."""
+        while not self._stopping.is_set():
+            self._wants_segment.wait()
+            self._wants_segment.clear()
             with suppress(OSError):  # a call then allocates the segment, or fails and says why
                 self._log.prepare()
-            with suppress(OSError, SnapshotError):  # `trouble` has it; the next attempt may succeed
-                if time.monotonic() >= due and not self._stopping:
-                    due = time.monotonic() + every
-                    if not self.is_saved:
-                        self.snapshot()
 
     def _check_open(self) -> None:
         self.core  # noqa: B018  raises after a fork
@@ -319,9 +325,10 @@ class DurableScheduler(AnyScheduler):
         check_flag("save", save)
         if self._closing or os.getpid() != self._process:
             return
-        self._stopping = True
-        self._wake.set()
-        self._thread.join()
+        self._stopping.set()
+        self._wants_segment.set()
+        for thread in self._threads:
+            thread.join()
         try:
             if save and self._changes != self._saved_changes:
                 self.snapshot()

@@ -123,6 +123,32 @@ def test_saves_by_itself_though_no_segment_of_the_log_can_be_prepared(
         assert saved.wait(60.0)
 
 
+def test_segments_are_prepared_while_a_save_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared, saving, go_on = threading.Event(), threading.Event(), threading.Event()
+    prepare, snapshot = CallLog.prepare, DurableScheduler.snapshot
+
+    def note(log: CallLog) -> None:
+        prepare(log)
+        if any(tmp_path.glob(".calls-*.draft")):
+            prepared.set()
+
+    def wait(scheduler: DurableScheduler, *, full: bool = False) -> Path:
+        if not full:
+            saving.set()
+            assert go_on.wait(60.0)
+        return snapshot(scheduler, full=full)
+
+    monkeypatch.setattr(CallLog, "prepare", note)
+    monkeypatch.setattr(DurableScheduler, "snapshot", wait)
+    with DurableScheduler.open(tmp_path, plan=SavePlan(every=0.01)) as scheduler:
+        scheduler.discover(["https://a.example/"], now=1.0)
+        assert saving.wait(60.0)
+        scheduler.discover([f"https://a.example/{number}" for number in range(2_000)], now=2.0)  # half of a segment
+        scheduler.discover(["https://a.example/last"], now=3.0)
+        assert prepared.wait(60.0)
+        go_on.set()
+
+
 def test_saved_positions_are_those_on_disk_after_opening_too(tmp_path: Path) -> None:
     with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
         take(scheduler, 0, 5)
