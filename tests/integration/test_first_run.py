@@ -57,6 +57,15 @@ def test_two_first_programs_at_once_share_one_cache_with_helpers_and_warm_ends_w
     assert warmed["cache_bytes"] == again["cache_bytes"] < 40_000_000
     assert all(folder.startswith(str(tmp_path)) for folder in warmed["folders"])
     assert results(program(tmp_path, 1)) == (text, 0)
+    state, outcomes, signals = (tmp_path / name for name in ("state", "outcomes.jsonl", "signals.jsonl"))
+    outcomes.write_text(
+        "".join(f'{{"url": "https://a.example/{i % 9}", "fetched_at": {1.7e9 + i}}}\n' for i in range(30))
+    )
+    signals.write_text('{"url": "https://a.example/3", "at": 1700000500, "source": "sitemap"}\n')
+    reading = ("--source", outcomes, "--signals", signals, "--until-end", "--log-level", "error")
+    for words in (("run", *reading), ("next",), ("signals",), ("state", "verify")):
+        answer = finish(start(*words, "--state", state, NUMBA_CACHE_DIR=str(tmp_path)))
+        assert (answer.code, answer.err) == (0, ""), words  # not a word of compiling
 
 
 def test_warm_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -22,9 +22,12 @@ from streamsched.numerics.compilation.notices import Compilation, on_compile
 from streamsched.numerics.jit import cache_folders
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.persistence.verification import check_directory
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.planning.optimiser import Optimiser
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.signals import Signal
 
 __all__ = ["WORKLOADS", "WarmProgress", "Warmed", "warm"]
 
@@ -111,7 +114,17 @@ def _keep() -> None:
             durable.snapshot()
             durable.next_batch(k=2, now=_START_S + _DAY_S)
             durable.digest()
+            durable.notice([Signal(url, _START_S + _DAY_S, "sitemap") for url in _URLS])
+            durable.forget(_URLS[:1])
         DurableScheduler.open(Path(folder, "kept")).close()
+        check_directory(Path(folder, "kept"))
+
+
+def _plan() -> None:
+    scheduler = Scheduler()
+    scheduler.observe(OutcomeBatch(_URLS, _START_S + np.arange(len(_URLS)), changed=[False] * len(_URLS)))
+    Optimiser(scheduler).plan_now(_START_S + _DAY_S)
+    scheduler.next_batch(k=2, now=_START_S + _DAY_S)
 
 
 WORKLOADS: Final[Mapping[str, Callable[[], None]]] = {
@@ -119,6 +132,7 @@ WORKLOADS: Final[Mapping[str, Callable[[], None]]] = {
     "serve": _serve,
     "serve many pages": _serve_many,
     "keep on disk": _keep,
+    "plan": _plan,
     "observe columns": _observe_columns,
     "observe": _observe,
     "ingest": _ingest,
