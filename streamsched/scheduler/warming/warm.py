@@ -164,7 +164,7 @@ def warm(progress: Callable[[WarmProgress], object] | None = None) -> Warmed:
     """Compile the kernels of common programs into the cache, so that later programs start at once.
 
     Small schedulers run through the public methods; they leave nothing behind. What is compiled already is loaded: a
-    second call takes a second. `progress` is called as it goes on. A second process takes the same workloads from
+    second call takes seconds. `progress` is called as it goes on. A second process takes the same workloads from
     their other end, if there is a second core. Raises SettingsError if `progress` cannot be
     called, or if NUMBA_CACHE_DIR names no folder that can be written.
     """
