@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 15  # of the parts' records and of the settings; no other is read
+FORMAT_VERSION: Final = 16  # of the parts' records and of the settings; no other is read
 _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
     {
         "corpus": CORPUS,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["CallLog"]
 
 _SEGMENT_BYTES: Final = 1 << 22  # milliseconds to prepare; a call that needs more gets a segment of its own
+_REFUSED: Final = "calls are refused until a snapshot is saved"
 _FIRST_BYTES: Final = 1 << 16  # of a log's first segment: most logs of short commands need no more
 _MARK_S: Final = 0.05  # between marks: one in each write would cost a tenth of the calls a second
 _MOST_BYTES: Final = (1 << 32) - 1  # of one call
@@ -108,12 +109,12 @@ class CallLog:
                 self.check()
                 self._writing = True
                 calls, self._pending = self._pending, []
-            error: SnapshotError | None = None
+            error: SnapshotError | None = SnapshotError(str(self._path), f"a write was interrupted; {_REFUSED}")
             try:
                 self._write(calls)
+                error = None
             except OSError as cause:
-                reason = f"cannot be written: {cause.strerror or cause}; calls are refused until a snapshot is saved"
-                error = SnapshotError(str(self._path), reason)
+                error = SnapshotError(str(self._path), f"cannot be written: {cause.strerror or cause}; {_REFUSED}")
             finally:
                 with self._changed:
                     self._writing = False
@@ -160,6 +161,8 @@ class CallLog:
     def close(self) -> None:
         """Close the segment; calls not committed are lost."""
         with self._changed:
+            while self._writing:
+                self._changed.wait()
             if self._failure is None and self._handle is not None:
                 with suppress(OSError):  # the mark only tells later that no call is missing
                     write_mark(self._handle, self._end, self._on_disk)

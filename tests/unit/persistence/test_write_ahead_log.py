@@ -159,6 +159,24 @@ def test_threads_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     log.close()
 
 
+def test_a_write_that_is_interrupted_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    log = written(tmp_path, 1)
+    number = log.append(b"x")
+    monkeypatch.setattr(call_log, "write_whole", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        log.commit(number)
+    monkeypatch.undo()
+    with pytest.raises(SnapshotError):
+        log.commit(number)
+    with pytest.raises(SnapshotError):
+        log.append(b"y")
+    log.close()
+    assert numbers(tmp_path) == [1]
+
+
 def test_segments_are_made_ahead(tmp_path: Path) -> None:
     log = written(tmp_path, 1)
     assert not log.wants_spare
