@@ -1,7 +1,7 @@
 # A machine needs Python 3.11 to 3.15 and make. Everything else is installed into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live test lint style mypy pyright pytest house client soak bench clean
+.PHONY: help demo live test lint style mypy pyright pytest soak bench docs clean
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
@@ -52,17 +52,15 @@ pyright: .venv/ready-dev
 pytest: .venv/ready-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 
-house: .venv/ready-dev ## measure the structure of the code: modules on a level, import chains, sizes
-	$(BIN)/python -m benchmarks.house
-
-client: .venv/ready-dev ## make the client for threads out of the one for asyncio
-	$(BIN)/python -m tests.support.sync_source
+docs: .venv/ready-dev ## make docs/settings.md out of the settings' classes, and the tables of fields out of FIELDS
+	$(BIN)/python -m tests.support.settings_page
+	$(BIN)/python -m tests.support.field_tables
 
 soak: .venv/ready-dev ## run the whole hostile test, an hour at most; make soak WITH='--seed 7 --json'
 	@$(BIN)/python -m tests.soak $(WITH)
 
-bench: .venv/ready-dev ## measure every figure of the README, each beside a rival
-	$(BIN)/python -m benchmarks
+bench: .venv/ready-dev ## measure every figure of docs/benchmarks.md, each beside a rival, and write it and the README
+	$(BIN)/python -m benchmarks --write $(WITH)
 
 clean: ## remove everything that make and the tools created, .venv included
 	rm -rf .venv build dist out *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -17,15 +17,13 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.corpus import DAY_S, make_urls
-from benchmarks.timing import Row
+from benchmarks.report import Row, digits, durations
 from streamsched import OutcomeBatch, PackedUrls
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.records.url_patterns import candidate_space
-from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler
-
-__all__ = ["measure"]
+from streamsched.scheduler.scheduler import Scheduler
 
 _K: Final = 1_000
 _PAUSE_S: Final = 0.04  # between two calls of a thread: a crawl of about 40,000 pages a second
@@ -85,7 +83,7 @@ def _rates(rows: Ints) -> Floats:
     return rates
 
 
-def _now(scheduler: AnyScheduler) -> float:
+def _now(scheduler: Scheduler) -> float:
     """Return the simulated time, which advances with the outcomes: 5 % of the pages are visited a day."""
     applied = int(scheduler.core.pages.arrays.corpus["applied"][0])
     return (40 + (applied / len(scheduler) - 3) / 0.05) * DAY_S
@@ -166,12 +164,12 @@ def _images(scheduler: DurableScheduler, folder: Path, repeats: int) -> list[Row
     size = f"{len(scheduler):,} pages"
     p99, usual = (float(np.quantile(times, 0.99)) for times in (best[1], np.array(alone.served)))
     gigabytes = path.stat().st_size / 1e9
-    waits = best[2].max()
+    waits = float(best[2].max())
     name = f"image of {size}, {gigabytes:.2f} GB, while crawling"
     return [
-        (name, f"{best[0]:.2f} s", f"{rival:.2f} s", f"{rival / best[0]:.1f}×", "≤ 4 s"),
-        ("... longest wait of outcomes", f"{1e3 * waits:.0f} ms", f"{1e3 * rival:.0f} ms", "–", "≤ 100 ms"),
-        (f"... next_batch({_K:,}) on disk, p99", f"{1e3 * p99:.1f} ms", f"{1e3 * usual:.1f} ms alone", "–", "≤ 20 ms"),
+        durations(name, best[0], rival, "s"),
+        durations(f"longest wait of outcomes while an image of {size} is saved", waits, rival, headline=True),
+        durations(f"... next_batch({_K:,}) on disk meanwhile, p99; rival: with no image", p99, usual),
     ]
 
 
@@ -186,7 +184,7 @@ def _increments(scheduler: DurableScheduler, repeats: int) -> list[Row]:
         seconds.append(time.perf_counter() - begin)
         sizes.append(path.stat().st_size)
     name = f"increment, 1 % of the pages visited, {max(sizes) / 1e6:.0f} MB"
-    return [(name, f"{min(seconds):.2f} s", "–", "–", "≤ 0.3 s")]
+    return [Row(name, f"{min(seconds):.2f} s")]
 
 
 def _restarts(folder: Path, pages: int, repeats: int) -> list[Row]:
@@ -198,8 +196,7 @@ def _restarts(folder: Path, pages: int, repeats: int) -> list[Row]:
     imported, opened, served, total = min(found[1:], key=lambda run: run[3])
     rival = min(_seconds(lambda: _load_arrays(folder / "rival.npz")) for _ in range(2))
     parts = f"import {imported:.1f} s, state {opened:.1f} s, batch {served:.1f} s"
-    name = f"restart of {pages:,} pages: {parts}"
-    return [(name, f"{total:.2f} s", f"{rival:.2f} s to read", "–", "≤ 5 s")]
+    return [durations(f"restart of {pages:,} pages: {parts}; rival: to read its arrays", total, rival, "s")]
 
 
 def _calls(folder: Path) -> list[Row]:
@@ -211,7 +208,7 @@ def _calls(folder: Path) -> list[Row]:
             ours = _per_second(threads, lambda: lambda i: scheduler.release([f"https://a.example/{i}"]))
             rival = _per_second(threads, lambda: _sqlite(folder / "rival.sqlite"))
             name = f"calls on disk, {threads} thread{'s' * (threads > 1)}"
-            rows.append((name, f"{ours:,.0f} /s", f"{rival:,.0f} /s", f"{ours / rival:.1f}×", ""))
+            rows.append(Row(name, f"{ours:,.0f}/s", f"{rival:,.0f}/s", f"{digits(ours / rival, 2)}×"))
     return rows
 
 
@@ -240,7 +237,7 @@ def _sqlite(path: Path) -> Callable[[int], object]:
     return lambda i: database.execute("INSERT INTO calls VALUES (?)", (f"https://a.example/{i}",))
 
 
-def _save_arrays(scheduler: AnyScheduler, path: Path) -> None:
+def _save_arrays(scheduler: Scheduler, path: Path) -> None:
     """Save with `np.savez` under the lock, while all calls wait."""
     shard = scheduler.core.pages.arrays
     corpus = shard.corpus[0]

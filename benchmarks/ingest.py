@@ -1,26 +1,64 @@
-"""Ingest: outcomes per second from columns, lists, msgpack frames and JSON Lines, and bytes of state per page."""
+"""Ingest: outcomes a second from columns, lists, msgpack frames and JSON Lines, bytes of state per page, hostile
+URLs.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+import string
 import tempfile
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.corpus import DAY_S, make_urls, visit_all
-from benchmarks.rivals import DictIngest
-from benchmarks.timing import Row, best_seconds
+from benchmarks.report import Row, best_seconds, digits, durations, speeds
 from streamsched import OutcomeBatch, PackedUrls, Scheduler
 from streamsched.connectors import open_source, write_jsonl, write_msgpack
-
-__all__ = ["measure"]
 
 _BATCH = 100_000
 _FRAME = 1_000
 _RIVAL_EVENTS = 200_000
 _SETTLING_DAYS = 20  # with a visit to each page a day: then rates are known and pages have schedules
+_SHARE: Final = 4  # growth is measured from this part of the URLs
+_K0: Final = 0xA0761D6478BD642F  # public constants of `hash_bytes`
+_K1: Final = 0xE7037ED1A0B428DB
+_WHOLE: Final = (1 << 64) - 1
+_TAIL: Final = "-is-one-of-many."
+
+
+class DictIngest:
+    """One dict per page, updated one event at a time, as stream-learning libraries keep their models."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, dict[str, Any]] = {}
+
+    def learn_one(self, url: str, fetched_at: float, changed: bool) -> None:
+        """Update the counting estimators and the Gamma posterior of one page."""
+        page = self.pages.get(url)
+        if page is None:
+            self.pages[url] = {"last": fetched_at, "n": 0, "X": 0, "S": 0.0, "g": 0.0, "a": 0.5, "b": 5.0}
+            return
+        if fetched_at <= page["last"]:
+            return
+        interval = (fetched_at - page["last"]) / 86_400.0
+        page["last"] = fetched_at
+        page["n"] += 1
+        page["g"] = page["g"] / 2 + changed
+        if not changed:
+            page["b"] += interval
+            return
+        page["X"] += 1
+        page["S"] += page["n"]
+        a, b = page["a"], page["b"]
+        growth = math.log1p(interval / b)
+        d0, d1, d2 = (-math.expm1(-(a + j) * growth) for j in range(3))
+        mean = a / b * d1 / d0
+        variance = a * (a + 1) / b**2 * d2 / d0 - mean**2
+        page["a"], page["b"] = mean**2 / variance, mean / variance
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
@@ -39,29 +77,15 @@ def measure(pages: int, repeats: int) -> list[Row]:
     rows: list[Row] = []
     for size in (pages // 125, pages // 25, pages // 5):
         part = PackedUrls(urls.blob, urls.offsets[: size + 1])
-        speed = _speed(_visited(part, rng), part, days, rng, repeats)
-        rows.append(_row(f"columns, blob and offsets, {size:,} pages", speed, rival, None))
-    rows.append(_row(f"columns, blob and offsets, {pages:,} pages", whole, rival, 4e6))
-    rows.extend(stages)
-    rows.append(_rhythm_row(part, rng, repeats))
-    rows.append(_row("columns, URLs as a list of str", listed, rival, 3e6))
-    rows.append(_row("from a file, frames.msgpack", frames, rival, 2e6))
-    rows.append(_row("from a file, events.jsonl", lines, rival, 4e5))
-    sizes = scheduler.core.pages.state_bytes()
-    text = sizes.pop("url_text") / pages
-    state = sum(sizes.values()) / pages
-    rival_bytes = _rival_bytes(urls)
-    rows.append(("bytes per page without URL text", f"{state:.0f}", "–", "–", "≤ 180"))
-    rows.append(
-        (
-            "bytes per page with URL text",
-            f"{state + text:.0f}",
-            f"{rival_bytes:.0f}",
-            f"{rival_bytes / (state + text):.1f}×",
-            "≤ 240",
-        )
-    )
-    return rows
+        rows.append(speeds(f"columns, {size:,} pages", _speed(_visited(part, rng), part, days, rng, repeats), rival))
+    rows += [speeds(f"outcomes from columns, {pages:,} pages", whole, rival, headline=True), *stages]
+    rows += [_rhythm_row(part, rng, repeats), speeds("columns, URLs as a list of str", listed, rival)]
+    rows += [speeds("file of msgpack frames", frames, rival), speeds("file of JSON Lines", lines, rival)]
+    sizes = {name: size / pages for name, size in scheduler.core.pages.state_bytes().items()}
+    state, dicts = sum(sizes.values()), _rival_bytes(urls)
+    rows.append(Row("bytes of state a page, without its URL", f"{state - sizes['url_text']:.0f}"))
+    name = f"bytes of state a page, with a URL of 60 bytes, {pages:,} pages"
+    return [*rows, Row(name, f"{state:.0f}", f"{dicts:.0f}", f"{digits(dicts / state, 2)}×", headline=True)]
 
 
 def _visited(urls: PackedUrls, rng: np.random.Generator) -> Scheduler:
@@ -80,15 +104,9 @@ def _rhythm_row(urls: PackedUrls, rng: np.random.Generator, repeats: int) -> Row
             seconds = best_seconds(lambda i=i, batches=batches: _observe_all(both[i], batches), 1)  # type: ignore[misc]
             if day >= _SETTLING_DAYS:
                 least[i] = min(least[i], seconds)
-    ours, without = (len(urls) / one / 1e6 for one in least)
     scheduled = int(both[0].core.pages.arrays.seasonality.state["schedules"][0]) / len(urls)
     name = f"... {len(urls):,} pages, {scheduled:.0%} with schedules; rival: no rhythms learned"
-    return (name, f"{ours:.2f} M/s", f"{without:.2f} M/s", f"{ours / without:.2f}×", "≥ 0.7×")
-
-
-def _row(name: str, speed: float, rival: float, goal: float | None) -> Row:
-    wanted = "" if goal is None else f"≥ {goal / 1e6:g} M/s"
-    return (name, f"{speed / 1e6:.2f} M/s", f"{rival / 1e6:.2f} M/s", f"{speed / rival:.0f}×", wanted)
+    return speeds(name, len(urls) / least[0], len(urls) / least[1])
 
 
 def _slices(batch: OutcomeBatch, size: int) -> Iterator[OutcomeBatch]:
@@ -121,7 +139,7 @@ def _speed(
 def _stage_rows(
     scheduler: Scheduler, urls: PackedUrls, days: Iterator[int], rng: np.random.Generator, repeats: int
 ) -> list[Row]:
-    """Return what the stages of a visit cost: the whole on one thread, its look-up, and packing a list of str."""
+    """Return the rows of the stages of a visit: the whole on one thread, its look-up, and packing a list of str."""
     pages = scheduler.core.pages
     threads, pages.threads = pages.threads, 1
     alone = 1 / _speed(scheduler, urls, days, rng, repeats)
@@ -131,7 +149,7 @@ def _stage_rows(
     found = best_seconds(lambda: pages.find(batch.urls), repeats) / len(batch)
     packed = best_seconds(lambda: PackedUrls.pack(texts), repeats) / len(batch)
     named = (("on one thread", alone), ("its look-up alone", found), ("packing a list of str", packed))
-    return [(f"... {name}", f"{seconds * 1e9:.0f} ns", "–", "–", "") for name, seconds in named]
+    return [Row(f"... {name}, an outcome", f"{seconds * 1e9:.0f} ns") for name, seconds in named]
 
 
 def _list_speed(
@@ -141,16 +159,18 @@ def _list_speed(
     seconds = []
     for _ in range(repeats):
         batch = _shuffled(urls, next(days), rng)
-        chosen = [batch.urls[i] for i in range(count)]
-        edges = list(range(0, count + 1, _BATCH))
-
-        def observe(batch: OutcomeBatch = batch, chosen: list[str] = chosen, edges: list[int] = edges) -> None:
-            for start, stop in pairwise(edges):
-                rows = slice(start, stop)
-                scheduler.observe(OutcomeBatch(chosen[rows], batch.fetched_at[rows], changed=batch.changed[rows]))
-
-        seconds.append(best_seconds(observe, 1))
+        texts = [batch.urls[i] for i in range(count)]
+        parts = [
+            (texts[rows], batch.fetched_at[rows], batch.changed[rows])
+            for rows in (slice(start, start + _BATCH) for start in range(0, count, _BATCH))
+        ]
+        seconds.append(best_seconds(lambda parts=parts: _observe_lists(scheduler, parts), 1))  # type: ignore[misc]
     return count / min(seconds)
+
+
+def _observe_lists(scheduler: Scheduler, parts: Iterable[tuple[list[str], Any, Any]]) -> None:
+    for urls, fetched_at, changed in parts:
+        scheduler.observe(OutcomeBatch(urls, fetched_at, changed=changed))
 
 
 def _file_speed(
@@ -195,3 +215,54 @@ def _rival_bytes(urls: PackedUrls) -> float:
     allocated, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return allocated / events
+
+
+def measure_hostile(count: int, repeats: int) -> list[Row]:
+    """Return the rows of the benchmark with `count` URLs, a tenth of that for long ones; the rival is `ordinary`.
+
+    Rows of growth compare all of the URLs with a quarter of them.
+    """
+    ordinary = [f"https://a.co/abc{i:08}ordinary{_TAIL}" for i in range(count)]
+    kinds: dict[str, Sequence[str]] = {
+        "one hash without the key": _colliding(count),
+        "a host each": [f"https://h{i:020}.example/" for i in range(count)],
+        "a directory for 16 pages": [f"https://a.example/{i // 16:020}/{i % 16:010}" for i in range(count)],
+        "8,000 bytes with one prefix": [f"https://a.example/{'x' * 7970}{i:010}" for i in range(count // 10)],
+        "1,000 directories deep": [f"https://a.example/{'d/' * 1000}{i:010}" for i in range(count // 10)],
+    }
+    rows: list[Row] = []
+    for verb, run in (("discover", _discover), ("observe twice", _observe)):
+        usual = _hostile_seconds(run, ordinary, repeats) / count
+        for name, urls in kinds.items():
+            part = urls[: len(urls) // _SHARE]
+            whole, less = (_hostile_seconds(run, some, repeats) / len(some) for some in (urls, part))
+            rows.append(durations(f"{verb}, {len(urls):,} URLs: {name}", whole, usual, "µs"))
+            rows.append(durations(f"... growth from {len(part):,} URLs", whole, less, "µs"))
+    return rows
+
+
+def _hostile_seconds(run: Callable[[PackedUrls], None], urls: Sequence[str], repeats: int) -> float:
+    packed = PackedUrls.pack(urls)
+    return best_seconds(lambda: run(packed), repeats)
+
+
+def _discover(urls: PackedUrls) -> None:
+    Scheduler().discover(urls, now=0.0)
+
+
+def _observe(urls: PackedUrls) -> None:
+    scheduler = Scheduler()
+    for day in range(2):
+        scheduler.observe(OutcomeBatch(urls, np.full(len(urls), day * 86_400.0)))
+
+
+def _colliding(count: int) -> list[str]:
+    """Return `count` URLs of one public hash: a block is multiplied by what the one before makes 0."""
+    for letters in itertools.product(string.ascii_letters + string.digits, repeat=3):
+        head = f"https://a.co/{''.join(letters)}"
+        left = int.from_bytes(head[:8].encode(), "little") ^ _K1
+        right = int.from_bytes(head[8:].encode(), "little") ^ _K0 ^ (16 + 8 + 8 + len(_TAIL))
+        state = ((left * right >> 64) ^ (left * right & _WHOLE)).to_bytes(8, "little")
+        if all(0x21 <= byte < 0x7F and byte not in b"/?#" for byte in state):
+            return [f"{head}{free:08}{state.decode()}{_TAIL}" for free in range(count)]
+    raise AssertionError

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.timing import Row, best_seconds
+from benchmarks.report import Row, best_seconds, digits, durations
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.optimal import (
     BinaryPoisson,
@@ -35,12 +35,10 @@ from streamsched.optimal import (
     webfountain,
 )
 
-__all__ = ["measure"]
-
 _HOSTS: Final = 10_000
 _HALVINGS: Final = 60  # to the digits of the rivals' results
 _VISITS: Final = 14  # of each page whose rate is learned
-_RUNS: Final = 10  # of each of MirrorSync's experiments; the paper has 150
+_RUNS: Final = 5  # of each of MirrorSync's experiments; the paper has 150
 _WEB_BUDGET: Final = 54.0  # million pages a day: strategy 1 then ends with as many obsolete pages as in table 3
 
 _TABLES: Final = (  # version, strategy, objective and obsolete pages at the end in tables 3 and 4, tens of millions
@@ -64,13 +62,13 @@ _EXPERIMENTS: Final[tuple[tuple[str, _Learn, float, float], ...]] = (
 
 def measure(pages: int, repeats: int) -> list[Row]:
     """Return the rows for 100,000 and for `pages` pages, for learning, for mirror steps, and for plans."""
-    rows = [*_crawls(100_000, repeats, "≤ 50 ms"), *_crawls(pages, 1, "≤ 5 s")]
+    rows = [*_crawls(100_000, repeats), *_crawls(pages, 1)]
     rows += [_learning(pages // 10), _step(pages // 10, repeats)]
     rows += [_sync(*experiment) for experiment in _EXPERIMENTS]
     return rows + _plans()
 
 
-def _crawls(pages: int, repeats: int, goal: str) -> list[Row]:
+def _crawls(pages: int, repeats: int) -> list[Row]:
     rng = np.random.default_rng(0)
     importance = rng.integers(1, 1001, pages).astype(np.float64)
     change_rate = np.clip(rng.lognormal(-2.0, 1.2, pages), 0.0005, 7.0)
@@ -85,15 +83,9 @@ def _crawls(pages: int, repeats: int, goal: str) -> list[Row]:
     rival = best_seconds(lambda: _bisect(importance, change_rate, budget, np.zeros(pages, np.bool_)), repeats)
     rival_mixed = best_seconds(lambda: _bisect(importance, change_rate, budget, complete), repeats)
     return [
-        _row(f"LambdaCrawl, {pages:,} pages", plain, rival, goal),
-        _row(f"... signals for 4 %, {pages:,} pages", mixed, rival_mixed, goal),
-        (
-            f"... {_HOSTS:,} hosts, {pages:,} pages",
-            f"{1e3 * polite:.1f} ms",
-            f"{1e3 * plain:.1f} ms without hosts",
-            f"{polite / plain:.2f}×",
-            "≤ 2×",
-        ),
+        durations(f"LambdaCrawl, {pages:,} pages", plain, rival),
+        durations(f"... with signals for 4 %, {pages:,} pages", mixed, rival_mixed),
+        durations(f"... with limits of {_HOSTS:,} hosts, {pages:,} pages; rival: without", polite, plain),
     ]
 
 
@@ -118,7 +110,7 @@ def _learning(pages: int) -> Row:
     ours = best_seconds(lambda: learn_rates(times, changed.ravel(), offsets), 2)
     few = pages // 10  # the rival's time is in proportion
     rival = 10.0 * best_seconds(lambda: _bisect_rates(intervals[:few], changed[:few]), 1)
-    return _row(f"rates of {pages:,} pages, {_VISITS} visits each", ours, rival, "≤ 5 s")
+    return durations(f"learned rates of {pages:,} pages, {_VISITS} visits each", ours, rival)
 
 
 def _bisect_rates(intervals: Floats, changed: Bools) -> Floats:
@@ -140,7 +132,7 @@ def _step(arms: int, repeats: int) -> Row:
     limits = RateLimits(lowest=0.02, highest=3.0, budget=float(rates.sum()))
     ours = best_seconds(lambda: mirror_step(rates, gradient, 1.0, limits), repeats)
     rival = best_seconds(lambda: _bisect_price(rates, gradient, limits), 1)
-    return _row(f"mirror step of {arms:,} arms", ours, rival, "≤ 0.5 s")
+    return durations(f"mirror step of {arms:,} arms", ours, rival)
 
 
 def _bisect_price(rates: Floats, gradient: Floats, limits: RateLimits) -> Floats:
@@ -168,19 +160,14 @@ def _sync(name: str, learn: _Learn, learning_rate: float, cycle: float) -> Row:
         final.append(learn(costs, settings, seed=seed).cost[-1])
     seconds = (time.perf_counter() - begin) / _RUNS * 150
     ratio = float(np.mean(final) / np.mean(best))
-    return (
-        f"{name}: cost, 150 runs in {seconds:.0f} s",
-        f"{np.mean(final):.4f}",
-        f"{np.mean(best):.4f}",
-        f"{ratio:.4f}×",
-        "",
-    )
+    figures = f"{np.mean(final):.4f}", f"{np.mean(best):.4f}"
+    return Row(f"{name}: cost, 150 runs in {seconds:.0f} s; ratio: of costs", *figures, f"{ratio:.4f}×")
 
 
 def _plans() -> list[Row]:
     """Return the rows of the paper's tables; nothing without CasADi."""
     if importlib.util.find_spec("casadi") is None:
-        return [("WebFountain's model", "CasADi is not installed", "–", "–", "≤ 3 s")]
+        return [Row("WebFountain's model", "CasADi is not installed")]
     rows = []
     for version, strategy, objective, printed in _TABLES:
         begin = time.process_time()
@@ -190,17 +177,8 @@ def _plans() -> list[Row]:
         obsolete = float(plan.obsolete[-1].sum()) / 10.0
         crawls = plan.crawl_share.sum(axis=0)
         shares = f"{(crawls < 0.05).mean():.0%} never crawled, {(crawls > 1.5).mean():.0%} twice"
-        rows.append(
-            (
-                f"WebFountain, version {version}, strategy {strategy}, {seconds:.1f} s of CPU; objective, obsolete",
-                f"{plan.objective / 10.0:.3f}, {obsolete:.3f}; {shares}",
-                f"{objective:.3f}, {printed:.3f} (paper)",
-                f"{plan.objective / 10.0 / objective:.2f}×, {obsolete / printed:.2f}×",
-                "≤ 3 s",
-            )
-        )
+        name = f"WebFountain, version {version}, strategy {strategy}, {seconds:.1f} s of CPU; objective, obsolete"
+        figures = f"{plan.objective / 10.0:.3f}, {obsolete:.3f}; {shares}", f"{objective:.3f}, {printed:.3f} (paper)"
+        ratios = f"{digits(plan.objective / 10.0 / objective)}×, {digits(obsolete / printed)}× of its values"
+        rows.append(Row(name, *figures, ratios))
     return rows
-
-
-def _row(name: str, ours: float, rival: float, goal: str) -> Row:
-    return name, f"{1e3 * ours:.1f} ms", f"{1e3 * rival:.0f} ms", f"{rival / ours:.1f}×", goal

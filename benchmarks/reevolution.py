@@ -17,14 +17,12 @@ import numpy as np
 
 from benchmarks.corpus import DAY_S, make_urls, visit_all
 from benchmarks.evolution import make_history
-from benchmarks.timing import Row
+from benchmarks.report import Row, digits, durations
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord
 from streamsched.records.visit_journal import SAMPLE_PAGES, find_sampled, sample_bar
 from streamsched.scheduler.evolver import Evolver
-
-__all__ = ["measure"]
 
 _CYCLES: Final = 19  # of training data; the day before them gives the first visits
 _COST_PAGES: Final = 16 * SAMPLE_PAGES  # one in 16 pages is sampled
@@ -121,9 +119,9 @@ def _measure_cost(repeats: int) -> list[Row]:
     settings = evolver.plan.settings
     size = f"{settings.generations} generations of {settings.population}"
     return [
-        (f"warm, {size}, {data}: CPU of its process", f"{min(cpu_s):.1f} s", "–", "–", "≤ 10 s"),
-        ("from its start to its record", f"{min(seconds):.1f} s", "–", "–", ""),
-        ("gathering its training data once, on a thread of the scheduler", f"{min(gather_s):.2f} s", "–", "–", ""),
+        Row(f"warm, {size}, {data}: processor time", f"{min(cpu_s):.1f} s"),
+        Row("... from its start to its record", f"{min(seconds):.1f} s"),
+        Row("... gathering its training data once, on a thread of the scheduler", f"{min(gather_s):.2f} s"),
     ]
 
 
@@ -182,31 +180,20 @@ def _children_cpu_s() -> float:
 
 
 def _compare(pages: int, without: _Calls, beside: _Calls, within: _Calls) -> list[Row]:
+    """Return the rows of the latency of batches; ratios are to the latency without an evolution."""
     rows: list[Row] = []
     for share in _PERCENTILES:
         base, ours, theirs = (1e3 * np.percentile(calls.next_batch, share) for calls in (without, beside, within))
-        name = f"next_batch({_K:,}) of {pages:,}, p{share:g}"
-        rows.append((f"{name}, no evolution", f"{base:.1f} ms", "–", "–", ""))
-        goal = "≤ 1.5×" if share == _PERCENTILES[-1] else ""
-        times = f"{ours / base:.2f}×, {theirs / base:.2f}×"
-        rows.append(
-            (f"{name}, evolution in a process (rival: on a thread)", f"{ours:.1f} ms", f"{theirs:.1f} ms", times, goal)
-        )
+        name = f"next_batch({_K:,}) of {pages:,}, p{share:g}, while evolving; {base:.1f} ms without"
+        ratios = f"{digits(ours / base)}×, rival {digits(theirs / base)}× its value without"
+        rows.append(Row(name, f"{ours:.1f} ms", f"{theirs:.1f} ms", ratios))
     return rows
 
 
 def _longest(without: _Calls, gathering: _Calls) -> list[Row]:
     rows: list[Row] = []
     for name in ("next_batch", "observe"):
-        base, ours = (1e3 * max(getattr(calls, name)) for calls in (without, gathering))
+        base, ours = (max(getattr(calls, name)) for calls in (without, gathering))
         calls = len(getattr(gathering, name))
-        rows.append(
-            (
-                f"longest {name} of {calls} while data is gathered (rival: without an evolution)",
-                f"{ours:.0f} ms",
-                f"{base:.0f} ms",
-                f"{ours / base:.1f}×",
-                "",
-            )
-        )
+        rows.append(durations(f"longest {name} of {calls} while data is gathered; rival: otherwise", ours, base))
     return rows

@@ -7,6 +7,7 @@ without HTTP, called by the same threads in this process: what the service adds 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,20 +27,23 @@ import msgspec
 import numpy as np
 
 from benchmarks.corpus import DAY_S, make_urls
-from benchmarks.timing import Row
+from benchmarks.report import Row, digits, durations
 from streamsched import DurableScheduler, OutcomeBatch, PackedUrls
 from streamsched.cli.options import current_time
-from streamsched.connectors.records.outcome_frames import decode_frame, encode_frame
-from streamsched.http.protocol.media_types import FRAMES
-
-__all__ = ["measure"]
+from streamsched.frames import decode_frame, encode_frame
+from streamsched.http.protocol.bodies import FRAMES
 
 _FRAME: Final = 1_000  # outcomes
 _FEED: Final = 100  # frames a second beside batches
 _SENDERS: Final = 8  # connections that send frames as fast as they are acknowledged
 _SENT: Final = 3_000  # frames of that measurement
 _WARM_S: Final = 6.0  # before latencies count: the first two batches scan all pages
-_CASES: Final = ((1_000, 10, 50.0), (100, 50, 25.0))  # pages of a batch, batches a second, goal in ms
+_CASES: Final = ((1_000, 10), (100, 50))  # pages of a batch, batches a second
+_MEASURED_S: Final = 5.0  # of latencies, for each repeat
+_CHROMIUM: Final = "/usr/bin/chromium"
+_SETTLE_S: Final = 10.0  # before processor time counts: the first answers compute what later ones reuse
+_WATCHED_S: Final = 12.0  # of processor time, for each repeat
+_TICKS: Final = os.sysconf("SC_CLK_TCK")  # of processor time in a second
 
 
 class _Caller(Protocol):
@@ -88,33 +92,33 @@ class _InProcess:
         self.scheduler.observe(decode_frame(msgspec.msgpack.decode(frame)))
 
 
-def measure(pages: int, seconds: float = 20.0) -> list[Row]:
-    """Return the rows of the benchmark of the service at `pages` pages; latencies are of `seconds` each."""
+def measure(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of the benchmark of the service at `pages` pages."""
+    seconds = repeats * _MEASURED_S
     folder = Path(tempfile.mkdtemp(prefix="streamsched-"))
     try:
         _build(folder / "state", pages)
         shutil.copytree(folder / "state", folder / "copy")
-        with _serving(folder / "state") as service:
-            own = _measure(service, pages, seconds)
+        with _serving(folder / "state", "--set", "http.rate=1000000") as (_, address):
+            own = _measure(_OverHttp(address), pages, seconds)
         with DurableScheduler.open(folder / "copy") as scheduler:
             rival = _measure(_InProcess(scheduler), pages, seconds)
             scheduler.close(save=False)
     finally:
         shutil.rmtree(folder)
-    return _rows(own, rival)
+    return _rows(own, rival, pages)
 
 
-def _rows(own: Sequence[float], rival: Sequence[float]) -> list[Row]:
+def _rows(own: Sequence[float], rival: Sequence[float], pages: int) -> list[Row]:
     """Return the rows of what `_measure` returned of both."""
     rows: list[Row] = []
-    for number, (k, per_s, goal_ms) in enumerate(_CASES):
-        p50, p99 = 1 + 2 * number, 2 + 2 * number
-        ours, theirs = (f"{1e3 * one[p50]:.1f}, {1e3 * one[p99]:.1f} ms" for one in (own, rival))
-        what = f"next of {k:,}, {per_s} a second, beside {_FEED * _FRAME:,} outcomes/s: p50, p99"
-        rows.append((what, ours, theirs, f"{own[p99] / rival[p99]:.2f}", f"p99 ≤ {goal_ms:g} ms"))
-    what = f"outcomes in frames of {_FRAME:,}, on disk when acknowledged"
-    rows.append((what, f"{own[0]:,.0f}/s", f"{rival[0]:,.0f}/s", f"{own[0] / rival[0]:.2f}", "≥ 300,000/s"))
-    return rows
+    for number, (k, per_s) in enumerate(_CASES):
+        for place, part in ((1 + 2 * number, "p50"), (2 + 2 * number, "p99")):
+            what = f"next of {k:,}, {per_s} a second, {pages:,} pages, {part}"
+            rows.append(durations(what, own[place], rival[place]))
+    what = f"outcomes over HTTP in frames of {_FRAME:,}, on disk when acknowledged, {pages:,} pages"
+    figures = f"{digits(own[0], 3)}/s", f"{digits(rival[0], 3)}/s, library"
+    return [*rows, Row(what, *figures, f"{digits(own[0] / rival[0], 2)}×", headline=True)]
 
 
 def _build(directory: Path, pages: int) -> None:
@@ -127,10 +131,10 @@ def _build(directory: Path, pages: int) -> None:
 
 
 @contextmanager
-def _serving(state: Path) -> Iterator[_OverHttp]:
-    """Run the service in a process of its own within the block."""
-    words = ["serve", "--state", str(state), "--http", "127.0.0.1:0", "--log-format", "json"]
-    command = [sys.executable, "-m", "streamsched", *words, "--set", "http.rate=1000000"]
+def _serving(state: Path, *options: str) -> Iterator[tuple[int, str]]:
+    """Run the service in a process of its own within the block; yield its number and address."""
+    words = ["serve", "--state", str(state), "--http", "127.0.0.1:0", "--log-format", "json", *options]
+    command = [sys.executable, "-m", "streamsched", *words]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         events = (json.loads(line) for line in process.stderr)
@@ -138,7 +142,7 @@ def _serving(state: Path) -> Iterator[_OverHttp]:
         reader = threading.Thread(target=lambda: list(events))  # so that it can always write
         reader.start()
         try:
-            yield _OverHttp(address)
+            yield process.pid, address
         finally:
             process.terminate()
             process.wait()
@@ -149,7 +153,7 @@ def _measure(caller: _Caller, pages: int, seconds: float) -> list[float]:
     """Return the outcomes a second, then p50 and p99 of each case in seconds."""
     urls, figures = make_urls(pages), []
     numbers = count()
-    for k, per_s, _ in _CASES:
+    for k, per_s in _CASES:
         frames = _make_frames(urls, int((seconds + _WARM_S) * _FEED), numbers)
         taken = _at_intervals(caller, k, per_s, seconds, frames)
         figures += [float(np.quantile(taken, 0.5)), float(np.quantile(taken, 0.99))]
@@ -201,3 +205,62 @@ def _make_frames(urls: PackedUrls, frames: int, numbers: Iterator[int]) -> list[
         columns = {"status": np.full(_FRAME, 200), "changed": rng.random(_FRAME) < 0.1}
         made.append(encode_frame(OutcomeBatch(urls.take(rows), times, **columns)))
     return made
+
+
+def measure_console(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of the console beside a service of `pages` pages that no crawler calls.
+
+    The rivals are the service without the console, and the same browser with an empty page. Needs Debian's
+    Chromium and playwright.
+    """
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  of the tests
+
+    seconds, folder = repeats * _WATCHED_S, Path(tempfile.mkdtemp(prefix="streamsched-"))
+    try:
+        with DurableScheduler.open(folder / "state") as scheduler:
+            scheduler.discover(make_urls(pages), now=current_time(None))
+        with _serving(folder / "state") as (service, address), sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
+            page = browser.new_page()
+            alone = _shares(service, seconds)
+            begin = time.perf_counter()
+            page.goto(f"http://{address}/")
+            page.wait_for_selector(".figure .value")
+            first_s = time.perf_counter() - begin
+            watched = _shares(service, seconds)
+            browser.close()
+    finally:
+        shutil.rmtree(folder)
+    rows = [Row(f"first view, {pages:,} pages", f"{first_s:.2f} s")]
+    for what, own, rival in zip(("service", "browser"), watched, alone, strict=True):
+        added = f"{own - rival:+.2%} of a core"
+        rows.append(Row(f"processor time of the {what}, console open", f"{own:.2%}", f"{rival:.2%}", added))
+    return rows
+
+
+def _shares(service: int, seconds: float) -> list[float]:
+    """Return the share of a core that the service and the browser, a child of this process, take for `seconds`."""
+    time.sleep(_SETTLE_S)
+    before = [_processor_s([service]), _processor_s(_descendants(service))]
+    time.sleep(seconds)
+    after = [_processor_s([service]), _processor_s(_descendants(service))]
+    return [(end - begin) / seconds for begin, end in zip(before, after, strict=True)]
+
+
+def _processor_s(processes: list[int]) -> float:
+    """Return the seconds of processor time that these processes have taken."""
+    return sum(sum(map(int, _fields(one)[11:13])) for one in processes) / _TICKS
+
+
+def _descendants(but: int) -> list[int]:
+    """Return the children of this process and theirs, but for those of `but` and itself."""
+    parents = {int(one.name): int(_fields(int(one.name))[1]) for one in Path("/proc").iterdir() if one.name.isdigit()}
+    found = [os.getpid()]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one and child != but]
+    return found[1:]
+
+
+def _fields(process: int) -> list[str]:
+    """Return what the kernel knows of a process, from its state on."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -15,9 +15,8 @@ from streamsched.connectors.formats.microsoft import write_sample
 from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
 from streamsched.connectors.kafka import KafkaSettings, KafkaSink, KafkaSource, open_kafka, open_sink
 from streamsched.connectors.open_source import open_signals, open_source
-from streamsched.connectors.records.outcome_frames import decode_frame, encode_frame
-from streamsched.connectors.records.signal_frames import decode_signal_frame, encode_signal_frame
 from streamsched.connectors.source import Delivery, Position, Rejection, Source
+from streamsched.frames import decode_frame, encode_frame
 
 __all__ = [
     "Delivery",
@@ -29,9 +28,7 @@ __all__ = [
     "Rejection",
     "Source",
     "decode_frame",
-    "decode_signal_frame",
     "encode_frame",
-    "encode_signal_frame",
     "open_kafka",
     "open_signals",
     "open_sink",

@@ -6,28 +6,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
-from streamsched.connectors.formats.changelog import CHANGE_LOG
-from streamsched.connectors.formats.detection import HEAD_BYTES, recognise_format
-from streamsched.connectors.formats.jsonl import make_json_lines
-from streamsched.connectors.formats.microsoft import ORIGIN_S, CrawlHistory
-from streamsched.connectors.formats.msgpack_stream import MapStream
-from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
-from streamsched.connectors.reading.record_reader import Read, RecordChunk, RecordReader
+from streamsched.connectors.file_formats import HEAD_BYTES, Format, formats_of, recognise_format
+from streamsched.connectors.formats.microsoft import ORIGIN_S
+from streamsched.connectors.reading.byte_stream import STDIN, ByteStream, Read, RecordChunk, RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, Rejections
-from streamsched.connectors.records.event_decoder import EventDecoder
+from streamsched.connectors.records import RecordType
 from streamsched.connectors.source import Delivery, Position, Records, Rejection, Source, Unit
-from streamsched.errors import SettingsError, SourceError, shorten
-
-if TYPE_CHECKING:
-    from streamsched.connectors.records.record_types import RecordType
-    from streamsched.errors import InvalidRecord
-
-__all__ = ["BATCH", "FileSource", "open_file"]
+from streamsched.errors import InvalidRecord, SettingsError, SourceError, shorten
 
 BATCH: Final = 65_536  # most records in a delivery; usually a block of 1 MiB ends it first
-_BYTEWISE: Final = "msgpack"  # the only format without lines
 
 
 def open_file(  # noqa: PLR0913  what a user may say of a file
@@ -49,10 +38,10 @@ def open_file(  # noqa: PLR0913  what a user may say of a file
     with ExitStack() as undo:
         stream = ByteStream(name)
         undo.callback(stream.close)
-        kind = _choose_format(stream, records, format or (records.format_of(position.kind) if position else None))
+        chosen = _choose_format(stream, records, format or (records.format_of(position.kind) if position else None))
         rejections = Rejections(dead_letters)
         undo.callback(rejections.close)
-        source = FileSource(stream, records, kind, _choose_reader(records, kind, name, origin_s), rejections, batch)
+        source = FileSource(stream, records, chosen, chosen.reader(records, name, origin_s), rejections, batch)
         if position is not None:
             undo.callback(source.close)
             source.seek(position)
@@ -70,12 +59,12 @@ class FileSource(Source[Records]):
         self,
         stream: ByteStream,
         records: RecordType[Records],
-        kind: str,
+        format: Format,  # noqa: A002  the name that users know
         read: Read[Records],
         rejections: Rejections,
         batch: int,
     ) -> None:
-        self.format = kind
+        self.format = format.name
         self._type = records
         self._stream = stream
         self._read = read
@@ -84,7 +73,7 @@ class FileSource(Source[Records]):
         self._path = STDIN if stream.path == STDIN else str(Path(stream.path).resolve())
         self.is_replayable = stream.path != STDIN and Path(stream.path).is_file()
         self._closed = False
-        self._unit: Unit = "byte" if kind == _BYTEWISE else "line"
+        self._unit: Unit = format.unit
         self._lines: Sequence[int] = ()  # of the records of the last delivery, if they are lines
         self._cuts = self._start(0)
 
@@ -120,7 +109,7 @@ class FileSource(Source[Records]):
         try:
             before = stream.skip_to(position.offset)
             starts_line = before in (b"", b"\n") or stream.peek(1) in (b"", b"\n", b"\r")
-            if self.format != _BYTEWISE and not starts_line:
+            if self._unit == "line" and not starts_line:
                 reason = "the position is not at the start of a line: the file is not the one it was taken from"
                 raise SourceError(path, reason, position.offset)
         except BaseException:
@@ -180,25 +169,17 @@ class FileSource(Source[Records]):
             raise SourceError(self._stream.path, "is closed: open it again")
 
 
-def _choose_format(stream: ByteStream, records: RecordType[Any], asked: str | None) -> str:
-    formats = ", ".join(records.formats)
-    if asked is not None and asked not in records.formats:
-        raise SourceError(stream.path, f"format: expected one of {formats}, found {shorten(asked)}")
+def _choose_format(stream: ByteStream, records: RecordType[Any], asked: str | None) -> Format:
+    formats = formats_of(records)
+    names = ", ".join(formats)
+    if asked is not None and asked not in formats:
+        raise SourceError(stream.path, f"format: expected one of {names}, found {shorten(asked)}")
     head = b"" if asked else stream.peek(HEAD_BYTES)
     found = asked or recognise_format(stream.path, head)
     if found is None and not head:
-        return records.formats[0]  # empty: every format reads nothing
-    if found not in records.formats:
+        return next(iter(formats.values()))  # empty: every format reads nothing
+    if found not in formats:
         of = "" if found is None else f": {found} holds no {records.name}"
-        reason = f"format not recognised: expected one of {formats}, by name or content{of}"
+        reason = f"format not recognised: expected one of {names}, by name or content{of}"
         raise SourceError(stream.path, reason)
-    return found
-
-
-def _choose_reader(records: RecordType[Records], kind: str, path: str, origin_s: float) -> Read[Records]:
-    if kind == "jsonl":
-        return make_json_lines(EventDecoder(records)).read
-    if kind == _BYTEWISE:
-        return MapStream(records).read
-    of_outcomes = {"changes": CHANGE_LOG.read, "microsoft": CrawlHistory(path, origin_s).read}
-    return cast(Read[Records], of_outcomes[kind])
+    return formats[found]

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamsched.connectors.file_source import BATCH, open_file
 from streamsched.connectors.formats.microsoft import ORIGIN_S
 from streamsched.connectors.kafka import open_topic
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.kafka.source import BATCH as MESSAGES
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS, RecordType
-from streamsched.connectors.source import Position, Records
+from streamsched.connectors.records import OUTCOMES, SIGNALS, RecordType
+from streamsched.connectors.source import Position, Records, Source
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_path, check_time, check_type, check_whole
-
-if TYPE_CHECKING:
-    from streamsched.connectors.source import Source
-    from streamsched.outcomes import OutcomeBatch
-    from streamsched.signals import SignalBatch
-
-__all__ = ["open_signals", "open_source"]
+from streamsched.outcomes import OutcomeBatch
+from streamsched.signals import SignalBatch
 
 
 def open_source(

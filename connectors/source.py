@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType, TracebackType
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -26,49 +25,14 @@ from typing import (
     runtime_checkable,
 )
 
-import numpy as np
-import numpy.typing as npt
-
-from streamsched.errors import SourceError, shorten
-
-if TYPE_CHECKING:
-    from streamsched.errors import InvalidRecord
-    from streamsched.numerics.arrays import Floats
-    from streamsched.numerics.packed_urls import PackedUrls
-
-__all__ = [
-    "AnySource",
-    "Delivery",
-    "Position",
-    "RecordBatch",
-    "Records",
-    "Rejection",
-    "RevokeCallback",
-    "Source",
-    "Unit",
-    "VisitBatch",
-]
+from streamsched.errors import InvalidRecord, SourceError, shorten
+from streamsched.fields import RecordColumns
+from streamsched.numerics.arrays import Floats
 
 Unit: TypeAlias = Literal["line", "byte", "message"]
 
 
-class RecordBatch(Protocol):
-    """Records of one type as columns; `OutcomeBatch` and `SignalBatch` implement it."""
-
-    urls: PackedUrls
-
-    def __len__(self) -> int: ...
-
-    def take(self, rows: npt.NDArray[np.intp]) -> Self:
-        """Return the records at `rows`: intp[m], in that order."""
-        ...
-
-    def problems(self) -> Sequence[InvalidRecord]:
-        """Return what breaks the format, the first problem of each invalid record, in record order."""
-        ...
-
-
-Records = TypeVar("Records", bound=RecordBatch)
+Records = TypeVar("Records", bound=RecordColumns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +235,11 @@ class VisitBatch(Protocol):
     @property
     def scores(self) -> Floats:
         """The score of each page: float64[m]."""
+        ...
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability that each page has changed: float64[m]."""
         ...
 
     @property

@@ -1,24 +1,24 @@
 """Replays of change logs: the changes each policy would have found with its own choice of visits.
 
-`streamsched.replay.reporting.replay_report` writes the HTML report and `streamsched.replay.reporting.terminal` prints
-the table and the progress bar; they need matplotlib, jinja2 and rich.
+`report_replay` makes a report of the result, which `print_report`, `render_report` (HTML) and `to_json` show; so they
+do those of `streamsched.replay.analysis`, `gp4c` and `optimisers`.
 """
 
 from streamsched.replay.confidence_intervals import Estimate
-from streamsched.replay.experiment import Progress, replay_log, run_replay
+from streamsched.replay.experiment import Progress, prepare_state, replay_log, run_replay
+from streamsched.replay.ground_truth import ChangeLog, Window, write_changes
+from streamsched.replay.log_reader import read_truth
 from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import ReplaySettings
-from streamsched.replay.reporting.replay_json import to_json
-from streamsched.replay.saved_state import prepare_state
-from streamsched.replay.simulation.policy_names import EVOLVING, POLICIES, STEADY
-from streamsched.replay.simulation.promotions import Evolution
-from streamsched.replay.simulation.signals.simulated_source import SimulatedSource
-from streamsched.replay.simulation.simulator import Trace
-from streamsched.replay.synthetic.generator import SyntheticCorpus, synthesize, synthesize_corpus
-from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
-from streamsched.replay.truth.change_file import write_changes
-from streamsched.replay.truth.ground_truth import ChangeLog, Window
-from streamsched.replay.truth.reader import read_truth
+from streamsched.replay.reporting.page import render_report
+from streamsched.replay.reporting.replay_report import report_replay
+from streamsched.replay.reporting.report import Report, to_json
+from streamsched.replay.reporting.terminal import print_report
+from streamsched.replay.simulation.policies import EVOLVING, POLICIES, STEADY
+from streamsched.replay.simulation.signal_sources import SimulatedSource
+from streamsched.replay.simulation.simulator import Evolution, Trace
+from streamsched.replay.synthetic_corpus import SyntheticCorpus, synthesize, synthesize_corpus
+from streamsched.replay.synthetic_settings import KINDS, SyntheticSettings
 
 __all__ = [
     "EVOLVING",
@@ -33,14 +33,18 @@ __all__ = [
     "Progress",
     "ReplayResult",
     "ReplaySettings",
+    "Report",
     "SimulatedSource",
     "SyntheticCorpus",
     "SyntheticSettings",
     "Trace",
     "Window",
     "prepare_state",
+    "print_report",
     "read_truth",
+    "render_report",
     "replay_log",
+    "report_replay",
     "run_replay",
     "synthesize",
     "synthesize_corpus",

@@ -13,24 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from scipy.special import stdtrit
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints
-
-__all__ = [
-    "BATCH_DAYS",
-    "Estimate",
-    "band_over_runs",
-    "cut_batches",
-    "jackknife",
-    "over_seeds",
-    "replicate_figure",
-    "replicate_mean",
-]
+from streamsched.numerics.arrays import Bools, Floats, Ints
 
 BATCH_DAYS: Final = 28  # four weeks: figures of successive weeks correlate by 0.25 to 0.87 on real logs
 _DAY_S: Final = 86_400.0

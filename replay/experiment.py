@@ -6,31 +6,32 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from streamsched.errors import ReplayError
 from streamsched.numerics.argument_checks import check_type
+from streamsched.numerics.arrays import Ints
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.replay.confidence_intervals import cut_batches
+from streamsched.replay.ground_truth import ChangeLog, Window
+from streamsched.replay.log_reader import read_truth
 from streamsched.replay.replay_results import MeasuredCycles, ReplayResult, summarise
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
 from streamsched.replay.simulation.evolving_policies import SupportsEvolution
 from streamsched.replay.simulation.metrics import assign_deciles
-from streamsched.replay.simulation.policies import ReplayedSignals, deliver_signals, make_policy
-from streamsched.replay.simulation.policy_names import evolves, foretells_changes, formula_of
-from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
-from streamsched.replay.simulation.signals.learned_sources import compare_sources
-from streamsched.replay.simulation.signals.recorded_signals import read_signals
+from streamsched.replay.simulation.policies import (
+    ReplayedSignals,
+    deliver_signals,
+    evolves,
+    formula_of,
+    make_policy,
+    predicts_changes,
+)
+from streamsched.replay.simulation.scheduled_policies import ScheduledPolicy
+from streamsched.replay.simulation.signal_stream import compare_sources, read_signals
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
-from streamsched.replay.truth.ground_truth import ChangeLog
-from streamsched.replay.truth.reader import read_truth
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-    from streamsched.replay.truth.ground_truth import Window
-
-__all__ = ["KeepPolicy", "Progress", "replay_log", "run_replay"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the cycles done, all cycles and the current policy: after each cycle, with several workers each run."""
@@ -135,11 +136,11 @@ def _trace(
     policy = make_policy(run.policy, shared.window.cycle_s, run.seed, shared.schedule, shared.workers)
     if isinstance(policy, SupportsEvolution) and tick is not None:
         policy.announce = tick.announce
-    foretell = None
-    if shared.calibration and isinstance(policy, ScheduledPolicy) and foretells_changes(run.policy):
-        foretell = policy.foretell
+    predict = None
+    if shared.calibration and isinstance(policy, ScheduledPolicy) and predicts_changes(run.policy):
+        predict = policy.predict
     listening, stream = deliver_signals(run.policy, policy, shared.window, shared.signals, run.seed)
-    trace = simulate(shared.window, listening, shared.schedule, shared.deciles, tick, foretell)
+    trace = simulate(shared.window, listening, shared.schedule, shared.deciles, tick, predict)
     if shared.calibration and stream is not None and isinstance(policy, ScheduledPolicy):
         trace = replace(trace, sources=compare_sources(stream, policy.scheduler.sources()))
     if not isinstance(policy, SupportsEvolution):
@@ -182,3 +183,20 @@ def _share(shared: _SharedInputs) -> None:
 
 def _trace_shared(run: _Run) -> Trace:
     return _trace(_shared[0], run)
+
+
+def prepare_state(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
+    """Return `policy` after the replay of `settings` with their first seed.
+
+    O(cycles · pages). Raises the errors of `run_replay`, and ReplayError for a policy without a scheduler.
+    """
+    check_type("settings", settings, ReplaySettings, "ReplaySettings")
+    window = choose_window(read_truth(settings.log), settings)
+    replayed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)
+    if not isinstance(replayed, ScheduledPolicy):
+        raise ReplayError(f"policy {policy!r} keeps no state: expected one that ranks by a formula")
+    recorded = [batch for path in settings.signal_files for batch in read_signals(path).batches]
+    signals = ReplayedSignals(settings.signals, tuple(recorded))
+    listening, _ = deliver_signals(policy, replayed, window, signals, settings.seeds[0])
+    simulate(window, listening, settings.schedule, np.zeros(window.pages, np.int64))
+    return replayed

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.connectors.source import Rejection
+from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.replay.confidence_intervals import (
     Estimate,
     jackknife,
@@ -17,17 +19,11 @@ from streamsched.replay.confidence_intervals import (
     replicate_figure,
     replicate_mean,
 )
-from streamsched.replay.simulation.signals.learned_sources import LearnedSource, average_sources
-
-if TYPE_CHECKING:
-    from streamsched.connectors.source import Rejection
-    from streamsched.numerics.arrays import Bools, Floats, Ints
-    from streamsched.replay.replay_settings import ReplaySettings
-    from streamsched.replay.simulation.calibration import Calibration
-    from streamsched.replay.simulation.simulator import Trace
-    from streamsched.replay.truth.ground_truth import Window
-
-__all__ = ["COMPARED", "METRICS", "Comparison", "MeasuredCycles", "PolicyResult", "ReplayResult", "summarise"]
+from streamsched.replay.ground_truth import Window
+from streamsched.replay.replay_settings import ReplaySettings
+from streamsched.replay.simulation.metrics import Calibration
+from streamsched.replay.simulation.signal_stream import LearnedSource, average_sources
+from streamsched.replay.simulation.simulator import Trace
 
 METRICS: Final = ("change_rate", "ndcg", "freshness", "delay_mean", "delay_p95")
 COMPARED: Final = ("change_rate", "ndcg", "stale", "delay_mean", "delay_p95")

@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import numpy as np
 
 from streamsched.errors import ReplayError
 from streamsched.numerics.argument_checks import check_fields, read_items
-from streamsched.replay.simulation.policy_names import STEADY, check_policy, is_signalled
-from streamsched.replay.simulation.signals.simulated_source import SimulatedSource, name_sources
+from streamsched.replay.ground_truth import ChangeLog, Window
+from streamsched.replay.simulation.policies import STEADY, check_policy, is_signalled
+from streamsched.replay.simulation.signal_sources import SimulatedSource, name_sources
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
-
-if TYPE_CHECKING:
-    from streamsched.replay.truth.ground_truth import ChangeLog, Window
-
-__all__ = ["DEFAULT_BASE", "ReplaySettings", "choose_window", "format_time", "is_dated"]
 
 DEFAULT_BASE: Final = "age"  # the policy to compare with: a crawler without a model, the oldest copy first
 _FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first

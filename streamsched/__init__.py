@@ -18,8 +18,8 @@ from streamsched.errors import (
 
 if TYPE_CHECKING:
     from streamsched.estimation.change_detection import hamming
-    from streamsched.estimation.content.simhash import simhash
-    from streamsched.estimation.signals.source_list import SourceReliability
+    from streamsched.estimation.content import simhash
+    from streamsched.estimation.source_list import SourceReliability
     from streamsched.evolution.plan import EvolutionPlan
     from streamsched.formula import Formula
     from streamsched.numerics.packed_urls import PackedUrls
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streamsched.scheduler.reading.week_view import WeekView
     from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
     from streamsched.scheduler.scheduler import Scheduler
-    from streamsched.scheduler.warming.warm import warm
+    from streamsched.scheduler.warm import warm
     from streamsched.signals import Signal, SignalBatch
     from streamsched.state.stream_clock import WallClock
 
@@ -116,13 +116,13 @@ _HOMES: Final = {
     "Scheduler": "streamsched.scheduler.scheduler",
     "Signal": "streamsched.signals",
     "SignalBatch": "streamsched.signals",
-    "SourceReliability": "streamsched.estimation.signals.source_list",
+    "SourceReliability": "streamsched.estimation.source_list",
     "SurgeView": "streamsched.scheduler.reading.surge_view",
     "WallClock": "streamsched.state.stream_clock",
     "WeekView": "streamsched.scheduler.reading.week_view",
     "hamming": "streamsched.estimation.change_detection",
-    "simhash": "streamsched.estimation.content.simhash",
-    "warm": "streamsched.scheduler.warming.warm",
+    "simhash": "streamsched.estimation.content",
+    "warm": "streamsched.scheduler.warm",
 }
 
 

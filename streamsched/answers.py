@@ -9,33 +9,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "Blocked",
-    "CalibrationView",
-    "ChampionView",
-    "Discovered",
-    "EvolutionView",
-    "Evolutions",
-    "Explained",
-    "ExplainedReason",
-    "HostLimits",
-    "HostList",
-    "HostState",
-    "LeasedBatch",
-    "LeasedPage",
-    "NoticedSignals",
-    "ObservedOutcomes",
-    "PageState",
-    "RankedPage",
-    "Ranking",
-    "Rejection",
-    "Released",
-    "ReliabilityBin",
-    "RulesSet",
-    "Sample",
-    "Stats",
-]
-
 
 class Answer(msgspec.Struct, kw_only=True):
     """The base of all answers. Times are UTC epoch seconds; a number that is not finite is null."""
@@ -51,12 +24,16 @@ class Rejection(Answer):
 
 
 class RankedPage(Answer):
-    """A page in the ranking. ``score``: null if it is not finite; ``tier``: 2 if asked for, 1 if overdue, else 0."""
+    """A page in the ranking. ``score``: null if it is not finite; ``tier``: 2 if asked for, 1 if overdue, else 0.
+
+    ``probability``: the calibrated probability that the page has changed since its last visit.
+    """
 
     url: str
     host: str
     score: float | None
     tier: int
+    probability: float
 
 
 class Ranking(Answer):
@@ -319,27 +296,27 @@ class Sample(Answer):
 class ReliabilityBin(Answer):
     """Visits to pages with a probability of a change from ``low`` to ``high`` when they were leased.
 
-    ``foretold``: the sum of these probabilities; ``came``: how many visits found a change.
+    ``predicted``: the sum of these probabilities; ``observed``: how many visits found a change.
     """
 
     low: float
     high: float
     visits: int
-    foretold: float
-    came: int
+    predicted: float
+    observed: int
 
 
 class CalibrationView(Answer):
     """How the probabilities of a change of leased pages came true, over the newest visits.
 
-    ``error``: the mean of |foretold − came| over the bins, per visit; ``foretold``: the mean probability; ``came``: the
-    share of visits that found a change; all null without visits; ``bins``: those with visits.
+    ``error``: the mean of |predicted − observed| over the bins, per visit; ``predicted``: the mean probability;
+    ``observed``: the share of visits that found a change; all null without visits; ``bins``: those with visits.
     """
 
     visits: int
     error: float | None
-    foretold: float | None
-    came: float | None
+    predicted: float | None
+    observed: float | None
     bins: list[ReliabilityBin]
 
 

@@ -29,28 +29,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = [
-    "NOTHING",
-    "AccessDenied",
-    "DocumentError",
-    "FormulaError",
-    "InvalidOutcome",
-    "InvalidRecord",
-    "InvalidSignal",
-    "KeyReusedError",
-    "ReplayError",
-    "ServiceError",
-    "ServiceUnavailable",
-    "SettingsError",
-    "SettingsErrors",
-    "SnapshotError",
-    "SourceError",
-    "StateInUse",
-    "StreamschedError",
-    "UnknownPage",
-]
-
-
 _EXCERPT: Final = 100  # characters of a formula that an error shows, around the column it names
 _LONGEST_PATH: Final = 1_000  # characters of a path that an error shows; the fields have all of it
 

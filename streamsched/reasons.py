@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Any
 
-__all__ = ["Reason", "ReasonCode"]
-
 
 @unique
 class ReasonCode(StrEnum):

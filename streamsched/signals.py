@@ -1,4 +1,4 @@
-"""Change signals: `Signal` for one, `SignalBatch` for many in columns, and their validation.
+"""Change signals: the table of their fields, `Signal` for one, `SignalBatch` for many in columns.
 
 A signal says that a page has changed: a sitemap's lastmod, an entry of a feed, an IndexNow notice. How far it is
 believed is learned from the visits that follow.
@@ -6,72 +6,72 @@ believed is learned from the visits that follow.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome, InvalidSignal, shorten
-from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time, read_items
+from streamsched.fields import NAME, PART, TIME, URL, Field, RecordColumns, check_record, read_fields
+from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.column_casting import as_column
-from streamsched.numerics.packed_urls import URL_EXPECTED, PackedUrls
+from streamsched.numerics.packed_urls import PackedUrls
 
-__all__ = ["MAX_SOURCE_BYTES", "Signal", "SignalBatch"]
-
-MAX_SOURCE_BYTES: Final = 64  # of the name of a source
-
-_SOURCE_EXPECTED: Final = f"1 to {MAX_SOURCE_BYTES} bytes of printable UTF-8"
-_PART_EXPECTED: Final = "a number from 0 to 1"
+SIGNIFICANCE: Final = 1  # the bit of `SignalBatch.given`
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """One announcement that a page has changed.
+class SignalEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One signal as the wire has it, not checked beyond its types: the table of the fields of signals."""
 
-    ``at``: when it was announced, UTC epoch seconds; ``source``: the kind of source, such as ``"sitemap"`` or
-    ``"feed"``; with the page's host it names the source whose reliability is learned; ``significance``: how much
-    changed, 0 to 1, None if that is unknown.
+    url: Annotated[str, Field(URL, "the page, as crawled, 1 to 8,192 bytes of UTF-8")]
+    at: Annotated[float, Field(TIME, "when it was announced, UTC epoch seconds")]
+    source: Annotated[
+        str, Field(NAME, "the kind of source, such as `sitemap` or `feed`, 1 to 64 bytes of printable UTF-8")
+    ]
+    significance: Annotated[float | None, Field(PART, "how much changed, from 0 to 1; not used yet", SIGNIFICANCE)] = (
+        None
+    )
 
-    Raises InvalidSignal, as record 0, if a field breaks the format. A finite time beyond 1e11 is left to `notice`,
-    which rejects it.
+
+FIELDS: Final = read_fields(SignalEvent)
+
+
+class Signal(SignalEvent, frozen=True, gc=False, omit_defaults=True):
+    """One announcement that a page has changed; docs/signal-streams.md lists the fields.
+
+    ``source`` and the page's host name the source whose reliability is learned. Raises InvalidSignal, as record 0, if a
+    field breaks the format. A finite time beyond 1e11 is left to `notice`, which rejects it.
 
     >>> Signal("https://example.org/", 1_700_000_000.0, "sitemap").source
     'sitemap'
     """
 
-    url: str
-    at: float
-    source: str
-    significance: float | None = None
-
     def __post_init__(self) -> None:
-        for problem in SignalBatch.from_signals([self]).problems():
-            if problem.field != "at" or not math.isfinite(self.at):
-                raise problem
+        check_record(self, FIELDS, InvalidSignal)
 
 
-class SignalBatch:
+class SignalBatch(RecordColumns):
     """n signals as columns, in stream order.
 
     ``urls``: PackedUrls of n; ``at``: float64[n], UTC epoch seconds; ``source``: int32[n], the position of each
-    signal's source in ``names``; ``given``: bool[n], which signals have a significance; ``significance``: float64[n],
-    or of length 0 if none has one; meaningless where it is not given.
+    signal's source in ``names``; ``given``: uint8[n], 1 for signals that have a significance; ``significance``:
+    float64[n], or of length 0 if none has one; meaningless where it is not given.
 
     >>> batch = SignalBatch(["https://a.example/", "https://a.example/b"], [1.0, 2.0], "sitemap")
     >>> len(batch), batch.names
     (2, ('sitemap',))
+    >>> SignalBatch.concatenate([batch, SignalBatch(["https://a.example/"], [3.0], "feed")]).names
+    ('sitemap', 'feed')
     """
 
-    __slots__ = ("at", "given", "names", "significance", "source", "urls")
+    __slots__ = ("at", "names", "significance", "source")
+    FIELDS, ERROR, EVENT, RECORD = FIELDS, InvalidSignal, SignalEvent, Signal
 
-    urls: PackedUrls
     at: npt.NDArray[np.float64]
     source: npt.NDArray[np.int32]
     names: tuple[str, ...]
-    given: npt.NDArray[np.bool_]
     significance: npt.NDArray[np.float64]
 
     def __init__(
@@ -95,80 +95,54 @@ class SignalBatch:
             count = len(self.urls)
             self.at, missing = as_column("at", np.dtype(np.float64), at, count)
             if missing is not None:
-                raise InvalidSignal(int(np.flatnonzero(missing)[0]), "at", None, "UTC epoch seconds")
+                raise InvalidSignal(int(np.flatnonzero(missing)[0]), "at", None, TIME.expected)
             self.names, self.source = _encode_sources(source, names, count)
-            self.given = np.zeros(count, np.bool_)
+            self.given = np.zeros(count, np.uint8)
             self.significance = np.empty(0)
             if significance is not None:
                 self.significance, missing = as_column("significance", np.dtype(np.float64), significance, count)
-                self.given = np.ones(count, np.bool_) if missing is None else ~missing
+                self.given = np.ones(count, np.uint8) if missing is None else (~missing).astype(np.uint8)
         except InvalidOutcome as error:
             raise InvalidSignal(error.record, error.field, error.found, error.expected) from None
 
     @classmethod
     def from_signals(cls, signals: Iterable[Signal]) -> SignalBatch:
         """Return the columns of `signals`. O(n)."""
-        rows = read_items("signals", signals, "a SignalBatch or Signal objects")
-        for row in rows:
-            if not isinstance(row, Signal):
-                raise TypeError(f"signals: expected a SignalBatch or Signal objects, found {shorten(row)}")
-        amounts = [row.significance for row in rows]
-        given = amounts if any(amount is not None for amount in amounts) else None
-        return cls([row.url for row in rows], [row.at for row in rows], [row.source for row in rows], given)
+        return cls._from_records("signals", signals)
 
-    def __len__(self) -> int:
-        return self.at.size
-
-    def __getitem__(self, record: int) -> Signal:
-        """Return one signal; raises InvalidSignal if it breaks the format. O(length of its URL)."""
-        record = range(len(self))[record]
-        significance = float(self.significance[record]) if self.given[record] else None
-        return Signal(self.urls[record], float(self.at[record]), self.names[self.source[record]], significance)
-
-    def __iter__(self) -> Iterator[Signal]:
-        return (self[record] for record in range(len(self)))
+    def _join_others(self, parts: Sequence[Any]) -> None:
+        names: dict[str, int] = {}
+        codes = [np.array([names.setdefault(name, len(names)) for name in part.names], np.int32) for part in parts]
+        if codes:
+            self.source = np.concatenate([own[part.source] for own, part in zip(codes, parts, strict=True)])
+        self.names = tuple(names)
 
     def __repr__(self) -> str:
         return f"SignalBatch({len(self)} signals of {', '.join(self.names)})"
 
-    def take(self, rows: npt.NDArray[np.intp]) -> SignalBatch:
+    def take(self, rows: npt.NDArray[np.intp]) -> Self:
         """Return the signals at `rows`: intp[m], in that order. O(m)."""
-        taken = object.__new__(SignalBatch)
-        taken.urls = self.urls.take(rows)
-        taken.at, taken.source, taken.names = self.at[rows], self.source[rows], self.names
-        taken.given = self.given[rows]
-        taken.significance = self.significance[rows] if self.significance.size else self.significance
+        taken = super().take(rows)
+        taken.names = self.names
         return taken
 
-    def problems(self) -> list[InvalidSignal]:
-        """Return what breaks the format, the first problem of each invalid signal, in record order. O(n)."""
-        problems_by_row: dict[int, InvalidSignal] = {}
+    def _set(self, field: Field, values: list[Any], *, has_texts: bool) -> None:
+        if field.kind is NAME:
+            self.names, self.source = _encode_sources(values, None, len(values))
+        else:
+            super()._set(field, values, has_texts=has_texts)
 
-        def report(rows: npt.NDArray[Any], field: str, found: Any, expected: str) -> None:
-            for row in rows.tolist():
-                problems_by_row.setdefault(row, InvalidSignal(row, field, found(row), expected))
+    def _values(self, field: Field) -> Iterable[Any]:
+        return map(self.names.__getitem__, self.source.tolist()) if field.kind is NAME else super()._values(field)
 
-        report(self.urls.out_of_range(), "url", lambda row: self.urls[row], URL_EXPECTED)
-        report(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
-        for row in np.flatnonzero(~(np.abs(self.at) < TIME_LIMIT_S)).tolist():
-            time_s = self.at[row].item()
-            problems_by_row.setdefault(row, InvalidSignal(row, "at", time_s, expected_time(time_s)))
-        wrong = [code for code, name in enumerate(self.names) if not _is_name(name)]
-        report(
-            np.flatnonzero(np.isin(self.source, wrong)),
-            "source",
-            lambda row: self.names[self.source[row]],
-            _SOURCE_EXPECTED,
-        )
-        if self.significance.size:
-            fits = (self.significance >= 0.0) & (self.significance <= 1.0)
-            report(
-                np.flatnonzero(self.given & ~fits),
-                "significance",
-                lambda row: self.significance[row].item(),
-                _PART_EXPECTED,
-            )
-        return [problems_by_row[row] for row in sorted(problems_by_row)]
+    def _faults(self, field: Field, column: Any) -> Iterator[tuple[npt.NDArray[np.intp], str]]:
+        if field.kind is not NAME:
+            return super()._faults(field, column)
+        wrong = [code for code, name in enumerate(self.names) if not NAME.fits(name)]
+        return iter([(np.flatnonzero(np.isin(self.source, wrong)), NAME.expected)] if wrong else [])
+
+    def _show(self, field: Field, row: int) -> Any:
+        return self.names[self.source[row]] if field.kind is NAME else super()._show(field, row)
 
 
 def _encode_sources(
@@ -176,9 +150,6 @@ def _encode_sources(
 ) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
     """Return the different names and each signal's position in them."""
     if names is not None:
-        names = read_items("names", names, "a collection of names")
-        if not all(isinstance(name, str) for name in names):
-            raise TypeError(f"names: expected a collection of names, found {shorten(names)}")
         codes: npt.NDArray[Any] = np.ascontiguousarray(source)
         is_whole = codes.dtype.kind in "iu" and codes.shape == (count,)
         if not is_whole or np.any((codes < 0) | (codes >= len(names))):
@@ -197,14 +168,6 @@ def _encode_sources(
     positions: dict[str, int] = {}
     for record, name in enumerate(values):
         if not isinstance(name, str):
-            raise InvalidSignal(record, "source", name, _SOURCE_EXPECTED)
+            raise InvalidSignal(record, "source", name, NAME.expected)
         positions.setdefault(name, len(positions))
     return tuple(positions), np.array([positions[name] for name in values], np.int32)
-
-
-def _is_name(name: str) -> bool:
-    """Return whether a name follows the format."""
-    try:
-        return 1 <= len(name.encode()) <= MAX_SOURCE_BYTES and name.isprintable()
-    except UnicodeEncodeError:
-        return False

@@ -24,13 +24,9 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.connectors.reading.lines import LineChunk, LineFormat
-from streamsched.connectors.reading.rejections import RecordProblem, describe
-from streamsched.connectors.reading.validation import ParseError
-from streamsched.connectors.records.outcome_columns import assemble
-from streamsched.connectors.records.packed_columns import pack_bytes
+from streamsched.connectors.reading.rejections import ParseError, RecordProblem, describe
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, SIGNIFICANCE, STATUS, OutcomeBatch
-
-__all__ = ["CHANGE_LOG"]
 
 _EPOCH: Final = re.compile(rb"-?\d{1,15}(?:\.\d{1,9})?")
 _EPOCH_DIGITS: Final = 15
@@ -85,7 +81,9 @@ def _to_columns(
     if any(parts):
         columns["significance"] = np.array([float(part or 0) for part in parts])
         given |= np.array([SIGNIFICANCE if part else 0 for part in parts], np.uint8)
-    return assemble(pack_bytes(urls), np.array(list(map(float, epochs)), np.float64), given, columns)
+    batch = OutcomeBatch(PackedUrls.pack_bytes(urls), np.array(list(map(float, epochs)), np.float64), **columns)
+    batch.given = given
+    return batch
 
 
 def _rows_to_columns(rows: Sequence[_Row]) -> OutcomeBatch:

@@ -6,19 +6,15 @@ Blank lines are passed over. A file that names a map's field twice means its las
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from streamsched.connectors.reading.lines import LineChunk, LineFormat
 from streamsched.connectors.reading.rejections import describe
-
-if TYPE_CHECKING:
-    from streamsched.connectors.records.event_decoder import EventDecoder
-    from streamsched.connectors.source import Records
-
-__all__ = ["make_json_lines"]
+from streamsched.connectors.records import EventDecoder
+from streamsched.connectors.source import Records
 
 
 def make_json_lines(events: EventDecoder[Records]) -> LineFormat[Any, Records]:
@@ -35,7 +31,7 @@ def make_json_lines(events: EventDecoder[Records]) -> LineFormat[Any, Records]:
         """Return the event on `line`; raises ParseError. O(bytes)."""
         return events.decode_one(partial(decoder.decode, line), partial(msgspec.json.decode, line), describe(line))
 
-    return LineFormat(decode_whole, parse_line, events.records.to_columns)
+    return LineFormat(decode_whole, parse_line, events.records.batch.from_events)
 
 
 def _has_map_per_line(chunk: LineChunk) -> bool:

@@ -22,38 +22,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from streamsched.connectors.formats.microsoft_companions import NumberTable, UrlTable, parse_id, parse_number
-from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
+from streamsched.connectors.reading.byte_stream import STDIN, ByteStream, RecordChunk, RecordReader
 from streamsched.connectors.reading.lines import LineChunk, split_lines
-from streamsched.connectors.reading.record_reader import RecordChunk, RecordReader
-from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, Rejections, describe
-from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
-from streamsched.connectors.records.event_checks import UNREADABLE
-from streamsched.connectors.records.outcome_columns import assemble
+from streamsched.connectors.reading.rejections import (
+    ParseError,
+    RecordProblem,
+    RejectionCounter,
+    Rejections,
+    describe,
+    parse_each,
+    reject_each,
+)
+from streamsched.connectors.records import UNREADABLE
 from streamsched.errors import SourceError
 from streamsched.numerics.argument_checks import check_path, check_whole
+from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, IMPORTANCE, OutcomeBatch
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints
-
-__all__ = [
-    "HISTORY",
-    "IMPORTANCES",
-    "ORIGIN_S",
-    "RATES",
-    "URLS",
-    "CrawlHistory",
-    "PageHistories",
-    "read_page_histories",
-    "write_sample",
-]
 
 HISTORY: Final = "urlid_offset_history.txt"
 URLS: Final = "url_urlid_hostid.txt"
@@ -135,7 +126,9 @@ class CrawlHistory:
             columns["importance"] = np.repeat(values, counts)
             given |= np.repeat(np.where(known, IMPORTANCE, 0).astype(np.uint8), counts)
         fetched_at = self._origin_s + _DAY_S * np.concatenate([page.days for page in pages])
-        return assemble(_expand_urls(ids, counts, urls), fetched_at, given, columns)
+        batch = OutcomeBatch(_expand_urls(ids, counts, urls), fetched_at, **columns)
+        batch.given = given
+        return batch
 
 
 def _find_lines_without_url(pages: dict[int, _Page], urls: UrlTable | None) -> list[int]:

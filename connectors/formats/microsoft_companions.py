@@ -10,22 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.byte_stream import ByteStream
+from streamsched.connectors.reading.byte_stream import ByteStream, RecordReader
 from streamsched.connectors.reading.lines import split_lines
-from streamsched.connectors.reading.record_reader import RecordReader
-from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
-from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
-from streamsched.connectors.records.packed_columns import pack_bytes
+from streamsched.connectors.reading.rejections import (
+    ParseError,
+    RecordProblem,
+    RejectionCounter,
+    describe,
+    parse_each,
+    reject_each,
+)
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, URL_EXPECTED, PackedUrls
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
-
-__all__ = ["NumberTable", "UrlTable", "parse_id", "parse_number"]
 
 _ID: Final = re.compile(rb"\d{1,18}")  # what int64 holds
 _NUMBER: Final = re.compile(rb"\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,2})?")
@@ -66,7 +66,7 @@ class UrlTable:
         ids, parts = [], []
         for chunk_ids, urls in _read_rows(path, rejections, _parse_url_row):
             ids.append(np.array(chunk_ids, np.int64))
-            parts.append(pack_bytes(urls))
+            parts.append(PackedUrls.pack_bytes(urls))
         self._index = _IdIndex(ids)
         self._urls = _join(parts)
 

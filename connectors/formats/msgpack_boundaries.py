@@ -14,18 +14,6 @@ from typing import Final, TypeVar
 import msgspec
 from msgpack import OutOfData, Unpacker
 
-__all__ = [
-    "ANONYMOUS",
-    "EVENT",
-    "FRAME",
-    "INCOMPLETE",
-    "MALFORMED",
-    "MAX_DEPTH",
-    "MapScanner",
-    "find_ends",
-    "is_event",
-]
-
 # The kind of a map by the value of its key "url": text or other, packed bytes or a list, no such key.
 EVENT: Final = 1
 FRAME: Final = 2

@@ -16,13 +16,11 @@ from typing import Any, BinaryIO, Final, TypeAlias, cast
 import msgspec
 import numpy as np
 
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS, RecordType
 from streamsched.errors import SettingsError, SourceError, StreamschedError
+from streamsched.frames import encode_frame
 from streamsched.numerics.argument_checks import check_flag, check_path, check_type
 from streamsched.outcomes import OutcomeBatch
 from streamsched.signals import SignalBatch
-
-__all__ = ["replacing", "write_jsonl", "write_msgpack"]
 
 _FRAME_ROWS: Final = 4096  # decoding costs 40 µs a frame and 5 ns a row: more rows gain little
 _GZIP_LEVEL: Final = 6
@@ -37,7 +35,7 @@ def write_jsonl(batches: _Batches, path: str | Path) -> int:
     the file is then not written.
     """
     encoder = msgspec.json.Encoder()
-    return _write(batches, path, lambda kind, batch: [encoder.encode_lines(kind.to_events(batch))])
+    return _write(batches, path, lambda batch: [encoder.encode_lines(list(batch.to_events()))])
 
 
 def write_msgpack(batches: _Batches, path: str | Path, *, frames: bool = True) -> int:
@@ -48,10 +46,10 @@ def write_msgpack(batches: _Batches, path: str | Path, *, frames: bool = True) -
     """
     check_flag("frames", frames)
     encoder = msgspec.msgpack.Encoder()
-    return _write(batches, path, _frame if frames else lambda kind, batch: map(encoder.encode, kind.to_events(batch)))
+    return _write(batches, path, _frame if frames else lambda batch: map(encoder.encode, batch.to_events()))
 
 
-def _write(batches: _Batches, path: str | Path, encode: Callable[[RecordType[Any], Any], Iterable[bytes]]) -> int:
+def _write(batches: _Batches, path: str | Path, encode: Callable[[Any], Iterable[bytes]]) -> int:
     path, count = check_path("path", path), 0
     try:
         each: Iterator[OutcomeBatch | SignalBatch] = iter(batches)
@@ -60,21 +58,21 @@ def _write(batches: _Batches, path: str | Path, encode: Callable[[RecordType[Any
             "batches", batches, "OutcomeBatch or SignalBatch objects in a list or another iterable"
         ) from None
     with replacing(path, pack=path.suffix == ".gz") as file:
-        kind: RecordType[Any] | None = None  # the first batch decides
+        kind: type[OutcomeBatch | SignalBatch] | None = None  # the first batch decides
         for batch in each:
-            kind = kind or (SIGNALS if isinstance(batch, SignalBatch) else OUTCOMES)
-            check_type("batches", batch, kind.batch, f"{kind.batch.__name__} objects")
+            kind = kind or (SignalBatch if isinstance(batch, SignalBatch) else OutcomeBatch)
+            check_type("batches", batch, kind, f"{kind.__name__} objects")
             for problem in batch.problems():
                 raise problem
-            file.writelines(encode(kind, batch))
+            file.writelines(encode(batch))
             count += len(batch)
     return count
 
 
-def _frame(kind: RecordType[Any], batch: Any) -> Iterator[bytes]:
+def _frame(batch: Any) -> Iterator[bytes]:
     """Return `batch` as frames of at most 4,096 records: 32 MiB if every URL has the maximum length."""
     for start in range(0, len(batch), _FRAME_ROWS):
-        yield kind.encode_frame(batch.take(np.arange(start, min(start + _FRAME_ROWS, len(batch)))))
+        yield encode_frame(batch.take(np.arange(start, min(start + _FRAME_ROWS, len(batch)))))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
 from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.connectors.kafka.source import BATCH, KafkaSource
-from streamsched.connectors.records.record_types import OUTCOMES, RecordType
+from streamsched.connectors.records import OUTCOMES, RecordType
 from streamsched.connectors.source import Position, Records
 from streamsched.numerics.argument_checks import check_path, check_type, check_whole
 

@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic
+from typing import Final, Generic
 
 import numpy as np
 
-from streamsched.connectors.kafka.clients.protocol import Headers, Producer, partition_path
+from streamsched.connectors.kafka.clients.protocol import Headers, Messages, Producer, partition_path
 from streamsched.connectors.kafka.decoding import RejectedMessage
 from streamsched.connectors.kafka.message_keys import host_keys
 from streamsched.connectors.reading.rejections import RecordProblem, Rejections
-from streamsched.connectors.source import Records, Rejection
-
-if TYPE_CHECKING:
-    from streamsched.connectors.kafka.clients.protocol import Messages
-    from streamsched.connectors.records.record_types import RecordType
-    from streamsched.connectors.source import Delivery
-    from streamsched.errors import InvalidRecord
-
-__all__ = ["DeadLetters"]
+from streamsched.connectors.records import RecordType
+from streamsched.connectors.source import Delivery, Records, Rejection
+from streamsched.errors import InvalidRecord
 
 _MOST_BYTES: Final = 900_000  # of a value: the default limit of brokers, 1 MiB, less space for headers
 

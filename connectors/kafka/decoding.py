@@ -10,47 +10,59 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
 import msgspec
 import numpy as np
 
 from streamsched.connectors.formats.jsonl import make_json_lines
-from streamsched.connectors.formats.msgpack_maps import EventMaps, FrameReader
-from streamsched.connectors.formats.msgpack_stream import MAX_MAP_BYTES
+from streamsched.connectors.formats.msgpack_boundaries import FRAME, MapScanner, is_event
+from streamsched.connectors.formats.msgpack_stream import MAX_MAP_BYTES, EventMaps, FrameReader
+from streamsched.connectors.kafka.clients.protocol import Headers, Messages
 from streamsched.connectors.kafka.message_keys import host_keys, not_equal
-from streamsched.connectors.kafka.message_kinds import (
-    BROKEN,
-    EMPTY,
-    FIRST_BYTE,
-    FRAME_MAP,
-    JSON,
-    MAP,
-    OTHER,
-    classify_messages,
-)
 from streamsched.connectors.reading.lines import LineChunk
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, describe
-from streamsched.connectors.reading.validation import ParseError, parse_valid
-from streamsched.connectors.records.event_decoder import EventDecoder
-from streamsched.connectors.records.outcome_frames import VERSION
-from streamsched.connectors.records.packed_columns import pack_bytes
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, ParseError, RecordProblem, describe, parse_valid
+from streamsched.connectors.records import EventDecoder, RecordType
 from streamsched.connectors.source import Records
 from streamsched.errors import shorten
+from streamsched.fields import RecordColumns
+from streamsched.frames import VERSION
+from streamsched.numerics.arrays import Bytes, Ints
+from streamsched.numerics.packed_urls import PackedUrls
 
-if TYPE_CHECKING:
-    from streamsched.connectors.kafka.clients.protocol import Headers, Messages
-    from streamsched.connectors.records.record_types import RecordType
-    from streamsched.connectors.source import RecordBatch
-    from streamsched.numerics.arrays import Bytes, Ints
+EMPTY: Final = 0  # no value: a tombstone
+MAP: Final = 1  # one msgpack map, an event
+FRAME_MAP: Final = 2  # one msgpack map, a frame
+JSON: Final = 3
+BROKEN: Final = 4  # begins like a msgpack map, but is not one
+OTHER: Final = 5
 
-__all__ = ["VERSION_HEADER", "DecodedBatch", "DecodingResult", "MessageDecoder", "RejectedMessage"]
+
+def _tabulate() -> list[int]:
+    table = np.full(256, OTHER, np.uint8)
+    table[0x80:0x90] = table[0xDE:0xE0] = MAP
+    table[[ord(byte) for byte in "{ \t\r\n"]] = JSON
+    return table.tolist()
+
+
+FIRST_BYTE: Final = _tabulate()
+
+
+def classify_messages(values: Sequence[bytes], limit: int) -> Bytes:
+    """Return the kind of each of `values`: uint8[n]. Linear in the bytes; 0.3 µs an event, 4 µs a frame."""
+    kinds = np.array([FIRST_BYTE[value[0]] if value else EMPTY for value in values], np.uint8)
+    for i in np.flatnonzero(kinds == MAP).tolist():
+        if not is_event(values[i]):
+            end, kind = MapScanner(values[i], limit, final=True).measure(0)
+            kinds[i] = BROKEN if end != len(values[i]) else FRAME_MAP if kind == FRAME else MAP
+    return kinds
+
 
 VERSION_HEADER: Final = "schema-version"
 _VERSION_FIELDS: Final = ("v", VERSION_HEADER)  # the fields of faults that mean an unknown schema version
 _MIN_BLOCK: Final = 8  # messages of one kind from which a call for them costs less than decoding each among others
 _SINGLES: Final = (BROKEN, EMPTY, JSON, MAP, OTHER)
-_OTHER_VERSION: Final = 6  # beside the kinds of `message_kinds`: the headers name an unknown schema version
+_OTHER_VERSION: Final = 6  # beside the kinds above: the headers name an unknown schema version
 _MIXED: Final = 7
 
 
@@ -167,7 +179,7 @@ class MessageDecoder(Generic[Records]):
         if records is not None:
             return records
         values = block.values_by_offset(first, last)
-        return parse_valid(values, self._parse, self._type.to_columns, block.result)[0]
+        return parse_valid(values, self._parse, self._type.batch.from_events, block.result)[0]
 
     def _decode_json(self, block: _MessageBlock, first: int, last: int) -> Records | None:
         """Return the records of JSON messages, None unless all are valid."""
@@ -238,7 +250,7 @@ def _reject_versions(block: _MessageBlock, first: int, last: int) -> None:
         block.result.reject(offset, RecordProblem(VERSION_HEADER, f"expected schema version {VERSION}", found), raw)
 
 
-def _check_keys(block: _MessageBlock, first: int, last: int, records: RecordBatch) -> tuple[int, int]:
+def _check_keys(block: _MessageBlock, first: int, last: int, records: RecordColumns) -> tuple[int, int]:
     """Return how many of `records` have a key other than their host, and how many have none."""
     keys = block.messages.keys[first:last]
     if not any(keys):
@@ -250,5 +262,5 @@ def _check_keys(block: _MessageBlock, first: int, last: int, records: RecordBatc
         offsets = block.messages.offsets[first:last]
         keys = [key for key, offset in zip(keys, offsets, strict=True) if offset not in rejected]
     has_key = np.fromiter(map(bool, keys), np.bool_, len(keys))
-    differs = not_equal(host_keys(records.urls), pack_bytes([key or b"" for key in keys]))
+    differs = not_equal(host_keys(records.urls), PackedUrls.pack_bytes([key or b"" for key in keys]))
     return int(np.count_nonzero(differs & has_key)), int(np.count_nonzero(~has_key))

@@ -20,8 +20,6 @@ from streamsched.errors import SettingsError, SettingsErrors
 from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["CLIENTS", "SCHEME", "KafkaSettings", "check_credentials", "read_settings"]
-
 SCHEME: Final = "kafka://"
 CLIENTS: Final = ("auto", "kafka-python", "confluent")
 _STARTS: Final = ("earliest", "latest")

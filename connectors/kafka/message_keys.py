@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bools, Bytes, Ints
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import default_port, find_authority
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Bytes, Ints
-
-__all__ = ["choose_partitions", "host_keys", "not_equal"]
 
 _SEED: Final = 0x9747B28C  # of the murmur2 variant that all Kafka clients share
 _FACTOR: Final = 0x5BD1E995

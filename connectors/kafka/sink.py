@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
 
 from streamsched.connectors.kafka.clients.factory import open_producer
+from streamsched.connectors.kafka.clients.protocol import Producer
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS, RecordType
+from streamsched.connectors.source import Records, VisitBatch
 from streamsched.errors import SettingsError
-
-if TYPE_CHECKING:
-    from streamsched.connectors.kafka.clients.protocol import Producer
-    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-    from streamsched.connectors.source import Records, VisitBatch
-    from streamsched.outcomes import OutcomeBatch
-    from streamsched.signals import SignalBatch
-
-__all__ = ["FORMATS", "FRAME_ROWS", "KafkaSink", "cut_frames"]
+from streamsched.fields import RecordColumns
+from streamsched.frames import encode_frame
+from streamsched.outcomes import OutcomeBatch
+from streamsched.signals import SignalBatch
 
 FORMATS: Final = ("frames", "msgpack", "json")
 FRAME_ROWS: Final = 1_000  # records in a frame: 80 kB, a tenth of the default limit of brokers
@@ -44,7 +41,7 @@ class KafkaSink:
         self.settings = settings
         self._producer: Producer = open_producer(settings)
         self._partitions: int | None = None
-        self._waiting: dict[tuple[str, int], tuple[RecordType[Any], Any]] = {}  # by type of records and partition
+        self._waiting: dict[tuple[type[Any], int], Any] = {}  # by type of records and partition
 
     def create(self, partitions: int) -> bool:
         """Create the topic with `partitions`; return False if it exists already."""
@@ -58,26 +55,28 @@ class KafkaSink:
         A frame holds outcomes of one partition's hosts and has no key; outcomes that do not fill one wait for more, or
         for `flush`. A single message has its host as key. Raises InvalidOutcome if one breaks the event format.
         """
-        self._send(OUTCOMES, outcomes, format, rows)
+        self._send(outcomes, format, rows)
 
     def send_signals(self, signals: SignalBatch, format: str = "frames", rows: int = FRAME_ROWS) -> None:  # noqa: A002
         """Send `signals` as `send_outcomes` sends outcomes. O(bytes). Raises InvalidSignal.
 
         A topic holds outcomes or signals, not both: a reader of either rejects the other.
         """
-        self._send(SIGNALS, signals, format, rows)
+        self._send(signals, format, rows)
 
     def send_batch(self, batch: VisitBatch, format: str = "json") -> None:  # noqa: A002  the name that users know
         """Send each page of `batch` as a map, with its host as key.
 
-        The map has ``url``, ``host``, ``score``, ``now`` and, if the pages were leased, ``lease_until_s``.
+        The map has ``url``, ``host``, ``score``, ``probability``, ``now`` and, if the pages were leased,
+        ``lease_until_s``.
         """
         encode = _ENCODERS.get(format)
         if encode is None:
             raise SettingsError("format", format, "json or msgpack")
         common = {"now": batch.now} | ({} if batch.lease_until_s is None else {"lease_until_s": batch.lease_until_s})
-        for url, host, score in zip(batch.urls, batch.hosts, batch.scores.tolist(), strict=True):
-            page = {"url": url, "host": host, "score": score, **common}
+        columns = batch.urls, batch.hosts, batch.scores.tolist(), batch.probabilities.tolist()
+        for url, host, score, probability in zip(*columns, strict=True):
+            page = {"url": url, "host": host, "score": score, "probability": probability, **common}
             self._producer.send(self.settings.topic, encode(page), host.encode())
 
     def flush(self) -> None:
@@ -102,36 +101,36 @@ class KafkaSink:
             self._waiting.clear()  # the caller has failed: incomplete frames are not sent
         self.close()
 
-    def _send(self, kind: RecordType[Records], records: Records, shape: str, rows: int) -> None:
+    def _send(self, records: RecordColumns, shape: str, rows: int) -> None:
         for problem in records.problems():
             raise problem
         if shape == "frames":
             if rows < 1:
                 raise SettingsError("rows", rows, "a whole number of 1 or more")
-            self._send_frames(kind, records, rows)
+            self._send_frames(records, rows)
             return
         encode = _ENCODERS.get(shape)
         if encode is None:
             raise SettingsError("format", shape, f"one of {', '.join(FORMATS)}")
-        for event, host in zip(kind.to_events(records), host_keys(records.urls), strict=True):
+        for event, host in zip(records.to_events(), host_keys(records.urls), strict=True):
             self._producer.send(self.settings.topic, encode(event), host.encode())
 
-    def _send_frames(self, kind: RecordType[Records], records: Records, rows: int) -> None:
+    def _send_frames(self, records: RecordColumns, rows: int) -> None:
         if self._partitions is None:
             self._partitions = self._producer.partitions(self.settings.topic)
         chosen = choose_partitions(host_keys(records.urls), self._partitions)
         for partition in np.unique(chosen).tolist():
             own = records.take(np.flatnonzero(chosen == partition))
-            _, waiting = self._waiting.pop((kind.name, partition), (kind, None))
-            *full, rest = cut_frames(own if waiting is None else kind.join([waiting, own]), rows)
-            self._waiting[kind.name, partition] = kind, rest
+            waiting = self._waiting.pop((type(own), partition), None)
+            *full, rest = cut_frames(own if waiting is None else own.concatenate([waiting, own]), rows)
+            self._waiting[type(own), partition] = rest
             for frame in full:
-                self._producer.send(self.settings.topic, kind.encode_frame(frame), partition=partition)
+                self._producer.send(self.settings.topic, encode_frame(frame), partition=partition)
 
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for (_, partition), (kind, rest) in waiting.items():
-            self._producer.send(self.settings.topic, kind.encode_frame(rest), partition=partition)
+        for (_, partition), rest in waiting.items():
+            self._producer.send(self.settings.topic, encode_frame(rest), partition=partition)
 
 
 def cut_frames(records: Records, rows: int) -> list[Records]:

@@ -16,29 +16,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
 from streamsched.connectors.kafka.decoding import MessageDecoder
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings
-from streamsched.connectors.kafka.partition_progress import AssignedPartitions
-from streamsched.connectors.kafka.start_offsets import (
+from streamsched.connectors.kafka.partition_progress import (
+    AssignedPartitions,
     Bounds,
     StartOffset,
     choose_partitions,
     choose_start,
     find_partition,
 )
+from streamsched.connectors.records import RecordType
 from streamsched.connectors.source import Delivery, Position, Records, Rejection, RevokeCallback, Source
-from streamsched.errors import SettingsError, SourceError
-
-if TYPE_CHECKING:
-    from streamsched.connectors.records.record_types import RecordType
-    from streamsched.errors import InvalidRecord
-
-__all__ = ["BATCH", "KafkaSource"]
+from streamsched.errors import InvalidRecord, SettingsError, SourceError
 
 BATCH: Final = 16_384  # most messages in one poll: small messages share the cost of one decode
 _ROWS: Final = 8_192  # records to which small frames are merged: applying a delivery costs 50 µs beside its rows

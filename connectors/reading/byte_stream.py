@@ -1,16 +1,17 @@
-"""A file's bytes from front to back, plain or gzip, in bounded memory."""
+"""A file's bytes from front to back, plain or gzip, in bounded memory; and what formats read of them, yield of them."""
 
 from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from io import FileIO
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeAlias
 
+from streamsched.connectors.reading.rejections import RejectionCounter
+from streamsched.connectors.source import Records
 from streamsched.errors import SourceError
-
-__all__ = ["BLOCK_BYTES", "GZIP_MAGIC", "STDIN", "ByteStream", "Inflater"]
 
 STDIN: Final = "-"
 BLOCK_BYTES: Final = 1 << 20  # one read: some 10,000 events, so that what a block costs is shared by many
@@ -163,3 +164,32 @@ def _open(path: str) -> FileIO:
         raise SourceError(path, "is a directory: expected a file") from error
     except OSError as error:
         raise SourceError(path, f"cannot be opened: {error.strerror or error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReader:
+    """A stream at its first unread byte, the counter of rejections, and the number of records (lines, maps) before.
+
+    ``batch``: maximum number of records in one chunk, at least 1.
+    """
+
+    stream: ByteStream
+    rejections: RejectionCounter
+    batch: int
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChunk(Generic[Records]):
+    """Valid records, at least one; the offset of the byte after them and the number of lines or maps before it.
+
+    ``lines``: the line of each record, empty if records are no lines.
+    """
+
+    records: Records
+    offset: int
+    count: int
+    lines: Sequence[int] = ()
+
+
+Read: TypeAlias = Callable[[RecordReader], Iterator[RecordChunk[Records]]]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.record_reader import RecordChunk, RecordReader
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, RejectionCounter, describe
-from streamsched.connectors.reading.validation import parse_valid
+from streamsched.connectors.reading.byte_stream import RecordChunk, RecordReader
+from streamsched.connectors.reading.rejections import (
+    MAX_RAW_BYTES,
+    RecordProblem,
+    RejectionCounter,
+    describe,
+    parse_valid,
+)
 from streamsched.connectors.source import Records
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-
-__all__ = ["MAX_LINE_BYTES", "LineChunk", "LineFormat", "split_lines"]
+from streamsched.numerics.arrays import Ints
 
 MAX_LINE_BYTES: Final = 4 << 20  # 100 times the longest sensible event; a page's whole crawl history still fits
 

@@ -1,21 +1,23 @@
-"""Rejected records: their number, the last 100, and on request all of them in a dead-letter file."""
+"""Validation of records: the valid ones become columns, the others rejections.
+
+Of rejections their number and the last 100 are kept, and on request all of them in a dead-letter file.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
+import numpy as np
 
-from streamsched.connectors.source import Rejection, Unit
+from streamsched.connectors.source import Records, Rejection, Unit
 from streamsched.errors import InvalidRecord, SourceError, shorten
-
-__all__ = ["MAX_RAW_BYTES", "RecordProblem", "RejectionCounter", "RejectionSink", "Rejections", "describe"]
 
 KEPT: Final = 100  # rejections at hand for a report; the dead-letter file has all
 MAX_RAW_BYTES: Final = 1 << 20  # of a record in a dead letter: a frame fits, endless garbage does not
@@ -125,3 +127,65 @@ def _format_dead_letter(rejection: Rejection, raw: bytes, size: int) -> bytes:
     if size > len(head):
         letter["raw_bytes"] = size
     return msgspec.json.encode(letter) + b"\n"
+
+
+Row = TypeVar("Row")
+
+
+class ParseError(ValueError):
+    """A record could not be decoded; ``problem`` says why."""
+
+    def __init__(self, problem: RecordProblem) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+def keep_valid(records: Records, reject: Callable[[int, RecordProblem], None]) -> Records:
+    """Return the valid ones of `records` and call `reject` with the others; itself if all are valid."""
+    problems = records.problems()
+    if not problems:
+        return records
+    keep = np.ones(len(records), np.bool_)
+    for problem in problems:
+        keep[problem.record] = False
+        reject(problem.record, RecordProblem.of(problem))
+    return records.take(np.flatnonzero(keep))
+
+
+def parse_each(
+    records: Mapping[int, bytes], parse: Callable[[bytes], Row]
+) -> tuple[dict[int, Row], dict[int, RecordProblem]]:
+    """Return the parsed `records` and the problems of those for which `parse` raises ParseError, by line or offset."""
+    rows: dict[int, Row] = {}
+    problems: dict[int, RecordProblem] = {}
+    for offset, raw in records.items():
+        try:
+            rows[offset] = parse(raw)
+        except ParseError as error:
+            problems[offset] = error.problem
+    return rows, problems
+
+
+def parse_valid(
+    records: Mapping[int, bytes],
+    parse: Callable[[bytes], Row],
+    to_columns: Callable[[Sequence[Row]], Records],
+    rejections: RejectionSink,
+) -> tuple[Records, list[int]]:
+    """Return the valid ones of `records`, raw bytes by line or offset, and where they are; reject the others in order.
+
+    O(bytes). `parse` raises ParseError if a record cannot be decoded; `to_columns` makes columns of the parsed records.
+    """
+    rows, problems = parse_each(records, parse)
+    offsets = list(rows)
+    valid = keep_valid(
+        to_columns(list(rows.values())), lambda record, problem: problems.update({offsets[record]: problem})
+    )
+    reject_each(records, problems, rejections)
+    return valid, [offset for offset in offsets if offset not in problems]
+
+
+def reject_each(records: Mapping[int, bytes], problems: Mapping[int, RecordProblem], rejections: RejectionSink) -> None:
+    """Reject the `records` that have `problems`, in order."""
+    for offset in sorted(problems):
+        rejections.reject(offset, problems[offset], records[offset])

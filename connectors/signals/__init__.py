@@ -9,8 +9,7 @@
 The document's bytes come from the caller: nothing here fetches anything.
 """
 
-from streamsched.connectors.signals.document_bytes import MAX_DOCUMENT_BYTES
 from streamsched.connectors.signals.document_memory import DocumentMemory
-from streamsched.connectors.signals.document_reader import Reading, read_document
+from streamsched.connectors.signals.document_reader import MAX_DOCUMENT_BYTES, Reading, read_document
 
 __all__ = ["MAX_DOCUMENT_BYTES", "DocumentMemory", "Reading", "read_document"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from io import BytesIO
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from xml.parsers import expat
 
 import numpy as np
 
-from streamsched.connectors.signals.document_bytes import read_blocks
-from streamsched.connectors.signals.document_changes import (
+from streamsched.connectors.reading.byte_stream import GZIP_MAGIC, Inflater
+from streamsched.connectors.signals.document_memory import (
     Changes,
+    DocumentMemory,
     find_changes,
     find_documents,
     has_one_time,
@@ -18,21 +23,19 @@ from streamsched.connectors.signals.document_changes import (
     to_remembered,
 )
 from streamsched.connectors.signals.entry_columns import Entries, EntryColumns, find_host
-from streamsched.connectors.signals.feeds import RDF, atom_layout, rss_layout
 from streamsched.connectors.signals.json_documents import read_json
-from streamsched.connectors.signals.safe_xml import parse_xml
-from streamsched.connectors.signals.sitemaps import SITEMAP_ENTRIES, sitemap_layout
-from streamsched.connectors.signals.xml_entries import read_entries
+from streamsched.connectors.signals.xml_entries import (
+    RDF,
+    SITEMAP_ENTRIES,
+    atom_layout,
+    parse_xml,
+    read_entries,
+    rss_layout,
+    sitemap_layout,
+)
 from streamsched.errors import DocumentError, InvalidSignal, SettingsError, shorten
 from streamsched.numerics.argument_checks import check_time, check_type
 from streamsched.signals import SignalBatch
-
-if TYPE_CHECKING:
-    from xml.parsers import expat
-
-    from streamsched.connectors.signals.document_memory import DocumentMemory
-
-__all__ = ["Reading", "read_document"]
 
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # a byte order mark and white space
 _ROOTS: Final = "urlset, sitemapindex, rss, RDF or feed"
@@ -177,3 +180,39 @@ def _to_reading(parsing: _Parsing, entries: Entries, changes: Changes, *, first:
         one_time=has_one_time(entries),
         problems=parsing.columns.problems,
     )
+
+
+MAX_DOCUMENT_BYTES: Final = 50 << 20  # decompressed, the limit of sitemaps.org; a gzip bomb stops here
+_BLOCK_BYTES: Final = 1 << 16  # small beside the limits that are checked after each block
+
+
+def read_blocks(document: bytes, url: str) -> Iterator[bytes]:
+    """Yield the bytes of `document` in blocks; gzip is detected by its first bytes. Holds one block.
+
+    Raises DocumentError beyond `MAX_DOCUMENT_BYTES`, and if gzip is damaged or cut off.
+    """
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise _too_large(url)
+    if not document.startswith(GZIP_MAGIC):
+        for start in range(0, len(document), _BLOCK_BYTES):
+            yield document[start : start + _BLOCK_BYTES]
+        return
+    inflater, size = Inflater(BytesIO(document)), 0
+    while block := _inflate(inflater, url, size):
+        size += len(block)
+        if size > MAX_DOCUMENT_BYTES:
+            raise _too_large(url)
+        yield block
+
+
+def _inflate(inflater: Inflater, url: str, offset: int) -> bytes:
+    try:
+        return inflater.read(_BLOCK_BYTES)
+    except EOFError as error:
+        raise DocumentError(url, str(error), offset) from error
+    except zlib.error as error:
+        raise DocumentError(url, f"damaged gzip: {error}; fetch it again", offset) from error
+
+
+def _too_large(url: str) -> DocumentError:
+    return DocumentError(url, f"expected at most {MAX_DOCUMENT_BYTES} bytes, decompressed", MAX_DOCUMENT_BYTES)

@@ -8,8 +8,6 @@ from email.utils import parsedate_tz
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-__all__ = ["DocumentTime", "parse_time"]
-
 _DAY_S: Final = 86_400.0
 _FARTHEST_ZONE_S: Final = 14 * 3_600.0  # a day begins first in the zone UTC+14
 _MAX_CHARS: Final = 100  # twice the longest sensible time; more is not worth parsing

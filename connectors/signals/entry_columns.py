@@ -7,29 +7,15 @@ import re
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.connectors.signals.document_times import DocumentTime, parse_time
 from streamsched.errors import NOTHING, DocumentError, InvalidSignal
+from streamsched.numerics.arrays import Bools, Floats, Hashes
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Hashes
-
-__all__ = [
-    "MAX_ENTRIES",
-    "MAX_PROBLEMS",
-    "MAX_URL_TOTAL_BYTES",
-    "ContentHash",
-    "Entries",
-    "EntryColumns",
-    "EntryCounts",
-    "StatedTime",
-    "find_host",
-]
 
 MAX_ENTRIES: Final = 1_000_000  # 20 times what sitemaps.org allows in a file
 MAX_URL_TOTAL_BYTES: Final = 50 << 20  # of a document's URLs: a short reference may resolve to a long one

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from streamsched.connectors.signals.entry_columns import ContentHash, StatedTime, find_host
+from streamsched.connectors.signals.entry_columns import ContentHash, EntryColumns, StatedTime, find_host
 from streamsched.errors import DocumentError, shorten
-
-if TYPE_CHECKING:
-    from streamsched.connectors.signals.entry_columns import EntryColumns
-
-__all__ = ["MAX_JSON_BYTES", "read_json"]
 
 MAX_JSON_BYTES: Final = 16 << 20  # held whole, unlike XML; 10,000 URLs of IndexNow, each of 1,600 bytes
 _OFFSET: Final = re.compile(r"\(byte (\d+)\)")

@@ -1,11 +1,7 @@
-"""GP4C's experiment on any log: temporal 5-fold cross-validation, the paper's tables and figures, and its claims.
-
-`streamsched.replay.gp4c.protocol_summary` prints the tables and `streamsched.replay.gp4c.protocol_report` writes the
-report; they need rich, matplotlib and jinja2.
-"""
+"""GP4C's experiment on any log: temporal 5-fold cross-validation, the paper's tables and figures, and its claims."""
 
 from streamsched.replay.gp4c.protocol_experiment import evolve_log, run_protocol
-from streamsched.replay.gp4c.protocol_json import to_json
+from streamsched.replay.gp4c.protocol_report import report_protocol
 from streamsched.replay.gp4c.protocol_results import Choice, Evolved, Outcome, ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import ProtocolSettings
 
@@ -16,6 +12,6 @@ __all__ = [
     "ProtocolResult",
     "ProtocolSettings",
     "evolve_log",
+    "report_protocol",
     "run_protocol",
-    "to_json",
 ]

@@ -6,24 +6,62 @@ span of the fifth. The three share no page and no cycle, and the test follows th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Final
 
 import numpy as np
 
 from streamsched.errors import ReplayError
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.numerics.packed_urls import PackedUrls, hash_bytes
+from streamsched.numerics.arrays import Bools, Hashes, Ints
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
-from streamsched.replay.gp4c.prior import fit_prior
+from streamsched.numerics.url_bytes import hash_bytes
 from streamsched.replay.gp4c.protocol_settings import FOLDS, SPANS, ProtocolSettings
+from streamsched.replay.ground_truth import Window
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Hashes, Ints
-    from streamsched.replay.truth.ground_truth import Window
+_LOWEST_SHAPE: Final = 0.1  # below, a page's first visit would dominate its estimate
+_HIGHEST_SHAPE: Final = 100.0  # above, pages hardly differ
+_HALVINGS: Final = 200  # bisection steps on the logarithm of the exposure: to the last bit
 
-__all__ = ["Rotation", "Stages", "assign_folds", "cut_history", "rotate_folds", "split_history"]
+
+def fit_prior(changed: Bools) -> tuple[float, float]:
+    """Return shape and mean, changes per cycle, of the prior of ``changed``: bool[pages, cycles]. O(pages · cycles).
+
+    Shapes are limited to 0.1 to 100. The fit includes one extra page that changes in half of the cycles, so the mean is
+    above 0 if nothing changes, and finite if every page changes in every cycle.
+
+    >>> flags = np.random.default_rng(1).random((50_000, 19)) < 1 - np.exp(-np.random.default_rng(2).gamma(
+    ...     0.5, 0.2, (50_000, 1)))
+    >>> shape, mean = fit_prior(flags)
+    >>> round(shape, 1), round(mean, 2)
+    (0.5, 0.1)
+    """
+    pages, cycles = changed.shape
+    quiet = (cycles - np.count_nonzero(changed, 1)).astype(np.float64)
+    singles = (float(quiet.sum()) / cycles + 0.5) / (pages + 1.0)
+    shape = _HIGHEST_SHAPE
+    if cycles > 1:
+        pairs = (float((quiet * (quiet - 1.0)).sum()) / (cycles * (cycles - 1.0)) + 0.25) / (pages + 1.0)
+        shape = _solve_shape(-math.log(singles), -math.log(pairs))
+    exposure = 1.0 / math.expm1(-math.log(singles) / shape)
+    return shape, shape / exposure
+
+
+def _solve_shape(single: float, pair: float) -> float:
+    """Return the shape, within its limits, for these negative logarithms of the shares of quiet cycles and pairs."""
+    ratio = pair / single
+    low, high = -50.0, 50.0  # of the exposure's logarithm
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        exposure = math.exp(middle)
+        if math.log1p(2 / exposure) / math.log1p(1 / exposure) < ratio:
+            low = middle
+        else:
+            high = middle
+    return min(max(single / math.log1p(math.exp(-low)), _LOWEST_SHAPE), _HIGHEST_SHAPE)
 
 
 @dataclass(frozen=True, slots=True)

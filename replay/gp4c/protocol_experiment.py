@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.errors import ReplayError
-from streamsched.evolution.gp.final_selection import Selection, select
-from streamsched.evolution.gp.genomes import to_formula
-from streamsched.evolution.gp.loop import derive_seed, evolve_seeds
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.evolution_settings import Metric, Selection, select
+from streamsched.evolution.generations import derive_seed, evolve_seeds
+from streamsched.evolution.genomes import to_formula
 from streamsched.evolution.simulation.evaluator import Evaluator, Series
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula.formula import Formula
+from streamsched.formula.terminal_table import TerminalSet
+from streamsched.numerics.arrays import Floats
+from streamsched.replay.experiment import Progress
 from streamsched.replay.gp4c.folds import Stages, assign_folds, cut_history, rotate_folds, split_history
 from streamsched.replay.gp4c.protocol_results import BASELINES, SELECTIONS, Choice, Evolved, Outcome, ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS, ProtocolSettings, choose_spans
-from streamsched.replay.simulation.policy_names import FORMULAS
-from streamsched.replay.truth.reader import read_truth
-
-if TYPE_CHECKING:
-    from streamsched.evolution.data.change_history import ChangeHistory
-    from streamsched.evolution.gp.evolution_settings import Metric
-    from streamsched.evolution.gp.symbols import TerminalSet
-    from streamsched.numerics.arrays import Floats
-    from streamsched.replay.experiment import Progress
-    from streamsched.replay.truth.ground_truth import ChangeLog
-
-__all__ = ["evolve_log", "run_protocol"]
+from streamsched.replay.ground_truth import ChangeLog
+from streamsched.replay.log_reader import read_truth
+from streamsched.replay.simulation.policies import FORMULAS
 
 _RANDOM: Final = "1"  # equal scores: their order is random and differs each cycle
 

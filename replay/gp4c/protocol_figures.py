@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -12,20 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from streamsched.replay.gp4c.comparison import estimate, estimate_cycles
-from streamsched.replay.gp4c.protocol_results import NAMES, SELECTIONS, ProtocolResult
+from streamsched.evolution.evolution_settings import Metric, Selection
+from streamsched.numerics.arrays import Floats
+from streamsched.replay.confidence_intervals import Estimate
+from streamsched.replay.gp4c.protocol_results import NAMES, SELECTIONS, ProtocolResult, estimate, estimate_cycles
+from streamsched.replay.gp4c.protocol_settings import METRICS
 from streamsched.replay.gp4c.protocol_tables import EVOLVED_STYLES, OMITTED, choose_method_styles
-from streamsched.replay.reporting.palette import LineStyle
+from streamsched.replay.palette import LineStyle
 from streamsched.replay.reporting.sentences import METRIC_TITLES
 from streamsched.replay.reporting.svg import INK, RC_PARAMS, line_properties, style_axes, to_svg
-
-if TYPE_CHECKING:
-    from streamsched.evolution.gp.evolution_settings import Metric
-    from streamsched.evolution.gp.final_selection import Selection
-    from streamsched.numerics.arrays import Floats
-    from streamsched.replay.confidence_intervals import Estimate
-
-__all__ = ["draw_curves", "draw_methods", "draw_new_pages", "draw_selections", "draw_sweep"]
 
 _SELECTION_TITLES: Final[dict[Selection, str]] = {"best": "Best", "avg": "Avg_σ", "sum": "Sum_σ"}
 _SELECTION_STYLES: Final = (
@@ -49,7 +44,7 @@ class _Line(NamedTuple):
     half_width: Floats
 
 
-def draw_selections(result: ProtocolResult, metric: Metric) -> str:
+def _draw_selections(result: ProtocolResult, metric: Metric) -> str:
     """Return a panel of Figure 3: the three selections, cycle by cycle, with 95 % intervals across the folds."""
     one = result.shown(metric)
     lines = []
@@ -63,7 +58,7 @@ def draw_selections(result: ProtocolResult, metric: Metric) -> str:
     return _draw_lines(METRIC_TITLES[metric], "ranked cycle", lines, f"selections-{metric}")
 
 
-def draw_methods(result: ProtocolResult, metric: Metric) -> str:
+def _draw_methods(result: ProtocolResult, metric: Metric) -> str:
     """Return a panel of Figure 4: each method's mean over the test folds, cycle by cycle."""
     with mpl.rc_context(RC_PARAMS):
         figure, axes = _begin_figure(METRIC_TITLES[metric], "ranked cycle")
@@ -75,7 +70,7 @@ def draw_methods(result: ProtocolResult, metric: Metric) -> str:
         return to_svg(figure, f"methods-{metric}")
 
 
-def draw_sweep(result: ProtocolResult, metric: Metric) -> str:
+def _draw_sweep(result: ProtocolResult, metric: Metric) -> str:
     """Return a panel of Figure 5: the metric over the top of each list, by fitness."""
     cuts = 100 * np.array(result.settings.cuts)
     shift = 0.012 * (cuts[-1] - cuts[0])
@@ -89,7 +84,7 @@ def draw_sweep(result: ProtocolResult, metric: Metric) -> str:
     return _draw_lines(METRIC_TITLES[metric], "% of the pages, from the top of each list", lines, f"sweep-{metric}")
 
 
-def draw_new_pages(result: ProtocolResult) -> str:
+def _draw_new_pages(result: ProtocolResult) -> str:
     """Return Figure 6: the share of each cycle's visits to pages not visited since the warm-up."""
     lines = []
     for fitness, style in _FITNESS_STYLES.items():
@@ -103,7 +98,7 @@ def draw_new_pages(result: ProtocolResult) -> str:
     )
 
 
-def draw_curves(result: ProtocolResult, fitness: Metric) -> str:
+def _draw_curves(result: ProtocolResult, fitness: Metric) -> str:
     """Return a panel with the best fitness by generation: each fold's best seed (thin) and their mean (thick)."""
     with mpl.rc_context(RC_PARAMS):
         figure, axes = _begin_figure(f"{METRIC_TITLES[fitness]} in training", "generation")
@@ -164,3 +159,17 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
     if handles:
         properties = {"frameon": False, "labelcolor": INK, "fontsize": 8.5}
         figure.legend(handles, labels, loc="outside lower center", ncols=3, **properties)
+
+
+def _fitnesses(result: ProtocolResult) -> list[Metric]:
+    return [metric for metric in METRICS if result.shown(metric)]
+
+
+DRAWINGS: Final[dict[str, Callable[[ProtocolResult], list[str]]]] = {
+    "selections": lambda result: [_draw_selections(result, metric) for metric in _fitnesses(result)],
+    "methods": lambda result: [_draw_methods(result, metric) for metric in METRICS],
+    "sweep": lambda result: [_draw_sweep(result, metric) for metric in METRICS],
+    "new_pages": lambda result: [_draw_new_pages(result)],
+    "curves": lambda result: [_draw_curves(result, metric) for metric in _fitnesses(result)],
+}
+"""The figures of each part of the report."""

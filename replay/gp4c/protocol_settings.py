@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamsched.errors import ReplayError
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
-from streamsched.evolution.gp.symbols import TERMINAL_SETS, TerminalSet
+from streamsched.evolution.evolution_settings import EvolutionSettings, Metric
+from streamsched.evolution.symbols import TERMINAL_SETS
+from streamsched.formula.terminal_table import TerminalSet
+from streamsched.replay.ground_truth import ChangeLog, Window
 from streamsched.replay.replay_settings import ReplaySettings, format_time
 from streamsched.replay.simulation.simulator import DAY_S
-
-if TYPE_CHECKING:
-    from streamsched.replay.truth.ground_truth import ChangeLog, Window
-
-__all__ = ["FOLDS", "METRICS", "SPANS", "SPAN_CYCLES", "ProtocolSettings", "choose_spans"]
 
 METRICS: Final[tuple[Metric, ...]] = ("change_rate", "ndcg")
 FOLDS: Final = 5

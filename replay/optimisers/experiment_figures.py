@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -11,13 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from streamsched.numerics.arrays import Floats
+from streamsched.replay.palette import LineStyle
 from streamsched.replay.reporting.svg import HUE_CODES, INK, RC_PARAMS, line_properties, style_axes, to_svg
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-    from streamsched.replay.reporting.palette import LineStyle
-
-__all__ = ["Axis", "Bar", "Curve", "draw_bars", "draw_curves"]
 
 
 class Curve(NamedTuple):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.replay.confidence_intervals import band_over_runs, over_seeds
 from streamsched.replay.optimisers.experiment_figures import Axis, Bar, Curve, draw_bars, draw_curves
-from streamsched.replay.optimisers.experiment_report import Claim, Drawing, ExperimentReport, Section
+from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
+from streamsched.replay.optimisers.lambdacrawl import CrawlExperiment, LearningRuns, PolicyCost
+from streamsched.replay.palette import LineStyle
 from streamsched.replay.reporting.number_format import format_count, format_half_width, format_number, format_percent
-from streamsched.replay.reporting.palette import LineStyle
-from streamsched.replay.reporting.tables import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from streamsched.replay.optimisers.lambdacrawl import CrawlExperiment, LearningRuns, PolicyCost
-
-__all__ = ["report_lambdacrawl"]
+from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
 
 # Harmonic and binary cost by the authors' code, on 100,000 pages generated with seed 0.
 _AUTHORS: Final = {
@@ -36,6 +32,7 @@ _STYLES: Final = {
     "approximation": LineStyle("blue", width=1.4),
     "binary, floor 0.4": LineStyle("green", width=1.4),
 }
+_KINDS: Final = ("harmonic", "binary")
 _KNOWN: Final = (4.0, 2.0)  # dashes of what a policy costs if rates are known
 _REMARKS: Final = (
     "The paper’s figures are charts without numbers, of data that is not part of this package; numbers in brackets "
@@ -47,14 +44,14 @@ _REMARKS: Final = (
 )
 
 
-def report_lambdacrawl(result: CrawlExperiment) -> ExperimentReport:
+def report_lambdacrawl(result: CrawlExperiment) -> Report:
     """Return the report of the experiments."""
     sections = [_known_rates(result, "Experiment 1: all pages", result.every_page, "every")]
     if result.announced:
         title = "Experiment 2: pages with complete observations"
         sections.append(_known_rates(result, title, result.announced, "announced"))
     sections.append(_learning(result))
-    return ExperimentReport(
+    return report_experiment(
         "LambdaCrawl’s experiments", _scope(result), _claims(result), sections, _REMARKS, _content(result)
     )
 
@@ -72,25 +69,27 @@ def _scope(result: CrawlExperiment) -> str:
 
 def _known_rates(result: CrawlExperiment, title: str, costs: Sequence[PolicyCost], name: str) -> Section:
     is_checked = result.file is None and (result.pages, result.settings.seed) == _CHECKED and name == "every"
-    rows = [_row(one, costs, _AUTHORS.get(one[:2]) if is_checked else None) for one in costs]
+    rows = [_row(one, costs, _AUTHORS.get((one.policy, one.signals)) if is_checked else None) for one in costs]
     columns = [Column("Policy", "text"), Column("Signals", "text")]
     numbers = [Column(f"{kind} cost", note="(authors’ code)" if is_checked else "") for kind in ("Harmonic", "Binary")]
-    return Section(
-        title,
-        Table([*columns, *numbers], rows),
+    explanation = (
         "Mean costs of a page if change rates are known. Harmonic: the i-th change that a copy misses costs 1/i of the "
-        "page’s importance. Binary: the stale share of the copies by importance. Bold: the least.",
-        tuple(_bars(costs, name, place) for place in (2, 3)),
+        "page’s importance. Binary: the stale share of the copies by importance. Bold: the least."
+    )
+    return section(
+        title,
+        Table([*columns, *numbers], rows, caption=explanation),
+        [_bars(costs, name, kind) for kind in _KINDS],
         "Orange: complete observations are used; blue: they are ignored, and all pages visited at a rate.",
     )
 
 
 def _row(one: PolicyCost, costs: Sequence[PolicyCost], theirs: tuple[float, float] | None) -> list[Cell]:
     cells = [Cell(one.policy), Cell("used" if one.signals else "ignored")]
-    for place in (2, 3):
-        least = min(float(other[place]) for other in costs)
-        note = "" if theirs is None else f"({_cost_text(theirs[place - 2], 4)})"
-        value = float(one[place])
+    for place, kind in enumerate(_KINDS):
+        least = min(getattr(other, kind) for other in costs)
+        note = "" if theirs is None else f"({_cost_text(theirs[place], 4)})"
+        value = getattr(one, kind)
         cells.append(Cell(_cost_text(value, 4), note, "best" if value == least else ""))
     return cells
 
@@ -99,17 +98,16 @@ def _cost_text(cost: float, digits: int) -> str:
     return format_number(cost, digits) if np.isfinite(cost) else "infinite"
 
 
-def _bars(costs: Sequence[PolicyCost], name: str, place: int) -> Drawing:
-    kind = "harmonic" if place == 2 else "binary"
+def _bars(costs: Sequence[PolicyCost], name: str, kind: str) -> Callable[[], str]:
     bars = [
         Bar(
             f"{one.policy}, signals" if one.signals else one.policy,
-            float(one[place]),
+            getattr(one, kind),
             "orange" if one.signals else "sky",
         )
         for one in costs
     ]
-    return Drawing(lambda: draw_bars(f"crawl-{name}-{kind}", f"{kind.capitalize()} cost", Axis("mean cost", ""), bars))
+    return lambda: draw_bars(f"crawl-{name}-{kind}", f"{kind.capitalize()} cost", Axis("mean cost", ""), bars)
 
 
 def _learning(result: CrawlExperiment) -> Section:
@@ -121,12 +119,14 @@ def _learning(result: CrawlExperiment) -> Section:
         cells.append(Cell(format_number(known.value, 2), format_half_width(known, 2)))
         rows.append([Cell(one.policy, line=_STYLES[one.policy]), *cells, Cell(format_percent(_excess(one)))])
     heads = ("First day", "Last day", "Known rates", "Last to known")
-    return Section(
-        "Experiment 3: rates are learned while crawling",
-        Table([Column("Policy", "text"), *map(Column, heads)], rows),
+    explanation = (
         "Harmonic cost of each day’s visit rates at the true change rates; ± is half the 95 % interval over runs. On "
-        "the first day all pages are taken to change once a day.",
-        (Drawing(lambda: _draw_learning(result)),),
+        "the first day all pages are taken to change once a day."
+    )
+    return section(
+        "Experiment 3: rates are learned while crawling",
+        Table([Column("Policy", "text"), *map(Column, heads)], rows, caption=explanation),
+        [lambda: _draw_learning(result)],
         "Means over the runs with 95 % bands, some thinner than the lines; dashed: the cost if rates are known.",
     )
 
@@ -169,7 +169,10 @@ def _least_claim(experiment: str, costs: Sequence[PolicyCost]) -> Claim:
 
 
 def _signal_claim(experiment: str, costs: Sequence[PolicyCost]) -> Claim:
-    used, ignored = (next(one.harmonic for one in costs if one[:2] == ("LambdaCrawl", kind)) for kind in (True, False))
+    used, ignored = (
+        next(one.harmonic for one in costs if (one.policy, one.signals) == ("LambdaCrawl", kind))
+        for kind in (True, False)
+    )
     text = format_percent(used / ignored - 1.0)
     return Claim(f"Using complete observations lowers its cost, {experiment}", "lower", text, used < ignored)
 
@@ -178,7 +181,7 @@ def _authors_claim(result: CrawlExperiment) -> list[Claim]:
     """Return whether costs are those of the authors' code, if it was run on these pages."""
     if result.file is not None or (result.pages, result.settings.seed) != _CHECKED:
         return []
-    found = {one[:2]: one[2:] for one in result.every_page}
+    found = {(one.policy, one.signals): (one.harmonic, one.binary) for one in result.every_page}
     pairs = [pair for key, theirs in _AUTHORS.items() for pair in zip(found[key], theirs, strict=True)]
     away = max(abs(ours / theirs - 1.0) for ours, theirs in pairs if np.isfinite(theirs))
     text = f"within {100 * away:.4f} %"
@@ -187,14 +190,11 @@ def _authors_claim(result: CrawlExperiment) -> list[Claim]:
 
 def _content(result: CrawlExperiment) -> dict[str, Any]:
     settings = result.settings
-    costs = {
-        name: [one._asdict() for one in found]
-        for name, found in (("experiment_1", result.every_page), ("experiment_2", result.announced))
-    }
+    costs = {"experiment_1": result.every_page, "experiment_2": result.announced}
     learning = []
     for one in result.learning:
         mean, half_width = band_over_runs(one.costs)
-        series = {"harmonic": mean.tolist(), "half_width": half_width.tolist(), "known": float(one.known.mean())}
+        series = {"harmonic": mean, "half_width": half_width, "known": one.known.mean()}
         learning.append({"policy": one.policy, **series})
     counts = {name: getattr(settings, name) for name in ("data", "runs", "epochs", "seed")}
     sizes = {"pages": result.pages, "complete": result.complete, "learned_pages": min(settings.pages, result.pages)}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.arrays import Floats
 from streamsched.optimal import (
     BinaryPoisson,
     SublinPoly,
@@ -23,12 +24,7 @@ from streamsched.optimal import (
     mirror_sync,
     optimal_sync_rates,
 )
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-    from streamsched.replay.experiment import Progress
-
-__all__ = ["AlgorithmRuns", "CostRuns", "SyncExperiments", "SyncPlan", "run_mirrorsync"]
+from streamsched.replay.experiment import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.replay.confidence_intervals import Estimate, band_over_runs, over_seeds
 from streamsched.replay.optimisers.experiment_figures import Axis, Curve, draw_curves
-from streamsched.replay.optimisers.experiment_report import Claim, Drawing, ExperimentReport, Section
+from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
+from streamsched.replay.optimisers.mirrorsync import AlgorithmRuns, CostRuns, SyncExperiments
+from streamsched.replay.palette import LineStyle
 from streamsched.replay.reporting.number_format import format_count, format_half_width, format_number
-from streamsched.replay.reporting.palette import LineStyle
-from streamsched.replay.reporting.tables import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from streamsched.replay.optimisers.mirrorsync import AlgorithmRuns, CostRuns, SyncExperiments
-
-__all__ = ["report_mirrorsync"]
+from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
 
 # Final cost over the optimum by the authors' code after 240 rounds: one run on SublinPoly, 3 to 8 on BinaryPoisson.
 _AUTHORS: Final = {
@@ -43,7 +39,7 @@ _REMARKS: Final = (
 )
 
 
-def report_mirrorsync(result: SyncExperiments) -> ExperimentReport:
+def report_mirrorsync(result: SyncExperiments) -> Report:
     """Return the report of the experiments."""
     plan = result.plan
     scope = (
@@ -51,17 +47,17 @@ def report_mirrorsync(result: SyncExperiments) -> ExperimentReport:
         f"{format_count(plan.arms, 'arm')}, {format_count(plan.rounds, 'round')} of learning, 5 % of the syncs probed."
     )
     sections = [_section(one) for one in result.experiments]
-    return ExperimentReport("MirrorSync’s experiments", scope, _claims(result), sections, _REMARKS, _content(result))
+    return report_experiment("MirrorSync’s experiments", scope, _claims(result), sections, _REMARKS, _content(result))
 
 
 def _section(one: CostRuns) -> Section:
     columns = [Column("Algorithm", "text"), Column("η"), Column("Cycle"), Column("Cost,\nstart"), Column("Cost,\nend")]
     more = [Column("Least\ncost"), Column("End over\nleast, %"), Column("Authors’\ncode, %"), Column("Rounds to\nhalf")]
-    return Section(
+    explanation = "± is half the 95 % interval over runs. The last column: rounds until half of what can be gained is."
+    return section(
         f"Experiment {one.number}, figure {_FIGURES[one.number]}: {one.costs}",
-        Table([*columns, *more], [_row(one, runs) for runs in one.algorithms]),
-        "± is half the 95 % interval over runs. The last column: rounds until half of what can be gained is.",
-        (Drawing(lambda: _draw(one)),),
+        Table([*columns, *more], [_row(one, runs) for runs in one.algorithms], caption=explanation),
+        [lambda: _draw(one)],
         "Mean cost with 95 % bands, which cover the costs of different runs as well; dashed: the least cost.",
     )
 
@@ -123,7 +119,7 @@ def _content(result: SyncExperiments) -> dict[str, Any]:
         {
             "number": one.number,
             "costs": one.costs,
-            "least_cost": float(one.best.mean()),
+            "least_cost": one.best.mean(),
             "algorithms": [_runs_content(one, runs) for runs in one.algorithms],
         }
         for one in result.experiments
@@ -134,14 +130,13 @@ def _content(result: SyncExperiments) -> dict[str, Any]:
 
 def _runs_content(one: CostRuns, runs: AlgorithmRuns) -> dict[str, Any]:
     mean, half_width = band_over_runs(runs.cost)
-    over = _over_best(one, runs)
     return {
         "algorithm": runs.name,
         "learning_rate": runs.learning_rate,
         "cycle": runs.cycle,
-        "over_least_percent": {"value": over.value, "ci95": None if over.low is None else [over.low, over.high]},
+        "over_least_percent": _over_best(one, runs),
         "rounds_to_half": _rounds_to_half(one, runs),
-        "round": runs.round.tolist(),
-        "cost": mean.tolist(),
-        "half_width": half_width.tolist(),
+        "round": runs.round,
+        "cost": mean,
+        "half_width": half_width,
     }

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.arrays import Floats
 from streamsched.optimal import CrawlPlan, paper_model, strategy_weights, webfountain
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-    from streamsched.replay.experiment import Progress
-
-__all__ = ["OBSOLETE", "PlanSettings", "SolvedPlan", "WebExperiment", "run_webfountain"]
+from streamsched.replay.experiment import Progress
 
 OBSOLETE: Final = 30.86  # million pages that are obsolete at the end of strategy 1 in table 3
 _FIRST_BUDGETS: Final = (50.0, 58.0)  # million pages a period; the one that fits lies between

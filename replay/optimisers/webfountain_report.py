@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Floats
 from streamsched.replay.optimisers.experiment_figures import Axis, Curve, draw_curves
-from streamsched.replay.optimisers.experiment_report import Claim, Drawing, ExperimentReport, Section
+from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
+from streamsched.replay.optimisers.webfountain import SolvedPlan, WebExperiment
+from streamsched.replay.palette import LineStyle
 from streamsched.replay.reporting.number_format import format_count, format_number, format_percent, format_share
-from streamsched.replay.reporting.palette import LineStyle
-from streamsched.replay.reporting.tables import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-    from streamsched.replay.optimisers.webfountain import SolvedPlan, WebExperiment
-
-__all__ = ["report_webfountain"]
+from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
 
 _UNIT: Final = 10.0  # million pages: the tables count tens of millions
 _ONCE: Final = (0.95, 1.05)  # crawls that round to one
@@ -55,6 +52,10 @@ _PAPER: Final = (
     "In brackets the paper’s figure, beside it how far ours is from that. Tens of millions of pages; the objective is "
     "the plain sum that the paper prints."
 )
+_VERSION_2: Final = "Version 2 has three times as many pages in the fastest and slowest quarters of the buckets."
+_EXPERIMENT_3: Final = (
+    "Strategy 1, tens of millions of pages. Version 3 has half the change rates. The paper prints no table of it."
+)
 _REMARKS: Final = (
     "The paper prints neither the crawl budget nor the change rates of its buckets. Here mean lifetimes are equally "
     "spaced from half a day to 230 days. A plan is the best that was found, not a proven optimum: its obsolete pages "
@@ -63,7 +64,7 @@ _REMARKS: Final = (
 )
 
 
-def report_webfountain(result: WebExperiment) -> ExperimentReport:
+def report_webfountain(result: WebExperiment) -> Report:
     """Return the report of the experiments."""
     settings = result.settings
     found = "fitted to strategy 1’s obsolete pages in table 3" if settings.budget is None else "as given"
@@ -72,7 +73,7 @@ def report_webfountain(result: WebExperiment) -> ExperimentReport:
         f"from {format_count(settings.starts, 'start')} each; {result.budget:.2f} million pages a period, {found}."
     )
     sections = (_first(result), _second(result), _third(result))
-    return ExperimentReport("WebFountain’s experiments", scope, _claims(result), sections, _REMARKS, _content(result))
+    return report_experiment("WebFountain’s experiments", scope, _claims(result), sections, _REMARKS, _content(result))
 
 
 def _first(result: WebExperiment) -> Section:
@@ -82,10 +83,9 @@ def _first(result: WebExperiment) -> Section:
         for plan in plans
     ]
     obsolete = [_obsolete_curve(f"strategy {plan.strategy}", plan, _STYLES[plan.strategy]) for plan in plans]
-    return Section(
+    return section(
         "Experiment 1, table 3: three strategies",
-        _table(result, _TABLE_3),
-        _PAPER,
+        _table(result, _TABLE_3, _PAPER),
         (
             _drawing(
                 "web-crawls", "Figure 3. Crawls per cycle", Axis("change rate, % of the pages below", "crawls"), crawls
@@ -105,10 +105,9 @@ def _second(result: WebExperiment) -> Section:
             style = LineStyle(style.hue, () if version == 1 else (4.0, 2.0), 1.6)
             label = f"strategy {strategy}, version {version}"
             curves.append(_obsolete_curve(label, result.find(version, strategy), style))
-    return Section(
+    return section(
         "Experiment 2, table 4: more fast and more slow pages",
-        _table(result, _TABLE_4),
-        f"Version 2 has three times as many pages in the fastest and slowest quarters of the buckets. {_PAPER}",
+        _table(result, _TABLE_4, f"{_VERSION_2} {_PAPER}"),
         (_obsolete_drawing("web-versions", "Figure 5. Obsolete pages", curves),),
         "Figure 5: the other distribution of pages has more obsolete ones, and a similar course.",
     )
@@ -125,10 +124,9 @@ def _third(result: WebExperiment) -> Section:
             figures = (plan.obsolete.max(), plan.obsolete[-1])
             rows.append([Cell(label), *(Cell(format_number(float(one) / _UNIT)) for one in figures)])
     columns = [Column("Run", "text"), Column("Obsolete pages,\nmost"), Column("Obsolete pages,\nat the end")]
-    return Section(
+    return section(
         "Experiment 3: do obsolete pages stabilise?",
-        Table(columns, rows),
-        "Strategy 1, tens of millions of pages. Version 3 has half the change rates. The paper prints no table of it.",
+        Table(columns, rows, caption=_EXPERIMENT_3),
         (_obsolete_drawing("web-periods", "Figure 6. Obsolete pages", curves),),
         "Figure 6: with twice the periods, obsolete pages stop growing; half the change rates have half as many.",
     )
@@ -144,15 +142,15 @@ def _obsolete_curve(label: str, plan: SolvedPlan, style: LineStyle) -> Curve:
     return Curve(label, style, np.arange(1.0, plan.periods + 1.0), plan.obsolete / _UNIT)
 
 
-def _drawing(name: str, title: str, axis: Axis, curves: list[Curve]) -> Drawing:
-    return Drawing(lambda: draw_curves(name, title, axis, curves))
+def _drawing(name: str, title: str, axis: Axis, curves: list[Curve]) -> Callable[[], str]:
+    return lambda: draw_curves(name, title, axis, curves)
 
 
-def _obsolete_drawing(name: str, title: str, curves: list[Curve]) -> Drawing:
+def _obsolete_drawing(name: str, title: str, curves: list[Curve]) -> Callable[[], str]:
     return _drawing(name, title, Axis("period", "tens of millions of pages", 0.0), curves)
 
 
-def _table(result: WebExperiment, printed: tuple[_Printed, ...]) -> Table:
+def _table(result: WebExperiment, printed: tuple[_Printed, ...], caption: str) -> Table:
     rows = []
     for row in printed:
         plan = result.find(row.version, row.strategy)
@@ -161,7 +159,7 @@ def _table(result: WebExperiment, printed: tuple[_Printed, ...]) -> Table:
         rows.append([Cell(name), *(cell for ours, theirs in pairs for cell in _compare(ours, theirs))])
     heads = ("Objective", "Pages at the end", "Obsolete at the end")
     columns = [column for head in heads for column in (Column(head, note="(paper)"), Column("differs"))]
-    return Table([Column("Strategy", "text"), *columns], rows)
+    return Table([Column("Strategy", "text"), *columns], rows, caption=caption)
 
 
 def _figures(plan: SolvedPlan) -> tuple[float, float, float]:
@@ -253,9 +251,9 @@ def _content(result: WebExperiment) -> dict[str, Any]:
             "strategy": one.strategy,
             "periods": one.periods,
             **dict(zip(("objective", "pages", "obsolete_at_end"), _figures(one), strict=True)),
-            "obsolete": (one.obsolete / _UNIT).tolist(),
-            "crawls": one.crawls.tolist(),
-            "change_share": one.change_share.tolist(),
+            "obsolete": one.obsolete / _UNIT,
+            "crawls": one.crawls,
+            "change_share": one.change_share,
         }
         for one in result.plans
     ]

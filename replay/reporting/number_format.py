@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamsched.formula.champion import METRIC_NAMES
 from streamsched.numerics.durations import format_duration
+from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.simulation.simulator import DAY_S
-
-if TYPE_CHECKING:
-    from streamsched.replay.confidence_intervals import Estimate
-
-__all__ = [
-    "capitalize",
-    "format_count",
-    "format_cycle",
-    "format_distinct",
-    "format_estimate",
-    "format_expected",
-    "format_gain",
-    "format_half_width",
-    "format_interval",
-    "format_length",
-    "format_number",
-    "format_percent",
-    "format_relative",
-    "format_share",
-    "join_names",
-]
 
 _HOUR_S: Final = 3_600.0
 _MAX_EXTRA_DIGITS: Final = 4  # ten labels with more digits are wider than a figure

@@ -1,39 +1,26 @@
-"""Render a report from its template: one self-contained HTML page, without a request to anything outside it."""
+"""Render a report as one self-contained HTML page, without a request to anything outside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from streamsched.replay.reporting.palette import COLOURS
-from streamsched.replay.reporting.sentences import describe
-
-if TYPE_CHECKING:
-    from streamsched.replay.findings import Finding
-
-__all__ = ["mark_safe", "render_page"]
+from streamsched.replay.palette import COLOURS
+from streamsched.replay.reporting.report import Figures, Legend, Report, Section
 
 
-def render_page(template: str, **context: Any) -> str:
-    """Return the page that ``templates/TEMPLATE.html.jinja`` makes of `context`; equal context gives equal bytes.
-
-    Values are escaped unless they went through `mark_safe`. Raises jinja2.UndefinedError if the template uses a name
-    that `context` lacks.
-    """
-    return _environment().get_template(f"{template}.html.jinja").render(colours=COLOURS, **context)
-
-
-def mark_safe(svg: str) -> Markup:
-    """Return an SVG element of `streamsched.replay.reporting.svg` so that templates insert it as it is."""
-    return Markup(svg)
+def render_report(report: Report) -> str:
+    """Return the report as one HTML page without a reference to anything outside it; equal reports give equal bytes."""
+    sections = [Section("", report.summary), *report.sections]
+    shown = [(one.title, [part for part in one.parts if part.medium != "terminal"]) for one in sections]
+    lines = [line for _, parts in shown for part in parts if isinstance(part, Legend) for line in part.lines]
+    return _template().render(colours=COLOURS, report=report, sections=[one for one in shown if one[1]], lines=lines)
 
 
 @cache
-def _environment() -> Environment:
+def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("streamsched.replay.reporting"),
         autoescape=True,
@@ -42,9 +29,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["sentences"] = _describe_all
-    return environment
+    environment.filters["draw"] = _draw  # pyright: ignore[reportArgumentType]  any function will do
+    return environment.get_template("report.html.jinja")
 
 
-def _describe_all(findings: Iterable[Finding | str]) -> str:
-    return " ".join(finding if isinstance(finding, str) else describe(finding) for finding in findings)
+def _draw(figures: Figures) -> list[Markup]:
+    """Return the SVG elements, so that the template inserts them as they are."""
+    return [Markup(svg) for svg in figures.draw()]

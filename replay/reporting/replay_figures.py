@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
@@ -13,31 +13,15 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from streamsched.numerics.arrays import Floats
+from streamsched.numerics.arrays import Bools, Floats
+from streamsched.replay.replay_results import PolicyResult, ReplayResult
 from streamsched.replay.reporting.number_format import format_distinct
-from streamsched.replay.reporting.palette import choose_line_styles
+from streamsched.replay.reporting.replay_tables import FEWEST_VISITS, SMOOTHED_CYCLES
 from streamsched.replay.reporting.svg import HEAT, INK, RC_PARAMS, line_properties, style_axes, to_svg
-from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, moving_mean
+from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, Calibration, moving_mean
+from streamsched.replay.simulation.policies import choose_line_styles
 from streamsched.replay.simulation.simulator import DAY_S, Trace
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools
-    from streamsched.replay.replay_results import PolicyResult, ReplayResult
-    from streamsched.replay.simulation.calibration import Calibration
-    from streamsched.scheduler.monitoring.reliability import Reliability
-
-__all__ = [
-    "FEWEST_VISITS",
-    "SMOOTHED_CYCLES",
-    "draw_deciles",
-    "draw_reliability",
-    "draw_series",
-    "draw_waits",
-    "share_by_decile",
-]
-
-SMOOTHED_CYCLES: Final = 7  # a week of daily cycles, so that weekdays do not show as waves
-FEWEST_VISITS: Final = 20  # of a bin that is drawn: the share of fewer is chance
+from streamsched.scheduler.monitoring import Reliability
 
 Line: TypeAlias = tuple[npt.NDArray[Any], Floats]  # x and y, of equal length
 
@@ -45,7 +29,17 @@ _PROBABILITY_TICKS: Final = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _WAIT_TICKS: Final = {1 / 24: "1 h", 0.25: "6 h", 1.0: "1 d", 7.0: "1 wk", 30.0: "1 mo", 365.0: "1 yr"}
 
 
-def draw_series(result: ReplayResult, title: str, series: Callable[[Trace], Floats], counted: Bools) -> str:
+def _draw_metrics(result: ReplayResult) -> list[str]:
+    counted = result.measured.counted
+    every = np.ones_like(counted)
+    return [
+        _draw_series(result, "ChangeRate", lambda trace: trace.change_rate, every),
+        _draw_series(result, "NDCG", lambda trace: trace.ndcg, counted),
+        _draw_series(result, "Freshness", lambda trace: trace.freshness, every),
+    ]
+
+
+def _draw_series(result: ReplayResult, title: str, series: Callable[[Trace], Floats], counted: Bools) -> str:
     """Return a panel with a metric over time, a line per policy: the mean over the last 7 cycles and all seeds.
 
     ``series``: float64[cycles] of a trace; ``counted``: bool[cycles], the cycles that are averaged.
@@ -69,7 +63,7 @@ def draw_series(result: ReplayResult, title: str, series: Callable[[Trace], Floa
     return _draw_lines(result, title, trace_line, finish)
 
 
-def draw_waits(result: ReplayResult) -> str:
+def _draw_waits(result: ReplayResult) -> str:
     """Return a panel with the share of all changes that were seen within a time, a line per policy.
 
     The total includes changes unseen at the end, so a line ends below 1 if a policy did not revisit every page.
@@ -98,7 +92,7 @@ def share_by_decile(policy: PolicyResult) -> Floats:
     return np.asarray(visits / max(1, visits.sum()))
 
 
-def draw_deciles(result: ReplayResult) -> str:
+def _draw_deciles(result: ReplayResult) -> str:
     """Return a heat map: a row per policy, a column per decile of pages, the share of visits in per cent."""
     rows = len(result.policies)
     with mpl.rc_context(RC_PARAMS):
@@ -124,8 +118,18 @@ def draw_deciles(result: ReplayResult) -> str:
         return to_svg(figure, "deciles")
 
 
-def draw_reliability(result: ReplayResult, title: str, part: Callable[[Calibration], Reliability]) -> str:
-    """Return a reliability diagram, a line per policy: the share that came by the mean probability of each bin.
+def _draw_calibration(result: ReplayResult) -> list[str]:
+    """Return the reliability diagrams: all visits, and those without and with a surge shown if there are both."""
+    found = [policy.calibration for policy in result.policies if policy.calibration is not None]
+    diagrams = [_draw_reliability(result, "All visits", lambda one: one.all_visits)]
+    if any(one.with_surge.total for one in found):
+        diagrams.append(_draw_reliability(result, "No surge shown", lambda one: one.without_surge))
+        diagrams.append(_draw_reliability(result, "Surge shown", lambda one: one.with_surge))
+    return diagrams
+
+
+def _draw_reliability(result: ReplayResult, title: str, part: Callable[[Calibration], Reliability]) -> str:
+    """Return a reliability diagram, a line per policy: the observed share by the mean probability of each bin.
 
     Both axes are square roots, which spread small probabilities. Bins of fewer than 20 visits are left out.
     """
@@ -135,8 +139,8 @@ def draw_reliability(result: ReplayResult, title: str, part: Callable[[Calibrati
             return None
         counts = part(policy.calibration)
         drawn = counts.visits >= FEWEST_VISITS
-        foretold, came = (column[drawn] / counts.visits[drawn] for column in (counts.foretold, counts.came))
-        return (np.sqrt(foretold), np.sqrt(came)) if drawn.any() else None
+        predicted, observed = (column[drawn] / counts.visits[drawn] for column in (counts.predicted, counts.observed))
+        return (np.sqrt(predicted), np.sqrt(observed)) if drawn.any() else None
 
     def finish(axes: Axes) -> None:
         axes.plot([0.0, 1.0], [0.0, 1.0], color=INK, linewidth=0.5)
@@ -144,7 +148,7 @@ def draw_reliability(result: ReplayResult, title: str, part: Callable[[Calibrati
         for axis, limit in ((axes.xaxis, axes.set_xlim), (axes.yaxis, axes.set_ylim)):
             axis.set_ticks(np.sqrt(_PROBABILITY_TICKS), labels)
             limit(-0.02, 1.02)
-        axes.set_xlabel("foretold probability", color=INK)
+        axes.set_xlabel("predicted probability", color=INK)
         axes.set_ylabel("share that had changed", color=INK)
 
     return _draw_lines(result, title, trace_line, finish, marker="o", markersize=3)
@@ -173,3 +177,12 @@ def _draw_lines(
 
 def _shorten(name: str, limit: int = 18) -> str:
     return name if len(name) <= limit else f"{name[: limit - 1]}…"
+
+
+DRAWINGS: Final[dict[str, Callable[[ReplayResult], list[str]]]] = {
+    "metrics": _draw_metrics,
+    "waits": lambda result: [_draw_waits(result)],
+    "deciles": lambda result: [_draw_deciles(result)],
+    "calibration": _draw_calibration,
+}
+"""The figures of each part of the report."""

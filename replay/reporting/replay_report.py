@@ -1,100 +1,203 @@
-"""A replay as one self-contained HTML page: findings, a table, and figures."""
+"""The report of a replay: figures by policy, differences, metrics over time, calibration, sources, evolved formulas."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
-import numpy as np
-
-from streamsched.errors import ReplayError
-from streamsched.replay.reporting.page import mark_safe, render_page
-from streamsched.replay.reporting.palette import choose_line_styles
-from streamsched.replay.reporting.replay_figures import (
+from streamsched.replay.confidence_intervals import BATCH_DAYS
+from streamsched.replay.replay_results import PolicyResult, ReplayResult
+from streamsched.replay.replay_settings import format_time
+from streamsched.replay.reporting.replay_tables import (
     FEWEST_VISITS,
     SMOOTHED_CYCLES,
-    draw_deciles,
-    draw_reliability,
-    draw_series,
-    draw_waits,
-)
-from streamsched.replay.reporting.replay_findings import (
-    describe_scope,
-    describe_signals,
-    explain_calibration,
-    explain_comparison,
-    explain_figures,
-    explain_sources,
-    find_best,
-    find_identical,
-)
-from streamsched.replay.reporting.replay_tables import (
     calibration_table,
     comparison_table,
+    describe_scope,
+    describe_signals,
     evolution_table,
+    find_best,
+    find_identical,
+    find_promotions,
     policy_table,
     source_table,
 )
+from streamsched.replay.reporting.report import Figures, Legend, Part, Report, Section, Text
+from streamsched.replay.reporting.sentences import describe_all
+from streamsched.replay.simulation.metrics import Calibration
+from streamsched.replay.simulation.policies import choose_line_styles
+from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
+_WAITS: Final = (
+    "Time from a change to the next visit of its page, for all changes after the warm-up and the learning. Visits take "
+    "place at the end of a cycle, so even the oracle has delays. Lines further left and higher are better. A line that "
+    "ends below 1 belongs to a policy that did not revisit the remaining pages before the replay ended."
+)
+_DECILES: Final = (
+    "Pages ordered by how often they changed, least often on the left; each column is a decile. Uniform visits give "
+    "ten per cent everywhere. High values on the right mean that a policy follows frequent changes. Zeros on the left "
+    "mean pages that are never revisited, whose changes stay unseen."
+)
+_CALIBRATION: Final = (
+    "For each visit the policy predicted the probability that the page had changed. Visits are sorted into 20 bins by "
+    "it: the diagrams show each bin's mean probability and the share of its pages that had changed. On the diagonal "
+    "they agree; below it too much was expected. Both axes are square roots; bins of fewer than "
+    f"{FEWEST_VISITS} visits are not drawn. Error is the mean of |predicted - observed| over all bins, weighted by "
+    "visits. "
+    "A surge is shown if visits to pages of the same group, or to pages with related names, found changes that this "
+    "page may share."
+)
+_EVOLUTIONS: Final = (
+    "Each evolution trains on the data known at its date. Gain is how much the challenger's fitness exceeds the "
+    "champion's on held-out pages in later cycles, ± the noise: what chance can explain. A challenger is promoted if "
+    "its gain is more than twice the noise. Hover over a decision to see its reason."
+)
 
-    from streamsched.replay.replay_results import ReplayResult
 
-__all__ = ["render_report", "write_report"]
-
-
-def write_report(result: ReplayResult, path: str | Path) -> None:
-    """Write the report to the file `path`; the same replay gives the same bytes. Raises ReplayError if it cannot."""
-    try:
-        Path(path).write_text(render_report(result), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ReplayError(f"{path}: cannot write the report: {error.strerror}") from error
-
-
-def render_report(result: ReplayResult) -> str:
-    """Return the report as one HTML page without a reference to anything outside it. O(policies · cycles)."""
-    names = [policy.name for policy in result.policies]
-    counted = result.measured.counted
-    panels = (
-        draw_series(result, "ChangeRate", lambda trace: trace.change_rate, np.ones_like(counted)),
-        draw_series(result, "NDCG", lambda trace: trace.ndcg, counted),
-        draw_series(result, "Freshness", lambda trace: trace.freshness, np.ones_like(counted)),
-    )
-    return render_page(
-        "replay",
+def report_replay(result: ReplayResult) -> Report:
+    """Return the report of a replay. O(policies · seeds · cycles)."""
+    scope = describe_all([describe_scope(result), *describe_signals(result)])
+    return Report(
         title=f"Replay of {Path(result.settings.log).name}",
-        findings=find_best(result),
-        scope=[describe_scope(result), *describe_signals(result)],
-        policies=policy_table(result),
-        explanations=explain_figures(result),
-        differences=comparison_table(result),
-        comparison=explain_comparison(result),
-        note=result.note,
-        lines=list(enumerate(zip(names, choose_line_styles(names), strict=True))),
-        panels=[mark_safe(panel) for panel in panels],
-        identical=find_identical(result),
-        width=SMOOTHED_CYCLES,
-        weighted=result.window.importance is not None,
-        waits=mark_safe(draw_waits(result)),
-        deciles=mark_safe(draw_deciles(result)),
-        calibration=calibration_table(result),
-        reliability=_draw_calibration(result),
-        uncalibrated=explain_calibration(result),
-        fewest=FEWEST_VISITS,
-        sources=source_table(result),
-        learned=explain_sources(result),
-        evolutions=evolution_table(result),
+        lead=describe_all(find_best(result)),
+        scope=scope,
+        sections=[
+            Section("", _figures_by_policy(result), scope),
+            _metrics_over_time(result),
+            Section("Time until a change is seen", [Figures(_draw(result, "waits"), [Text(_WAITS)])]),
+            Section("Visits by change rate", [Figures(_draw(result, "deciles"), [Text(_DECILES)])]),
+            *_optional_sections(result),
+        ],
+        content=_content(result),
+        narrow=True,
     )
 
 
-def _draw_calibration(result: ReplayResult) -> list[Markup]:
-    """Return the reliability diagrams: all visits, and those without and with a surge shown if there are both."""
-    found = [policy.calibration for policy in result.policies if policy.calibration is not None]
-    if not found:
-        return []
-    diagrams = [draw_reliability(result, "All visits", lambda one: one.all_visits)]
-    if any(one.with_surge.total for one in found):
-        diagrams.append(draw_reliability(result, "No surge shown", lambda one: one.without_surge))
-        diagrams.append(draw_reliability(result, "Surge shown", lambda one: one.with_surge))
-    return [mark_safe(diagram) for diagram in diagrams]
+def _draw(result: ReplayResult, name: str) -> Callable[[], Sequence[str]]:
+    def draw() -> Sequence[str]:
+        from streamsched.replay.reporting.replay_figures import DRAWINGS  # noqa: PLC0415  matplotlib takes half a second to import
+
+        return DRAWINGS[name](result)
+
+    return draw
+
+
+def _figures_by_policy(result: ReplayResult) -> list[Part]:
+    names = [policy.name for policy in result.policies]
+    lines = [(place, *named) for place, named in enumerate(zip(names, choose_line_styles(names), strict=True))]
+    shaded = "Shaded: the best policy of each column. The oracle, which knows what changed, does not compete."
+    return [policy_table(result), Text(shaded, "page", quiet=True), comparison_table(result), Legend(lines)]
+
+
+def _metrics_over_time(result: ReplayResult) -> Section:
+    weighted = "" if result.window.importance is None else " and weighted by importance"
+    text = (
+        f"Each line is the mean of the last {SMOOTHED_CYCLES} cycles. ChangeRate is the share of visits that found a "
+        "changed page, over all cycles. NDCG also rewards changed pages at the top of the ranking; the oracle reaches "
+        "1 and is not drawn. Freshness is the share of pages with a current copy, averaged over each cycle"
+        f"{weighted}. Finding many changes and keeping copies fresh are different goals: compare the first panel with "
+        f"the third. {describe_all(find_identical(result))}"
+    )
+    return Section("Metrics over time", [Figures(_draw(result, "metrics")), Text(text.rstrip(), "page")])
+
+
+def _optional_sections(result: ReplayResult) -> list[Section]:
+    """Return the sections on calibration, sources and evolutions, as far as there are any."""
+    sections = []
+    calibration, sources, evolutions = calibration_table(result), source_table(result), evolution_table(result)
+    if calibration.rows:
+        parts: list[Part] = [Figures(_draw(result, "calibration")), calibration, Text(_CALIBRATION, "page")]
+        sections.append(Section("Calibration", parts))
+    elif calibration.caption:
+        sections.append(Section("Calibration", [calibration]))
+    if sources.rows:
+        sections.append(Section("Sources of signals", [sources]))
+    if evolutions.rows:
+        parts = [Text(_EVOLUTIONS, "page"), evolutions]
+        promotions = [f"  {describe_all([promotion])}" for promotion in find_promotions(result)]
+        if promotions:
+            parts.append(Text("\n".join(["Promoted:", *promotions]), "terminal"))
+        sections.append(Section("Evolved formulas", parts))
+    return sections
+
+
+def _content(result: ReplayResult) -> dict[str, Any]:
+    """Return the figures for machines; docs/replay.md describes them."""
+    settings, window = result.settings, result.window
+    return {
+        "log": settings.log,
+        "pages": window.pages,
+        "cycles": result.cycles,
+        "measured_cycles": result.measured.counted.size,
+        "ndcg_cycles": result.measured.counted.sum(),
+        "batches": result.measured.edges.size - 1,
+        "least_batch_days": BATCH_DAYS,
+        "budget": settings.budget,
+        "cycle": settings.cycle_s,
+        "warmup": settings.warmup,
+        "changed": settings.changed,
+        "from": format_time(result.start_s),
+        "to": format_time(window.edge(window.cycles)),
+        "learn_from": None if settings.learn_from_s is None else format_time(window.start_s),
+        "seeds": settings.seeds,
+        "against": settings.compared_with,
+        "signals": [source.to_json() for source in settings.signals],
+        "signal_files": settings.signal_files,
+        "later_pages": settings.later_pages,
+        "changes": result.changes.sum(),
+        "rejected": result.rejected,
+        "note": result.note,
+        "delay_unit": "days",
+        "findings": [*find_best(result), *find_identical(result), *find_promotions(result)],
+        "policies": {policy.name: _policy_content(policy, settings.seeds) for policy in result.policies},
+    }
+
+
+def _policy_content(policy: PolicyResult, seeds: Sequence[int]) -> dict[str, Any]:
+    return {
+        "formula": policy.formula,
+        "figures": policy.figures,
+        "seeds": policy.seeds,
+        "against": policy.against,
+        "visits": policy.visits,
+        "detections": policy.detections,
+        "undetected": policy.undetected,
+        "stale_pages": policy.stale_pages,
+        "promotions": [
+            {
+                "seed": seed,
+                "cycle": evolution.cycle,
+                "date": format_time(evolution.start_s),
+                "formula": evolution.challenger,
+                "gain": evolution.gain,
+                "noise": evolution.noise,
+            }
+            for seed, trace in zip(seeds, policy.traces, strict=True)
+            for evolution in trace.evolutions
+            if evolution.promoted
+        ],
+        "calibration": None if policy.calibration is None else _calibration_content(policy.calibration),
+        "sources": policy.sources,
+    }
+
+
+def _calibration_content(calibration: Calibration) -> dict[str, Any]:
+    parts = ("all_visits", "without_surge", "with_surge")
+    return {part: _reliability_content(getattr(calibration, part)) for part in parts}
+
+
+def _reliability_content(part: Reliability) -> dict[str, Any]:
+    """Return the figures and the bins that have visits."""
+    bins = zip(BIN_EDGES[:-1], BIN_EDGES[1:], part.visits, part.predicted, part.observed, strict=True)
+    return {
+        "visits": part.total,
+        "predicted": part.mean_predicted,
+        "observed": part.share_observed,
+        "error": part.error,
+        "bins": [
+            {"low": low, "high": high, "visits": visits, "predicted": predicted / visits, "observed": observed / visits}
+            for low, high, visits, predicted, observed in bins
+            if visits
+        ],
+    }

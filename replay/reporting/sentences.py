@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from streamsched.replay.reporting.number_format import (
     capitalize,
@@ -22,10 +23,17 @@ from streamsched.replay.reporting.number_format import (
     join_names,
 )
 
-if TYPE_CHECKING:
-    from streamsched.replay.findings import Finding
 
-__all__ = ["METRIC_TITLES", "OUTCOMES", "WEEKDAYS", "describe", "method_title", "name_option"]
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A result in machine-readable form: ``code`` says which kind it is, ``values`` are plain JSON values.
+
+    Times are seconds, shares lie between 0 and 1, and None marks a value that does not exist.
+    """
+
+    code: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
 
 Values = Mapping[str, Any]
 
@@ -52,6 +60,11 @@ _HOUR_S: Final = 3_600.0
 def describe(finding: Finding) -> str:
     """Return the finding in English. O(values). Raises KeyError for an unknown code."""
     return _SENTENCES[finding.code](finding.values)
+
+
+def describe_all(findings: Iterable[Finding]) -> str:
+    """Return the findings as one paragraph. O(values)."""
+    return " ".join(map(describe, findings))
 
 
 def method_title(name: str) -> str:

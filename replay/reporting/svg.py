@@ -16,9 +16,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streamsched.replay.reporting.palette import HUES, RAMP, LineStyle
-
-__all__ = ["FAINT", "HEAT", "HUE_CODES", "INK", "RAMP_CODES", "RC_PARAMS", "line_properties", "style_axes", "to_svg"]
+from streamsched.replay.palette import HUES, RAMP, LineStyle
 
 RC_PARAMS: Final[Any] = {
     "svg.fonttype": "none",

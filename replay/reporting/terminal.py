@@ -1,45 +1,24 @@
-"""Reports in the terminal: progress bars, tables and paragraphs."""
+"""Reports in the terminal, and progress bars."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
-from rich.text import Text
+from rich.text import Text as RichText
 
-from streamsched.replay.reporting.replay_findings import (
-    describe_scope,
-    describe_signals,
-    explain_calibration,
-    explain_comparison,
-    explain_figures,
-    explain_sources,
-    find_promotions,
-)
-from streamsched.replay.reporting.replay_tables import calibration_table, comparison_table, policy_table, source_table
-from streamsched.replay.reporting.sentences import describe
-
-if TYPE_CHECKING:
-    from streamsched.replay import experiment
-    from streamsched.replay.findings import Finding
-    from streamsched.replay.replay_results import ReplayResult
-    from streamsched.replay.reporting.tables import Cell, Table
-
-__all__ = ["figure_table", "print_figures", "print_paragraph", "print_table", "show_progress", "to_rich"]
+from streamsched.replay import experiment
+from streamsched.replay.reporting.report import Cell, Notes, Part, Report, Section, Table, Text
 
 _MAX_WIDTH: Final = 10_000  # columns, wider than any table
 _MARK_STYLES: Final = {"best": "bold", "worse": "dim", "": ""}
-_DELAYS: Final = (
-    "Delays are in days, from a change to the visit that found it. Changes that were never found have no delay, so "
-    "compare the changes unseen at the end too."
-)
 
 
 @contextmanager
@@ -63,38 +42,47 @@ def show_progress(
         yield advance
 
 
-def figure_table(result: ReplayResult) -> RichTable:
-    """Return the figures with their 95 % intervals, a row for each policy in the order asked, the best in bold."""
-    table = to_rich(policy_table(result), padding=0)  # some 75 columns wide if names are short
-    explanations = [describe(finding) for finding in explain_figures(result)]
-    scope = [describe_scope(result), *describe_signals(result)]
-    table.title, table.title_justify = Text(" ".join(map(describe, scope))), "left"
-    table.caption, table.caption_justify = Text(" ".join([*explanations, _DELAYS, result.note]).rstrip()), "left"
-    return table
+def print_report(report: Report) -> None:
+    """Print the parts for a terminal to standard output, the summary last."""
+    is_first = True
+    for section in (*report.sections, Section("", report.summary)):
+        heading = section.heading
+        for part in section.parts:
+            if part.medium == "page" or (isinstance(part, Table) and not part.rows and not part.caption):
+                continue
+            if report.narrow:
+                sys.stdout.write("" if is_first else "\n")
+                _print_narrow(part, heading)
+            else:
+                _print_wide(part, heading)
+            heading, is_first = "", False
 
 
-def print_figures(result: ReplayResult) -> None:
-    """Print figures, differences, calibration, sources and a line for each promoted formula to standard output."""
-    print_table(figure_table(result))
-    _print_beside(comparison_table(result), explain_comparison(result))
-    _print_beside(calibration_table(result), explain_calibration(result))
-    _print_beside(source_table(result), explain_sources(result))
-    promotions = find_promotions(result)
-    if promotions:
-        sys.stdout.write("".join(["\nPromoted:\n", *(f"  {describe(promotion)}\n" for promotion in promotions)]))
+def _print_narrow(part: Part, heading: str) -> None:
+    """Print a table with heading and caption as wide as itself, or a text as it is."""
+    if isinstance(part, Text):
+        sys.stdout.write(f"{part.text}\n")
+    elif isinstance(part, Table) and part.rows:
+        table = to_rich(part, padding=0)  # some 75 columns wide if names are short
+        table.title, table.title_justify = RichText(heading) if heading else None, "left"
+        table.caption, table.caption_justify = RichText(part.caption), "left"
+        print_table(table)
+    elif isinstance(part, Table):
+        print_paragraph(part.caption)
 
 
-def _print_beside(data: Table, explanations: Iterable[Finding]) -> None:
-    """Print an empty line, the table and its explanations, as far as there are any."""
-    text = " ".join(describe(finding) for finding in explanations)
-    if not data.rows:
-        if text:
-            print_paragraph(f"\n{text}")
-        return
-    table = to_rich(data, padding=0)
-    table.caption, table.caption_justify = Text(text), "left"
-    sys.stdout.write("\n")
-    print_table(table)
+def _print_wide(part: Part, heading: str) -> None:
+    """Print heading and text as paragraphs, and a table with its caption as another."""
+    if heading:
+        print_paragraph(heading)
+    if isinstance(part, Text):
+        print_paragraph(part.text)
+    elif isinstance(part, Notes):
+        for note in part.texts:
+            print_paragraph(f"Note: {note}")
+    elif isinstance(part, Table):
+        print_table(to_rich(part))
+        print_paragraph(part.caption)
 
 
 def to_rich(table: Table, padding: int = 1) -> RichTable:
@@ -107,19 +95,19 @@ def to_rich(table: Table, padding: int = 1) -> RichTable:
         else:
             rich.add_column(title, justify="right" if column.kind == "number" else "left", no_wrap=True)
     for head, *cells in table.rows:
-        rich.add_row(Text(head.text), *map(_format_cell, cells))
+        rich.add_row(RichText(head.text), *map(_format_cell, cells))
     return rich
 
 
-def _format_cell(cell: Cell) -> Text:
+def _format_cell(cell: Cell) -> RichText:
     note = (f" {cell.note}", "dim") if cell.note else ""
-    return Text.assemble((cell.text, _MARK_STYLES[cell.mark]), note)
+    return RichText.assemble((cell.text, _MARK_STYLES[cell.mark]), note)
 
 
 def print_paragraph(text: str) -> None:
     """Print `text` and an empty line to standard output, wrapped if that is a terminal."""
     grid = RichTable.grid()
-    grid.add_row(Text(f"{text}\n" if text else " "))
+    grid.add_row(RichText(f"{text}\n" if text else " "))
     print_table(grid)
 
 

@@ -11,35 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from streamsched.evolution.contest import shuffle_pages
-from streamsched.evolution.findings import Candidate, DataSpan
-from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
-from streamsched.evolution.gp.final_selection import measure
-from streamsched.evolution.gp.genomes import to_formula
-from streamsched.evolution.gp.loop import derive_seed, evolve_seeds
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings, measure
+from streamsched.evolution.generations import derive_seed, evolve_seeds
+from streamsched.evolution.genomes import to_formula
+from streamsched.evolution.pipeline import shuffle_pages
 from streamsched.evolution.plan import EvolutionPlan
-from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.records import Candidate, DataSpan, EvolutionRecord, RecordBook
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula.champion import BY_EVOLUTION, Champion
 from streamsched.formula.formula import Formula
-from streamsched.replay.simulation.promotions import Evolution
-from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.numerics.arrays import Rows
+from streamsched.replay.simulation.scheduled_policies import ScheduledPolicy
+from streamsched.replay.simulation.simulator import Evolution, PolicyQuery, Schedule
 from streamsched.scheduler.evolver import Evolver
+from streamsched.scheduler.scheduler import Scheduler
 
-if TYPE_CHECKING:
-    from streamsched.evolution.data.change_history import ChangeHistory
-    from streamsched.numerics.arrays import Rows
-    from streamsched.replay.simulation.simulator import PolicyQuery, Schedule
-    from streamsched.scheduler.scheduler import Scheduler
-
-__all__ = ["PANEL", "EvolvingPolicy", "PaperPolicy", "SupportsEvolution", "make_paper_settings", "make_plan"]
-
-PANEL: Final = 0.1  # share of the visits of `gp4c-panel` that goes to a uniform sample, visited every cycle
 FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the minimum to separate skill from luck
 _KNOWN: Final = 19  # cycles that the paper evolves from: 2 of warm-up and 17
 _FOLDS: Final = 4  # of pages: three train, one validates, as in the paper without the fold that tests

@@ -6,26 +6,14 @@ discount of Järvelin & Kekäläinen, who do not discount ranks below the base o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
-
-__all__ = [
-    "DECILES",
-    "WAITS_DAYS",
-    "assign_deciles",
-    "change_rate",
-    "discounts",
-    "freshness",
-    "moving_mean",
-    "ndcg",
-    "stale_seconds",
-    "weighted_ndcg",
-]
+from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
+from streamsched.scheduler.monitoring import Reliability
 
 DECILES: Final = 10
 WAITS_DAYS: Final[Floats] = np.geomspace(1 / 48, 3650, 161)  # half an hour to ten years, about 30 steps per decade
@@ -140,3 +128,38 @@ def moving_mean(series: Floats, counted: Bools, width: int) -> Floats:
     begin = np.maximum(0, np.arange(series.size) + 1 - width)
     with np.errstate(invalid="ignore"):
         return np.asarray((sums[1:] - sums[begin]) / (counts[1:] - counts[begin]))
+
+
+class Forecast(NamedTuple):
+    """What a policy expects of k pages: ``probabilities`` of a change: float64[k], ``surge_shown``: bool[k]."""
+
+    probabilities: Floats
+    surge_shown: Bools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """Visits to pages without and with a surge shown in their group at the moment of choice."""
+
+    without_surge: Reliability
+    with_surge: Reliability
+
+    @property
+    def all_visits(self) -> Reliability:
+        """All visits."""
+        return self.without_surge + self.with_surge
+
+    @classmethod
+    def of(cls, forecast: Forecast, changed: Bools) -> Calibration:
+        """Return the counts of k visits with their forecast, ``changed``: bool[k]. O(k)."""
+        parts = (~forecast.surge_shown, forecast.surge_shown)
+        return cls(*(Reliability.of(forecast.probabilities[part], changed[part]) for part in parts))
+
+    @classmethod
+    def empty(cls) -> Calibration:
+        """Return the counts of no visits."""
+        return cls(Reliability.empty(), Reliability.empty())
+
+    def __add__(self, other: Calibration) -> Calibration:
+        """Return the counts of both."""
+        return Calibration(self.without_surge + other.without_surge, self.with_surge + other.with_surge)

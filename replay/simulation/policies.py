@@ -17,55 +17,210 @@ hands out a batch: by the probability of a change. All other formulas keep the o
 A name with " without signals" after it is the same policy, which gets none of the signals of its replay.
 
 Three policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`. Those of
-`PLANNED` visit each page as often as an optimiser plans: see `streamsched.replay.simulation.planned_policies`.
+`PLANNERS` visit each page as often as an optimiser plans: see `streamsched.replay.simulation.scheduled_policies`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from streamsched.errors import FormulaError, ReplayError, SettingsError, shorten
+from streamsched.formula.bounds.ranges import TERMINAL, Range, range_of
+from streamsched.formula.champion import parse_provided
+from streamsched.formula.objectives import OBJECTIVES, find_objective
+from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
+from streamsched.formula.terminal_table import RANGES
+from streamsched.numerics.arrays import Floats, Rows
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top
+from streamsched.outcomes import OutcomeBatch
+from streamsched.replay.ground_truth import Window
+from streamsched.replay.palette import DASHED, DOTTED, FORMULA_STYLES, LineStyle
 from streamsched.replay.simulation.evolving_policies import (
-    PANEL,
     EvolvingPolicy,
     PaperPolicy,
     make_paper_settings,
     make_plan,
 )
-from streamsched.replay.simulation.planned_policies import PROBED, PlannedPolicy
-from streamsched.replay.simulation.policy_names import (
-    FORMULAS,
-    PLANNED,
-    WITHOUT_SIGNALS,
-    check_policy,
-    is_objective,
-    is_signalled,
-)
-from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy, SignalledPolicy
-from streamsched.replay.simulation.signals.signal_stream import join_signals
+from streamsched.replay.simulation.scheduled_policies import PlannedPolicy, ScheduledPolicy, SignalledPolicy
+from streamsched.replay.simulation.signal_sources import SimulatedSource
+from streamsched.replay.simulation.signal_stream import SignalStream, join_signals
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
+from streamsched.scheduler.planning.planned_rates import PLANNERS
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.signals import SignalBatch
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Rows
-    from streamsched.numerics.packed_urls import PackedUrls
-    from streamsched.outcomes import OutcomeBatch
-    from streamsched.replay.simulation.signals.signal_stream import SignalStream
-    from streamsched.replay.simulation.signals.simulated_source import SimulatedSource
-    from streamsched.replay.truth.ground_truth import Window
-    from streamsched.signals import SignalBatch
-
-__all__ = [
-    "ReplayedSignals",
-    "ScheduledPolicy",
-    "deliver_signals",
-    "make_policy",
-]
-
+WITHOUT_SIGNALS: Final = " without signals"  # after the name of a policy that gets none of the replay's signals
 _DEFAULT_SCHEDULE: Final = Schedule(0.05, 2, "since_visit")
+_SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a single word is more likely a misspelt policy than a formula
+
+Kind: TypeAlias = Literal["stateless", "formula", "plans", "evolves"]
+
+
+class Setup(NamedTuple):
+    """What a policy is made for: the seconds of a cycle, the seed of ties and all randomness, budget and reading of the
+    replay, and the threads of evolutions.
+    """
+
+    cycle_s: float
+    seed: int
+    schedule: Schedule
+    workers: int
+
+    def scheduler(self, **settings: Any) -> Scheduler:
+        """Return a new Scheduler."""
+        return Scheduler(cycle=self.cycle_s, seed=self.seed, **settings)
+
+
+Make: TypeAlias = Callable[[Setup], Policy]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy with a name: its line in all figures, how it is made, and the formula that it ranks by.
+
+    ``kind``: one that is stateless learns nothing, hears no signals and has no formula. One that plans or evolves has
+    none either, as it changes it; those that evolve take a minute or more for a year of 2,000 pages, others a second.
+    """
+
+    name: str
+    line: LineStyle
+    make: Make
+    formula: str | None = None
+    kind: Kind = "formula"
+
+
+class _StatelessPolicy:
+    """A policy that scores pages from the query alone; ties are in random order, which differs each cycle."""
+
+    def __init__(self, score: Callable[[PolicyQuery], Floats], scheduler: Scheduler) -> None:
+        self._score = score
+        self._pages = scheduler
+
+    def discover(self, urls: PackedUrls, now: float) -> None:
+        self._pages.discover(urls, now=now)
+
+    def rank(self, query: PolicyQuery) -> Rows:
+        return select_top(self._score(query), self._pages.core.tie_keys(now=query.now), query.k)
+
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        pass
+
+
+def _score_equally(query: PolicyQuery) -> Floats:
+    return np.zeros(query.known)
+
+
+def _score_by_truth(query: PolicyQuery) -> Floats:
+    return query.changed.astype(np.float64)
+
+
+def is_objective(name: str) -> bool:
+    """Return whether a policy is an objective of a Scheduler, which orders its batches by probabilities. O(length).
+
+    One weighed by significance keeps the order of its scores, as NDCG is weighed too.
+
+    >>> [is_objective(policy) for policy in ("default", "balanced(0.3)", "changes * significance", "rate * t")]
+    [True, True, False, False]
+    """
+    name = name.removesuffix(WITHOUT_SIGNALS)
+    return name == "default" or (find_objective(name) is not None and not name.rstrip().endswith("significance"))
+
+
+def _stateless(name: str, line: LineStyle, score: Callable[[PolicyQuery], Floats]) -> NamedPolicy:
+    return NamedPolicy(name, line, lambda setup: _StatelessPolicy(score, setup.scheduler()), None, "stateless")
+
+
+def _rank_by(formula: str | None, *, by_probability: bool, **settings: Any) -> Make:
+    def make(setup: Setup) -> Policy:
+        scheduler = setup.scheduler(**settings)
+        if formula is not None:
+            scheduler.use(formula)
+        return ScheduledPolicy(scheduler, by_probability=by_probability)
+
+    return make
+
+
+def _formula(name: str, line: LineStyle, formula: str, **settings: Any) -> NamedPolicy:
+    return NamedPolicy(name, line, _rank_by(formula, by_probability=is_objective(name), **settings), formula)
+
+
+def _plan(name: str, line: LineStyle) -> NamedPolicy:
+    def make(setup: Setup) -> Policy:
+        return PlannedPolicy(setup.scheduler(explore_share=PLANNERS[name].probe_share), name, setup.schedule)
+
+    return NamedPolicy(name, line, make, None, "plans")
+
+
+def _evolve(name: str, line: LineStyle, panel: float = 0.0) -> NamedPolicy:
+    def make(setup: Setup) -> Policy:
+        return EvolvingPolicy(setup.scheduler(panel=panel), make_plan(setup.schedule, setup.seed, setup.workers))
+
+    return NamedPolicy(name, line, make, None, "evolves")
+
+
+def _make_paper(setup: Setup) -> Policy:
+    scheduler = setup.scheduler()
+    scheduler.use(FORMULAS["nad"])
+    return PaperPolicy(scheduler, make_paper_settings(setup.schedule, setup.workers), setup.seed)
+
+
+_CHANGES: Final = OBJECTIVES["changes"]
+_TABLE: Final = {
+    policy.name: policy
+    for policy in (
+        _stateless("rand", LineStyle("grey", DOTTED), _score_equally),
+        _formula("age", LineStyle("grey"), "t"),
+        _formula("cg", LineStyle("olive"), "CG"),
+        _formula("nad", LineStyle("orange", DASHED), "1 - exp(-NAD * t)"),
+        _formula("sad", LineStyle("sky"), "1 - exp(-SAD * t)"),
+        _formula("aad", LineStyle("purple", DOTTED, 1.4), "1 - exp(-AAD * t)"),
+        _formula("gad", LineStyle("purple"), "1 - exp(-GAD * t)"),
+        _formula("posterior", LineStyle("blue", width=1.8), "posterior", surges=False),
+        _formula("freshness", LineStyle("green", width=1.8), OBJECTIVES["freshness"]),
+        _formula("balanced", LineStyle("green", DASHED, 1.4), OBJECTIVES["balanced"]),
+        # The Scheduler's first champion is this formula.
+        NamedPolicy("default", LineStyle("vermilion", DASHED, 1.8), _rank_by(None, by_probability=True), _CHANGES),
+        _plan("lambdacrawl", LineStyle("blue", DASHED, 1.2)),
+        _plan("polite", LineStyle("blue", DOTTED, 1.2)),
+        _plan("binary", LineStyle("green", DOTTED, 1.2)),
+        _plan("mirrorsync", LineStyle("purple", DASHED, 1.2)),
+        _plan("webfountain", LineStyle("olive", DASHED, 1.2)),
+        _evolve("gp4c", LineStyle("vermilion", width=1.8)),
+        _evolve("gp4c-panel", LineStyle("vermilion", DOTTED, 1.8), panel=0.1),  # a uniform sample, visited every cycle
+        NamedPolicy("gp4c-paper", LineStyle("sky", DASHED, 1.4), _make_paper, None, "evolves"),
+        _stateless("oracle", LineStyle("ink", DASHED, 0.9), _score_by_truth),
+    )
+}
+
+
+def _names(*kinds: Kind) -> tuple[str, ...]:
+    return tuple(name for name, policy in _TABLE.items() if policy.kind in kinds)
+
+
+POLICIES: Final = tuple(_TABLE)
+STATELESS: Final = _names("stateless")
+STEADY: Final = _names("stateless", "formula")
+PLANNING: Final = _names("plans")
+EVOLVING: Final = _names("evolves")
+FORMULAS: Final = {name: policy.formula for name, policy in _TABLE.items() if policy.formula and name != "default"}
+
+
+def choose_line_styles(policies: Sequence[str]) -> list[LineStyle]:
+    """Return a line style for each policy: its own if it has a name, else the next free one. O(policies).
+
+    >>> [style.hue for style in choose_line_styles(["nad", "t * X", "n"])]
+    ['orange', 'vermilion', 'sky']
+    """
+    others = [policy for policy in policies if policy not in _TABLE]
+    free = {policy: FORMULA_STYLES[turn % len(FORMULA_STYLES)] for turn, policy in enumerate(others)}
+    return [_TABLE[policy].line if policy in _TABLE else free[policy] for policy in policies]
 
 
 def make_policy(
@@ -78,23 +233,97 @@ def make_policy(
     """
     check_policy(name)
     name = name.removesuffix(WITHOUT_SIGNALS)
-    if name == "rand":
-        return _StatelessPolicy(_score_equally, cycle_s, seed)
-    if name == "oracle":
-        return _StatelessPolicy(_score_by_truth, cycle_s, seed)
-    panel = PANEL if name == "gp4c-panel" else 0.0
-    explored = PROBED if name == "mirrorsync" else 0.0
-    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior", panel=panel, explore_share=explored)
-    if name in PLANNED:
-        return PlannedPolicy(scheduler, name, schedule)
-    if name in ("gp4c", "gp4c-panel"):
-        return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
-    if name == "gp4c-paper":
-        scheduler.use(FORMULAS["nad"])
-        return PaperPolicy(scheduler, make_paper_settings(schedule, workers), seed)
-    if name != "default":
-        scheduler.use(FORMULAS.get(name, name))
-    return ScheduledPolicy(scheduler, by_probability=is_objective(name))
+    known = _TABLE.get(name)
+    make = _rank_by(name, by_probability=is_objective(name)) if known is None else known.make
+    return make(Setup(cycle_s, seed, schedule, workers))
+
+
+def check_policy(name: str) -> None:
+    """Raise ReplayError if `name` is not a policy, FormulaError if it is a formula that does not parse. O(length).
+
+    >>> check_policy("t * X")
+    >>> check_policy("nadd")
+    Traceback (most recent call last):
+    streamsched.errors.ReplayError: unknown policy 'nadd': expected a formula in quotes or one of rand, age, cg, ...
+    """
+    name = name.removesuffix(WITHOUT_SIGNALS)
+    if name in _TABLE:
+        return
+    try:
+        parse_provided(name)
+    except SettingsError as error:
+        raise ReplayError(f"policy {name!r}: expected {error.expected}") from error
+    except FormulaError:
+        if not _NAME.fullmatch(name):
+            raise
+        known = ", ".join(POLICIES)
+        raise ReplayError(f"unknown policy {shorten(name)}: expected a formula in quotes or one of {known}") from None
+
+
+def formula_of(name: str) -> str | None:
+    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that plan or evolve formulas.
+
+    >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
+    ('t', 'X / n', None)
+    """
+    name = name.removesuffix(WITHOUT_SIGNALS)
+    known = _TABLE.get(name)
+    return (find_objective(name) or name) if known is None else known.formula
+
+
+def evolves(name: str) -> bool:
+    """Return whether a policy evolves formulas.
+
+    >>> evolves("gp4c"), evolves("gp4c without signals"), evolves("default")
+    (True, True, False)
+    """
+    return name.removesuffix(WITHOUT_SIGNALS) in EVOLVING
+
+
+def is_signalled(name: str) -> bool:
+    """Return whether a policy gets the signals of its replay. O(length).
+
+    >>> is_signalled("default"), is_signalled("default without signals")
+    (True, False)
+    """
+    return not name.endswith(WITHOUT_SIGNALS)
+
+
+def without_signals(policies: Iterable[str]) -> list[str]:
+    """Return `policies`, each objective followed by the same one without signals, unless it is there. O(n).
+
+    >>> without_signals(["age", "default"])
+    ['age', 'default', 'default without signals']
+    """
+    extended: list[str] = []
+    for name in policies:
+        twin = [f"{name}{WITHOUT_SIGNALS}"] if is_objective(name) and is_signalled(name) else []
+        extended += [one for one in (name, *twin) if one not in extended]
+    return extended
+
+
+def predicts_changes(policy: str) -> bool:
+    """Return whether a policy predicts changes: an objective, or a formula with values from 0 to 1 only. O(size).
+
+    >>> [predicts_changes(policy) for policy in ("default", "nad", "age", "freshness", "1 - exp(-rate * t)", "rand")]
+    [True, True, False, True, True, False]
+    """
+    if is_objective(policy):
+        return True
+    formula = formula_of(policy)
+    if formula is None:
+        return False
+    span = fold(parse_provided(formula).root, _range_of)
+    return span.least >= -_SLACK and span.most <= 1.0 + _SLACK
+
+
+def _range_of(node: Node, below: tuple[Range, ...]) -> Range:
+    """Return the range of a node's values, from those of its operands."""
+    if isinstance(node, Terminal):
+        return Range(*RANGES.get(node.name, TERMINAL))
+    if isinstance(node, Constant):
+        return Range(float(node.value), float(node.value))
+    return range_of(node.op, *below)
 
 
 class ReplayedSignals(NamedTuple):
@@ -115,28 +344,3 @@ def deliver_signals(
         return policy, None
     stream = join_signals(window, signals.sources, seed, signals.recorded)
     return SignalledPolicy(policy, stream), stream
-
-
-class _StatelessPolicy:
-    """A policy that scores pages from the query alone; ties are in random order, which differs each cycle."""
-
-    def __init__(self, score: Callable[[PolicyQuery], Floats], cycle_s: float, seed: int) -> None:
-        self._score = score
-        self._pages = Scheduler(cycle=cycle_s, seed=seed)
-
-    def discover(self, urls: PackedUrls, now: float) -> None:
-        self._pages.discover(urls, now=now)
-
-    def rank(self, query: PolicyQuery) -> Rows:
-        return select_top(self._score(query), self._pages.core.tie_keys(now=query.now), query.k)
-
-    def observe(self, outcomes: OutcomeBatch) -> None:
-        pass
-
-
-def _score_equally(query: PolicyQuery) -> Floats:
-    return np.zeros(query.known)
-
-
-def _score_by_truth(query: PolicyQuery) -> Floats:
-    return query.changed.astype(np.float64)

@@ -17,23 +17,64 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from streamsched.evolution.records import EvolutionRecord
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.replay.simulation.calibration import Calibration, Forecast
-from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, change_rate, freshness, ndcg, weighted_ndcg
+from streamsched.replay.ground_truth import Window
+from streamsched.replay.simulation.metrics import (
+    DECILES,
+    WAITS_DAYS,
+    Calibration,
+    Forecast,
+    change_rate,
+    freshness,
+    ndcg,
+    weighted_ndcg,
+)
+from streamsched.replay.simulation.signal_stream import LearnedSource
+from streamsched.signals import SignalBatch
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
-    from streamsched.numerics.packed_urls import PackedUrls
-    from streamsched.replay.simulation.promotions import Evolution
-    from streamsched.replay.simulation.signals.learned_sources import LearnedSource
-    from streamsched.replay.truth.ground_truth import Window
-    from streamsched.signals import SignalBatch
 
-__all__ = ["DAY_S", "Foretell", "Policy", "PolicyQuery", "Reading", "Schedule", "SupportsSignals", "Trace", "simulate"]
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """One evolution. ``cycle``: the first one ranked after its decision, counted from 0 over the replay; ``start_s``:
+    UTC epoch seconds. ``gain`` and ``noise``: shares of the champion's fitness, None without a contest.
+    """
+
+    cycle: int
+    start_s: float
+    champion: str
+    challenger: str | None
+    gain: float | None
+    noise: float | None
+    metric: str | None
+    promoted: bool
+    why: str
+
+    @classmethod
+    def of(cls, record: EvolutionRecord, cycle: int) -> Evolution:
+        """Return the summary of `record`, of an evolution before `cycle`. O(1)."""
+        verdict = record.verdict
+        gain = None if verdict is None else verdict.relative_gain
+        noise = None if verdict is None else verdict.noise
+        level = None if verdict is None else verdict.champion
+        return cls(
+            cycle,
+            record.when_s,
+            record.champion_before.formula.text,
+            record.challenger,
+            gain,
+            noise / level if noise is not None and level else None,
+            record.metric,
+            record.decision == "promoted",
+            record.why,
+        )
+
 
 DAY_S: Final = 86_400.0
 _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
@@ -118,9 +159,9 @@ class Trace:
     each visit that found a change: days since the first change that the copy missed, and the measured cycle. ``seen``:
     int64[161], changes seen within each of `WAITS_DAYS`; a visit may see several. ``undetected``: changes not seen by
     the end, on ``stale_pages`` pages. ``decile_visits``: int64[10], visits by decile of the true change rate.
-    ``evolutions``: those of the policy, all cycles. ``calibration``: its forecasts against what came, pages visited for
-    the first time left out; None if they were not asked for, or the policy makes none. ``sources``: what it learned of
-    the sources of its signals, if that was asked for.
+    ``evolutions``: those of the policy, all cycles. ``calibration``: its forecasts against what was observed, pages
+    visited for the first time left out; None if they were not asked for, or the policy makes none. ``sources``: what it
+    learned of the sources of its signals, if that was asked for.
     """
 
     counted: Bools
@@ -150,16 +191,16 @@ def simulate(
     schedule: Schedule,
     deciles: Ints,
     tick: Callable[[], None] | None = None,
-    foretell: Foretell | None = None,
+    predict: Foretell | None = None,
 ) -> Trace:
     """Run `policy` through `window` and return its trace; `tick` is called after each cycle.
 
-    ``deciles``: int64[pages], each page's decile by true change rate; `foretell`: asked for the forecast of each
+    ``deciles``: int64[pages], each page's decile by true change rate; `predict`: asked for the forecast of each
     measured visit before the policy learns its outcome. A cycle costs O(pages · log changes) plus the policy's ranking;
     memory is O(pages + detections).
     """
     crawl = _Crawl(window, schedule.reading)
-    trace = _TraceBuilder(window.cycles - schedule.unmeasured, deciles, foretell)
+    trace = _TraceBuilder(window.cycles - schedule.unmeasured, deciles, predict)
     for cycle in range(window.cycles):
         known = window.known(cycle)
         if known > crawl.known:
@@ -267,10 +308,10 @@ class _Crawl:
 class _TraceBuilder:
     """Collects the metrics of each measured cycle into a `Trace`."""
 
-    def __init__(self, cycles: int, deciles: Ints, foretell: Foretell | None) -> None:
+    def __init__(self, cycles: int, deciles: Ints, predict: Foretell | None) -> None:
         self.deciles = deciles
-        self.foretell = foretell
-        self.calibration = None if foretell is None else Calibration.empty()
+        self.predict = predict
+        self.calibration = None if predict is None else Calibration.empty()
         self.counted = np.zeros(cycles, np.bool_)
         self.change_rate, self.ndcg, self.freshness = np.zeros(cycles), np.zeros(cycles), np.zeros(cycles)
         self.visits = np.zeros(cycles, np.int64)
@@ -291,9 +332,9 @@ class _TraceBuilder:
         self.delays.append((crawl.now - crawl.first_unseen_s[found]) / DAY_S)
         self.seen += np.searchsorted(np.sort(crawl.ages_days(found)), WAITS_DAYS, "right")
         self.decile_visits += np.bincount(self.deciles[rows], minlength=DECILES)
-        if self.foretell is not None and self.calibration is not None:
+        if self.predict is not None and self.calibration is not None:
             again = rows[crawl.first_unseen_s[rows] > -np.inf]  # a first visit shows no change
-            self.calibration += Calibration.of(self.foretell(again, crawl.now), crawl.changed[again])
+            self.calibration += Calibration.of(self.predict(again, crawl.now), crawl.changed[again])
 
     def build(self, crawl: _Crawl) -> Trace:
         """Return the trace, with the changes that `crawl` has not seen."""

@@ -5,41 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from streamsched.errors import SettingsError, shorten
-from streamsched.numerics.argument_checks import check_time
-from streamsched.numerics.durations import parse_duration
-
-__all__ = [
-    "DIRECTORY",
-    "DURATION",
-    "FILE",
-    "MOMENT",
-    "SHARE",
-    "URL",
-    "Parsed",
-    "changed",
-    "current_time",
-    "cycle",
-    "end",
-    "figures",
-    "now",
-    "output_file",
-    "parse_moment",
-    "parse_share",
-    "parse_url",
-    "parse_whole",
-    "report",
-    "seed",
-    "state",
-    "whole",
-    "workers",
-]
+from streamsched.numerics.durations import parse_duration, parse_moment
 
 _LARGEST: Final = 2**63 - 1  # of an int64
 
@@ -70,23 +42,6 @@ class PlainPath(click.Path):
     def __init__(self, name: str) -> None:
         super().__init__(readable=False, path_type=Path)
         self.name = name
-
-
-def parse_moment(text: str) -> float:
-    """Return epoch seconds for a date, an ISO 8601 time (UTC unless it has a zone) or epoch seconds.
-
-    >>> parse_moment("2025-08-22"), parse_moment("2025-08-22T12:00:00+02:00"), parse_moment("1755820800.5")
-    (1755820800.0, 1755856800.0, 1755820800.5)
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            when = datetime.fromisoformat(text)
-        except ValueError:
-            raise SettingsError("time", text, "a date (2025-08-22), ISO 8601 time or epoch seconds") from None
-        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    return check_time(seconds, "time")
 
 
 def parse_share(text: str) -> float:

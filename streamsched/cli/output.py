@@ -7,25 +7,15 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from streamsched.errors import SourceError
 
-__all__ = [
-    "STDOUT",
-    "check_writable",
-    "echo",
-    "echo_error",
-    "echo_json",
-    "name_rejections",
-    "note_output",
-    "plain",
-    "show_results",
-    "write_file",
-]
+if TYPE_CHECKING:
+    from streamsched.replay.reporting.report import Report
 
 STDOUT: Final = "-"
 
@@ -92,14 +82,23 @@ def _check_writable(path: Path, log: str | None) -> None:
         raise _unwritable(path, error) from error
 
 
-def show_results(figures: str | None, as_json: Callable[[], str], print_tables: Callable[[], None]) -> None:
-    """Print the tables and write the JSON to the file `figures`, or print only the JSON if `figures` is ``-``."""
+def show_report(report: Report, figures: str | None, page: Path | None) -> None:
+    """Print `report`, and write its JSON to the file `figures` and its HTML to `page`; ``-``: print the JSON only."""
+    from streamsched.replay.reporting.report import to_json  # noqa: PLC0415  here and below: slow to import
+
     if figures == STDOUT:
-        echo(as_json().rstrip("\n"))
-        return
-    print_tables()
-    if figures is not None:
-        write_file(Path(figures), as_json())
+        echo(to_json(report).rstrip("\n"))
+    else:
+        from streamsched.replay.reporting.terminal import print_report  # noqa: PLC0415
+
+        print_report(report)
+    if figures is not None and figures != STDOUT:
+        write_file(Path(figures), to_json(report))
+    if page is not None:
+        from streamsched.replay.reporting.page import render_report  # noqa: PLC0415
+
+        write_file(page, render_report(report))
+        note_output(f"report: {page}", figures)
 
 
 def note_output(line: str, figures: str | None) -> None:

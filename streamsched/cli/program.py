@@ -9,24 +9,31 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import click
-from click.shell_completion import shell_complete
+from click.shell_completion import CompletionItem, shell_complete
 
-from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, NO_MEMORY, UNREADABLE, USAGE, exit_code
-from streamsched.cli.interruption import orderly_exit
-from streamsched.cli.lazy_group import LazyGroup
+from streamsched.cli.exits import (
+    DEFECT,
+    DONE,
+    EXIT_HELP,
+    INTERRUPTED,
+    NO_MEMORY,
+    UNREADABLE,
+    USAGE,
+    exit_code,
+    orderly_exit,
+)
 from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
 from streamsched.numerics.compilation.notices import FIRST_WORDS, Compilation, on_compile
 
-__all__ = ["program", "run"]
-
 _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
-_ON_STATES: Final = {
+_SUMMARIES: Final = {
     "run": "Read crawl outcomes into a saved state.",
     "serve": "Serve a saved state over HTTP.",
     "token": "Make a token for the HTTP service.",
@@ -39,14 +46,20 @@ _ON_STATES: Final = {
     "state": "Show, verify, repair, hash or export a saved state.",
     "warm": "Compile the kernels for this machine ahead of time.",
     "experiment": "Rerun the experiments of the papers on optimal crawling.",
-}
-_ON_LOGS: Final = {
     "replay": "Compare crawl policies on a log of page changes.",
     "analyze": "Analyze how often and when pages change.",
     "evolve": "Evolve score formulas on a log and test them.",
     "generate": "Write a synthetic change log for replays and tests.",
     "convert": "Convert outcomes or signals to JSON Lines or msgpack.",
     "publish": "Send outcomes or signals from a file to a Kafka topic.",
+}
+_MODULES: Final = {
+    "convert": "conversion",
+    "publish": "conversion",
+    "rules": "service",
+    "signals": "explain",
+    "token": "service",
+    "use": "evolutions",
 }
 _EPILOG: Final = f"""
 \b
@@ -56,6 +69,35 @@ _EPILOG: Final = f"""
 Shell completion, for bash (zsh: zsh_source):
   eval "$({_COMPLETION}=bash_source streamsched)"
 """
+
+
+class LazyGroup(click.Group):
+    """The commands of `_SUMMARIES`, whose modules are imported when they run: to import all of them takes a second.
+
+    Command NAME is the object ``NAME_command`` of the module NAME of `streamsched.cli.commands`, or that of `_MODULES`.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature, here and below
+        """Return the names of all commands."""
+        return [*_SUMMARIES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the module of a command; return None if there is no such command."""
+        if cmd_name not in _SUMMARIES:
+            return None
+        module = import_module(f"streamsched.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([*_SUMMARIES.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command without importing any."""
+        found = [CompletionItem(name, help=line) for name, line in _SUMMARIES.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -124,7 +166,6 @@ def _version() -> str:
 
 @click.group(
     cls=LazyGroup,
-    packages={"streamsched.cli.commands": _ON_STATES, "streamsched.cli.commands.logs": _ON_LOGS},
     epilog=_EPILOG,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},

@@ -16,7 +16,6 @@ from streamsched.persistence.files import read_regular
 if TYPE_CHECKING:
     from streamsched.client import Client
 
-__all__ = ["TOKEN_VARIABLE", "asks_service", "open_client", "plain_fields", "remote_options", "state_or_service"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

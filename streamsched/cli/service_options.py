@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from rich.console import Console
@@ -16,78 +16,60 @@ from rich.console import Console
 from streamsched.cli.options import FILE, current_time
 from streamsched.cli.output import echo, echo_json
 from streamsched.http.service_clock import ScaledClock, ServiceClock
-from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from streamsched.scheduler.settings import DEFAULT_FORMULA
 from streamsched.service.event_log import LOG, log_to
+from streamsched.service.run_settings import SETTINGS, RunSettings
 from streamsched.service.setting_sources import Given, read_assignments
-from streamsched.service.setting_tables import LOG_FORMATS, LOG_LEVELS
-
-if TYPE_CHECKING:
-    from streamsched.service.run_settings import RunSettings
-
-__all__ = ["SERVICE_OPTIONS", "given_settings", "log_run", "print_counts", "service_clock", "service_options"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAME_WIDTH: Final = 14  # of a count
 
-SERVICE_OPTIONS: Final[Mapping[str, str]] = {
-    "state": "state",
-    "http": "http.address",
-    "tokens": "http.tokens",
-    "cycle": "scheduler.cycle",
-    "objective": "scheduler.objective",
-    "formula": "scheduler.formula",
-    "save_every": "save.every",
-    "evolve_every": "evolve_every",
-    "max_ahead": "max_ahead",
-    "log_level": "log.level",
-    "log_format": "log.format",
-}
-"""The settings that have an option in each of these commands, by the option."""
 
+class SettingOption(click.Option):
+    """An option that gives a setting of `run_settings.SETTINGS`, by default the first of its name, with its help."""
+
+    def __init__(self, *names: Any, setting: str = "", **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        self.setting = setting or next(one for one in SETTINGS if one.rpartition(".")[2] == self.name)
+        described = SETTINGS[self.setting]
+        self.help = self.help or f"{described.doc[:1].upper()}{described.doc[1:]}.".replace("``", "")
+        if not self.show_default and isinstance(described.default, str):
+            self.show_default = described.default
+
+
+setting: Final = partial(click.option, cls=SettingOption)
 _OPTIONS: Final = (
-    click.option("--state", metavar="DIR", help="Directory of the saved state; created if it does not exist."),
-    click.option("--http", metavar="HOST:PORT", help="Serve HTTP at this address."),
-    click.option("--tokens", metavar="FILE", help="File of the tokens of HTTP; needed beyond loopback addresses."),
+    setting("--state", metavar="DIR"),
+    setting("--http", setting="http.address", metavar="HOST:PORT", help="Serve HTTP at this address."),
+    setting("--tokens", metavar="FILE"),
     click.option("--config", type=FILE, help="TOML file with settings."),
     click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated."),
-    click.option("--cycle", metavar="TIME", show_default="1d", help="Unit of t in formulas; only for a new state."),
-    click.option(
-        "--objective",
-        metavar="NAME",
-        show_default="in a new state changes",
-        help="What visits are for, from now on: changes, freshness, or balanced(D) with a dial D from 0 to 1.",
-    ),
-    click.option(
+    setting("--cycle", metavar="TIME"),
+    setting("--objective", metavar="NAME", show_default="in a new state changes"),
+    setting(
         "--formula",
         metavar="FORMULA",
         show_default=f"in a new state {DEFAULT_FORMULA}",
-        help="Score formula to use from now on.",
     ),
-    click.option(
-        "--save-every", metavar="TIME", show_default="30s", help="Time between two saves of what has changed."
-    ),
-    click.option(
+    setting("--save-every", setting="save.every", metavar="TIME"),
+    setting(
         "--evolve-every",
+        setting="evolution.every",
         metavar="N",
         show_default="never",
         help="Evolve the formula every N cycles, of a file's timestamps or of the clock for a topic.",
     ),
-    click.option(
+    setting(
         "--max-ahead",
         metavar="TIME",
         show_default="1d for topics, pipes and HTTP, 100d for files",
         help="Reject outcomes further ahead of the clock, or in a file of its newest outcome; none accepts all.",
     ),
-    click.option(
-        "--log-level",
-        metavar="LEVEL",
-        show_default="info for topics and HTTP, warning for files",
-        help=f"Least level of log lines: {', '.join(LOG_LEVELS)}.",
+    setting(
+        "--log-level", setting="log.level", metavar="LEVEL", show_default="info for topics and HTTP, warning for files"
     ),
-    click.option(
-        "--log-format", metavar="FORMAT", show_default="text", help=f"Format of log lines: {' or '.join(LOG_FORMATS)}."
-    ),
+    setting("--log-format", setting="log.format", metavar="FORMAT"),
     click.option("--json", is_flag=True, help="Print JSON."),
 )
 
@@ -99,15 +81,15 @@ def service_options(command: Function) -> Function:
     return command
 
 
-def given_settings(given: Mapping[str, Any], options: Mapping[str, str]) -> tuple[dict[str, Given], Path | None]:
+def given_settings(given: Mapping[str, Any]) -> tuple[dict[str, Given], Path | None]:
     """Return the settings in `given`, what click has read, by dotted name, and the file with further ones.
 
-    `options`: the settings by their options. Raises SettingsError for an invalid ``--set``.
+    Raises SettingsError for an invalid ``--set``.
     """
     found = {
-        name: Given(given[option], f"--{option.replace('_', '-')}")
-        for option, name in options.items()
-        if given[option] is not None
+        option.setting: Given(given[str(option.name)], option.opts[0])
+        for option in click.get_current_context().command.params
+        if isinstance(option, SettingOption) and given[str(option.name)] is not None
     }
     file = given["config"] or os.environ.get("STREAMSCHED_CONFIG")
     return read_assignments(given["set"]) | found, Path(file) if file is not None else None
@@ -129,7 +111,7 @@ def service_clock(settings: RunSettings) -> tuple[Callable[[], float], Callable[
     start, speed = settings.clock.start, settings.clock.speed
     if start is None and speed == 1.0:
         return ServiceClock(partial(current_time, None), time.monotonic).read, lambda: None
-    scaled = ScaledClock(current_time(None) if start is None else start.timestamp(), speed, time.monotonic)
+    scaled = ScaledClock(current_time(None) if start is None else float(start), speed, time.monotonic)
     return ServiceClock(scaled.read, time.monotonic).read, scaled.begin
 
 

@@ -1,28 +1,29 @@
 """The client for asyncio."""
 
-# sync_client.py is made of this file by `make client`.
-
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from streamsched.client.protocol import calls
-from streamsched.client.protocol.connection import check_token, check_url, describe_request, request_headers
-from streamsched.client.protocol.replies import Failure, Reply, connection_failure, read_reply
-from streamsched.client.protocol.retries import Attempts, RetryPolicy, check_seconds
-
-if TYPE_CHECKING:
-    from streamsched import answers
-    from streamsched.client.protocol.bodies import Outcomes, Signals
-    from streamsched.client.protocol.calls import Call, Rules
-
-__all__ = ["AsyncClient"]
+from streamsched import answers
+from streamsched.client import calls
+from streamsched.client.calls import Call, Outcomes, Rules, Signals
+from streamsched.client.replies import (
+    Failure,
+    Reply,
+    check_token,
+    check_url,
+    connection_failure,
+    describe_request,
+    read_reply,
+    request_headers,
+)
+from streamsched.client.retries import Attempts, RetryPolicy, check_seconds
 
 Result = TypeVar("Result")
 

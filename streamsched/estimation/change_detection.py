@@ -8,7 +8,7 @@ that applies decides:
 2. **First.** The first informative visit of a page has nothing to compare with, whatever `changed` says.
 3. **The crawler's verdict**, `changed`, if given.
 4. **304** is no change.
-5. **Success against 4xx**, in either order, is a change: the page vanished or came back.
+5. **Success against 4xx**, in either order, is a change: the page vanished or returned.
 6. **4xx again** is no change; the fingerprint of the error page is ignored.
 7. **Both succeeded and both have a fingerprint**: a change if `threshold` bits or more differ.
 8. **Both succeeded, without two fingerprints to compare**: no change. So from a crawler that reports only status codes,
@@ -31,24 +31,7 @@ import numpy.typing as npt
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.jit import kernel
-from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, STATUS_WORDS, Outcome
-
-__all__ = [
-    "CHANGE",
-    "CHANGE_BITS",
-    "FAILURE",
-    "FIRST",
-    "SAME",
-    "VERDICTS",
-    "detect_change",
-    "hamming",
-    "is_failure",
-    "is_gone",
-    "is_success",
-    "popcount",
-    "shows_content",
-    "verdict",
-]
+from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, STATUSES, Outcome
 
 CHANGE_BITS: Final = 6  # of 64 bits: least distance of SimHashes of two contents (Grimes & O'Brien, section 3)
 
@@ -218,7 +201,7 @@ def _read_fingerprints(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint6
 def _status(outcome: Outcome) -> int:
     status = outcome.status
     if isinstance(status, str):
-        return STATUS_WORDS[status]  # no visit either, as a failure
+        return STATUSES[status].code  # no visit either, as a failure
     return 200 if status is None else status
 
 

@@ -18,30 +18,16 @@ A visit costs an exponential, one to a page of the sample two or three for each 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from streamsched.estimation.gamma_posterior import after_change
+from streamsched.estimation.gamma_posterior import ObservedInterval, after_change
+from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.schema import HALF_LIVES, SHADOW_PAGES
-
-if TYPE_CHECKING:
-    from streamsched.estimation.observed_interval import ObservedInterval
-    from streamsched.numerics.arrays import Record, Records
-
-__all__ = [
-    "FIRST_HALF_LIFE_DAYS",
-    "FIT_MEMORY",
-    "fade_page",
-    "half_lives_days",
-    "init_half_life",
-    "learn_half_life",
-    "narrow_shadows",
-    "update_shadow",
-]
 
 FIRST_HALF_LIFE_DAYS: Final = 180.0  # change logs of code, docs and packages fit best with 60 to 730
 FIT_MEMORY: Final = 50_000.0  # observed intervals of the sample: time constant of the log-likelihoods
@@ -68,7 +54,7 @@ def init_half_life(corpus: Records) -> None:
 
 @inlined_kernel
 def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> float:
-    """Fade what a page's visits added to its prior by an observed interval, before that is counted. O(1).
+    """Decay the page's own evidence over an interval, before that interval is counted. O(1).
 
     Returns the cycles that the interval counts as.
     """

@@ -1,33 +1,24 @@
-"""The Gamma posterior of a page's change rate: update by one visit, probability of a change by the next.
+"""The Gamma posterior of a page's change rate: updates by observed intervals, and probabilities of a change.
+
+An interval is observed from a page's last visit that could show a change to one that did or did not show it.
 
 A rate λ per cycle is Gamma(shape, exposure), mean shape / exposure: ``shape`` counts changes, ``exposure`` cycles. All
 functions are accurate to a few units in the last place for interval / exposure from 1e-12 to 1e12 and shape from 1e-6
-to 1e9.
+to 1e9. Probabilities of blocks of pages are computed a column at a time, so that loops vectorise.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.jit import kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = [
-    "HIGHEST_SHAPE",
-    "LOWEST_SHAPE",
-    "after_change",
-    "after_no_change",
-    "digamma",
-    "mean_of_intervals",
-    "probabilities_changed",
-    "probability_changed",
-    "shape_of_log_gap",
-]
+from streamsched.numerics.arrays import Floats, Record, Records
+from streamsched.numerics.compilation.machine_operations import widen_vectors
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, kernel
+from streamsched.numerics.vector_math import expm1, log1p
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 # Bounds of a learned prior's shape. Below 0.05 a page without a change would hardly ever be visited again; above 50
 # the pages of a group are practically equal, and a year of daily visits could not move a page's own rate.
@@ -38,6 +29,24 @@ _LARGEST_RATIO: Final = 1e300  # interval over exposure, so that no step below o
 _WIDEST: Final = 40.0  # of the logarithm of a mean rate over the one guessed
 _LARGEST_POWER: Final = 700.0  # e to the power of it is finite
 _SERIES_BELOW: Final = 0.25  # below this the Bernoulli series converges to float64 in six terms
+_MOST_VISITS = (1 << 32) - 1  # greatest value of PAGE.visits
+
+
+class ObservedInterval(NamedTuple):
+    """The interval from ``last_visit_s`` in the page's record to a visit, and whether that saw a change."""
+
+    end_s: float  # end of the visit, UTC epoch seconds
+    cycles: float  # length of the interval in cycles, not yet clipped
+    cycle_s: float  # seconds per cycle
+    changed: bool
+
+
+class Announced(NamedTuple):
+    """The announcements of an interval before its visit: see `estimation.signal_update`."""
+
+    spared: float  # probability that no signal was true; 1 without signals
+    effective: float  # part of the interval in which changes would have been unannounced; 1 without sources
+    alone: float  # probability that the page itself changed in that part
 
 
 @kernel
@@ -219,3 +228,60 @@ def _trigamma(x: float) -> float:
     y = 1.0 / (x * x)
     series = 1 / 6 - y * (1 / 30 - y * (1 / 42 - y * (1 / 30 - y * (5 / 66 - y * (691 / 2730)))))
     return steps + 1.0 / x + 0.5 * y + y / x * series
+
+
+@inlined_kernel
+def update_page(page: Record, trace: Record, interval: float, changed: bool, own: float) -> None:
+    """Update a page's PAGE and TRACE by one observed interval, in cycles, under its current prior. O(1).
+
+    `own`: the probability that a change was the page's own. Otherwise the page itself did not change: the posterior is
+    a mixture of the two cases, and the update is their mean.
+    """
+    interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    count_visit(page, trace, changed)
+    if not changed:
+        page.own_exposure += interval
+        return
+    shape_before = page.prior_shape + page.own_shape
+    exposure_before = page.prior_exposure + page.own_exposure
+    shape_after, exposure_after = after_change(shape_before, exposure_before, interval)
+    page.own_shape += own * (shape_after - shape_before)
+    page.own_exposure += own * (exposure_after - exposure_before) + (1.0 - own) * interval
+
+
+@inlined_kernel
+def count_visit(page: Record, trace: Record, changed: bool) -> None:
+    """Update what the published estimators read: n, X, the history and AAD's weighted sum. O(1)."""
+    if page.visits < _MOST_VISITS:
+        page.visits += 1
+        page.changes += changed
+    trace.history = (trace.history << np.uint64(1)) | np.uint64(changed)
+    if changed:
+        trace.weighted_changes += page.visits
+
+
+@bare_kernel
+def convert_to_posterior(pages: Records, out: Floats) -> None:
+    """Replace cycles by the probability that each of ``pages``: PAGE[m] changes in as many, at its rate. O(m)."""
+    for i in range(out.size):
+        out[i] = out[i] / (pages[i].prior_exposure + pages[i].own_exposure)
+    take_log1p(out)
+    for i in range(out.size):
+        out[i] = out[i] * (pages[i].prior_shape + pages[i].own_shape)
+    convert_to_probability(out)
+
+
+@bare_kernel
+def take_log1p(out: Floats) -> None:
+    """Replace each of ``out``: float64[m] by the logarithm of 1 plus it. O(m)."""
+    widen_vectors()
+    for i in range(out.size):
+        out[i] = log1p(out[i])
+
+
+@bare_kernel
+def convert_to_probability(out: Floats) -> None:
+    """Replace expected numbers of changes by the probability of at least one. O(m)."""
+    widen_vectors()
+    for i in range(out.size):
+        out[i] = min(0.0 - expm1(-out[i]), 1.0)

@@ -25,42 +25,25 @@ The progress of the sweep depends on the stream alone, not on how the stream was
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from streamsched.estimation.content.significance import refresh_significance
+from streamsched.estimation.content import refresh_significance
 from streamsched.estimation.forgetting import learn_half_life
-from streamsched.estimation.gamma_posterior import digamma, mean_of_intervals, shape_of_log_gap
+from streamsched.estimation.gamma_posterior import ObservedInterval, digamma, mean_of_intervals, shape_of_log_gap
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
+from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.compilation.machine_operations import call, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log, log1p
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.group_schema import SUMS_AT
-from streamsched.records.page_init import assign_prior
-from streamsched.records.page_schema import FORGOTTEN, LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
-from streamsched.records.schema import INTERVAL_OCTAVES
+from streamsched.records.group_schema import SUMS_AT, GroupArrays
+from streamsched.records.page_schema import FORGOTTEN, LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays, assign_prior
+from streamsched.records.schema import INTERVAL_OCTAVES, DirtyArrays, ShardArrays
+from streamsched.records.seasonality_schema import SeasonalityArrays
 from streamsched.records.url_patterns import assign_deeper_group
-
-if TYPE_CHECKING:
-    from streamsched.estimation.observed_interval import ObservedInterval
-    from streamsched.numerics.arrays import Record, Records
-    from streamsched.records.group_schema import GroupArrays
-    from streamsched.records.schema import DirtyArrays, ShardArrays
-    from streamsched.records.seasonality_schema import SeasonalityArrays
-
-__all__ = [
-    "FIRST_SHAPE",
-    "SWEEP_EVERY",
-    "advance_sweep",
-    "count_first_interval",
-    "init_corpus",
-    "refresh_prior",
-    "step_sweep",
-    "update_pattern_evidence",
-]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # until `FIRST_INTERVALS`; change logs have 0.001 to 0.1

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from streamsched.estimation.forgetting import fade_page, update_shadow
+from streamsched.estimation.gamma_posterior import Announced, ObservedInterval, update_page
 from streamsched.estimation.hierarchical_prior import count_first_interval, update_pattern_evidence
-from streamsched.estimation.observed_interval import Announced, ObservedInterval
-from streamsched.estimation.page_update import update_page
-from streamsched.estimation.related.claims import is_claimed, unclaimed
-from streamsched.estimation.related.related_pages import own_probability, settle_claims
-from streamsched.estimation.signals.signal_update import has_source, settle_signals
+from streamsched.estimation.related_pages import is_claimed, own_probability, settle_claims, unclaimed
+from streamsched.estimation.signal_update import has_source, settle_signals
 from streamsched.estimation.surges import update_surges
+from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Record
-    from streamsched.records.schema import ShardArrays
-    from streamsched.records.score_invalidation import InvalidationBuffer
-
-__all__ = ["update_estimators"]
+from streamsched.records.schema import ShardArrays
+from streamsched.records.score_invalidation import InvalidationBuffer
 
 
 @inlined_kernel
@@ -79,7 +71,7 @@ def _known_part(own: float, observed: ObservedInterval, announced: Announced) ->
 def _update_rates(
     shard: ShardArrays, row: int, observed: ObservedInterval, own: float, effective: float, known: float
 ) -> None:
-    """Update the estimators of rates by an interval: see `estimation.signals.signal_update`.
+    """Update the estimators of rates by an interval: see `estimation.signal_update`.
 
     `own`: the probability that a change was the page's own and no signal announced it, `known`: that one did.
     """

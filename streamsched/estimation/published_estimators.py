@@ -13,29 +13,13 @@ NAD to GAD after Tan and Mitra (2010); they are rates per cycle, to be used as `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import Floats, Hashes
 from streamsched.numerics.jit import inlined_kernel, kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Hashes
-
-__all__ = [
-    "HISTORY_BITS",
-    "VisitCounts",
-    "aad",
-    "cg",
-    "change_probability",
-    "gad",
-    "modified_interval",
-    "nad",
-    "naive_interval",
-    "sad",
-    "weigh_geometrically",
-]
 
 HISTORY_BITS: Final = 64  # of the history word; GAD's weight of an older visit is below 2**-64
 
@@ -61,7 +45,7 @@ class VisitCounts:
     total_time: float = 0.0
 
     def observe(self, changed: bool, interval: float) -> None:
-        """Count one visit that came `interval` cycles after the one before: each estimator's incremental form. O(1)."""
+        """Count one visit, `interval` cycles after the one before: each estimator's incremental form. O(1)."""
         self.n += 1
         self.X += changed
         self.history = (self.history << 1 | changed) & (1 << HISTORY_BITS) - 1

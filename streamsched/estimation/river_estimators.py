@@ -31,19 +31,6 @@ from streamsched.estimation.published_estimators import (
     sad,
 )
 
-__all__ = [
-    "AAD",
-    "CG",
-    "GAD",
-    "NAD",
-    "SAD",
-    "GammaPosterior",
-    "ModifiedInterval",
-    "NaiveInterval",
-    "OnlineEstimator",
-]
-
-
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -205,7 +192,7 @@ class NaiveInterval(CountingEstimator):
 
     @property
     def rate(self) -> float:
-        """The estimated changes per cycle; infinite if all changes came within no time."""
+        """The estimated changes per cycle; infinite if all changes were found within no time."""
         return _inverse(self.get()) if self.counts.X else 0.0
 
 
@@ -227,7 +214,7 @@ class ModifiedInterval(CountingEstimator):
 
     @property
     def rate(self) -> float:
-        """The estimated changes per cycle; infinite if all changes came within no time."""
+        """The estimated changes per cycle; infinite if all changes were found within no time."""
         counts = self.counts
         return _inverse(self.get() * counts.total_time / counts.n) if counts.X else 0.0
 

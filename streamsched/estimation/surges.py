@@ -23,32 +23,17 @@ group). A visit costs O(1).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.estimation.gamma_posterior import ObservedInterval
+from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log1p
 from streamsched.records.group_schema import SURGE_SHARES
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_group
-
-if TYPE_CHECKING:
-    from streamsched.estimation.observed_interval import ObservedInterval
-    from streamsched.numerics.arrays import Floats, Record, Records
-
-__all__ = [
-    "FEWEST_PAGES",
-    "FIRST_DAYS",
-    "FIRST_SURGES",
-    "LEAST_SHOWN",
-    "MEAN_SHARE",
-    "SHARES",
-    "share_not_hit",
-    "surge_frequency",
-    "unseen_surge_value",
-    "update_surges",
-]
 
 SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # midpoints of equal intervals: a uniform prior
 FIRST_SURGES: Final = 1.0  # prior of how common surges are before any group is known: one surge ...
@@ -76,7 +61,7 @@ assert len(SHARES) == SURGE_SHARES
 
 
 class _Evidence(NamedTuple):
-    """What a visit says about surges: windows that may have hit the page, and what each was known to have hit before.
+    """Evidence of a visit about surges: windows that may have hit the page, and what each was known to have hit before.
 
     ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``,
     ``kept_shown``: the same if the share was published before the visit, else 0.

@@ -1,16 +1,19 @@
-"""The settings that decide when and how a running scheduler evolves new score functions."""
+"""When and how a running scheduler evolves new score functions: its settings, and the detection of drift.
+
+Drift is a change of the hit rate, the share of served pages that had changed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError
-from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
+from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
 from streamsched.numerics.argument_checks import check_whole
-
-__all__ = ["Detector", "EvolutionPlan"]
 
 Detector: TypeAlias = Literal["adwin", "page_hinkley"]
 
@@ -22,6 +25,9 @@ _BOUNDS: Final = {  # minimum and maximum; larger values would exhaust memory or
     "archive": (0, 10_000),
     "seed": (0, 2**62),
 }
+_IGNORED: Final = 0.02  # of the rate; with river's 0.005, random hits and misses count as drift within a day
+_THRESHOLD: Final = 50.0  # cumulated excess or lack of hits; river's default
+_MOST: Final = 1_000  # outcomes per call, about 1 ms; more are thinned out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ class EvolutionPlan:
     - ``archive``: number of formulas that the next evolution starts with;
     - ``time_limit_s``: wall-clock seconds for an evolution's process; the first tick after that kills it;
     - ``seed``: random seed; evolution number i uses ``seed + i``;
-    - ``settings``: of the evolution, by default `streamsched.evolution.gp.evolution_settings.REEVOLUTION_SETTINGS`.
+    - ``settings``: of the evolution, by default `streamsched.evolution.evolution_settings.REEVOLUTION_SETTINGS`.
 
     Raises SettingsError if a value is out of range: ``history`` is 8 to 100,000, ``draws`` 1 to 1,000, ``archive`` at
     most 10,000, ``seed`` from 0 to 2**62.
@@ -71,3 +77,38 @@ class EvolutionPlan:
         """Return the plan as JSON values, with its `settings` nested by name."""
         plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return plain | {"settings": self.settings.to_json()}
+
+
+class HitRateWatch:
+    """Monitors the hit rate of served pages, hit by hit, with one of river's detectors.
+
+    `detector`: "adwin" (Bifet & Gavaldà 2007; false alarm probability 0.002 per check) or "page_hinkley" (Page 1954),
+    which ignores changes of the rate below 2 points. Imports river, which takes a second.
+    """
+
+    def __init__(self, detector: Detector = "adwin") -> None:
+        # river takes longer to import than all of streamsched, and only drift detection needs it.
+        from river import drift  # noqa: PLC0415
+
+        self._make: Callable[[], Any] = drift.ADWIN
+        if detector == "page_hinkley":
+            self._make = partial(drift.PageHinkley, delta=_IGNORED, threshold=_THRESHOLD)
+        self.forget()
+
+    def forget(self) -> None:
+        """Reset the detector: earlier outcomes no longer count."""
+        self._detector: Any = self._make()
+        self.drifted = False
+
+    def note(self, served: int, hits: int) -> None:
+        """Add `served` pages, `hits` of them changed; `drifted` becomes True if the rate has moved. O(served).
+
+        The hits of one call are spread evenly, because their order is unknown.
+        """
+        count = min(served, _MOST)
+        carried = served // 2  # fraction of the next hit, in units of 1 / `served`
+        for _ in range(count):
+            carried += hits
+            self._detector.update(carried >= served)
+            carried -= served if carried >= served else 0
+            self.drifted = self.drifted or bool(self._detector.drift_detected)

@@ -11,17 +11,14 @@ uncertain, so the standard error is inflated by Student's t.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats
-
-__all__ = ["NOISE_MULTIPLE", "Verdict", "decide", "fold_cycles", "inflate_error"]
+from streamsched.numerics.arrays import Bools, Floats
 
 NOISE_MULTIPLE: Final = 2.0  # a gain must exceed the noise by this factor: by chance that happens in 2.3 % of contests
 _TAIL_PROBABILITY: Final = NormalDist().cdf(-NOISE_MULTIPLE)
@@ -52,29 +49,11 @@ class Verdict:
         """The gain as a share of the champion's fitness; None if there is no gain or the fitness is 0. O(1)."""
         return self.gain / self.champion if self.gain is not None and self.champion else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Verdict:
-        """Return the verdict with these fields. Raises ValueError if they are invalid or inconsistent."""
-        try:
-            verdict = cls(**fields)
-            numbers = [getattr(verdict, name) for name in ("champion", "challenger", "gain", "noise")]
-            if not isinstance(verdict.why, str) or not all(
-                number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers
-            ):
-                raise ValueError("verdict: expected finite numbers and a sentence")
-        except TypeError as error:
-            raise ValueError(f"verdict: {error}") from error
-        if verdict.promote is not True and verdict.promote is not False:
-            raise ValueError(f"verdict: expected to promote or not, found {verdict.promote!r}")
-        if verdict.promote and (
-            verdict.gain is None or verdict.noise is None or not verdict.gain > NOISE_MULTIPLE * verdict.noise >= 0.0
+    def __post_init__(self) -> None:
+        if self.promote and not (
+            self.gain is not None and self.noise is not None and self.gain > NOISE_MULTIPLE * self.noise >= 0.0
         ):
-            raise ValueError(f"verdict: promotes at a gain of {verdict.gain} with noise {verdict.noise}")
-        return verdict
+            raise ValueError(f"verdict: promotes at a gain of {self.gain} with noise {self.noise}")
 
 
 def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:

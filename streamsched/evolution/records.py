@@ -1,4 +1,6 @@
-"""Records of evolutions: inputs, findings and decisions; one JSON object per line in an append-only file."""
+"""Records of evolutions: the results of each, its inputs and the decision; one JSON object per line in an append-only
+file.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,13 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_type_hints
+
+import msgspec
 
 from streamsched.errors import SnapshotError
-from streamsched.evolution.findings import Candidate, DataSpan, checked_fields, plain_values
 from streamsched.evolution.promotion import Verdict
 from streamsched.formula.champion import Champion
 from streamsched.persistence.files import (
@@ -25,11 +28,71 @@ from streamsched.persistence.files import (
     sync_directory,
 )
 
-__all__ = ["DECISIONS", "RECORDS_NAME", "TRIGGERS", "EvolutionRecord", "RecordBook", "RecordFault"]
-
 RECORDS_NAME: Final = "evolutions.jsonl"
-TRIGGERS: Final = ("schedule", "drift", "asked")
-DECISIONS: Final = ("promoted", "kept", "failed", "set")
+Trigger: TypeAlias = Literal["schedule", "drift", "asked"]
+Decision: TypeAlias = Literal["promoted", "kept", "failed", "set"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A formula that an evolution considered, and its mean fitness on three page sets; None if not evaluated there."""
+
+    formula: str
+    train: float | None = None
+    validation: float | None = None
+    held_out: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpan:
+    """Training data of an evolution: `cycles` cycles of `pages` pages from `start_s`, UTC epoch seconds.
+
+    `observed`: share of page-cycles that visits observed; the rest was imputed from the pages' posteriors. `panel`:
+    number of pages that were visited every cycle regardless of score. `newcomers`: number of pages left out because
+    their first visit was after `start_s`.
+    """
+
+    start_s: float
+    cycles: int
+    pages: int
+    observed: float = 1.0
+    panel: int = 0
+    newcomers: int = 0
+
+    def __str__(self) -> str:
+        rest = "" if self.observed >= 1.0 else ", the rest completed"
+        pages = f"{self.pages:,} page{'s' if self.pages != 1 else ''}"
+        cycles = f"{self.cycles} cycle{'s' if self.cycles != 1 else ''}"
+        return f"{pages} × {cycles}, {self.observed:.1%} seen{rest}".replace("%", " %")
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionResult:
+    """Result of an evolution: challenger and verdict, other candidates, elites.
+
+    ``archive``: formulas for the next evolution to start from, best first. `challenger` is None if nothing beat the
+    champion on the validation pages; then no contest was held.
+    """
+
+    challenger: str | None
+    verdict: Verdict | None
+    candidates: tuple[Candidate, ...] = ()
+    archive: tuple[str, ...] = ()
+    metric: str = "ndcg"
+    data: DataSpan | None = None
+
+    def __post_init__(self) -> None:
+        if self.verdict is not None and not self.challenger:
+            raise ValueError("evolution result: expected a challenger, as there is a verdict")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values; non-finite numbers become None."""
+        return plain_values(self)
+
+    @classmethod
+    def from_json(cls, content: object) -> EvolutionResult:
+        """Return the result with these fields. Raises ValueError if they are invalid."""
+        return msgspec.convert(content, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +106,8 @@ class EvolutionRecord:
 
     number: int
     when_s: float
-    trigger: str
-    decision: str
+    trigger: Trigger
+    decision: Decision
     why: str
     champion_before: Champion
     champion_after: Champion
@@ -59,30 +122,32 @@ class EvolutionRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON values; non-finite numbers become None."""
-        values: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
-        for name in ("champion_before", "champion_after"):
-            values[name] = values[name].to_json()
-        for name in ("data", "verdict"):
-            values[name] = None if values[name] is None else asdict(values[name])
-        return plain_values(values | {"candidates": [asdict(item) for item in self.candidates]})
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        champions = {name: value.to_json() for name, value in values.items() if isinstance(value, Champion)}
+        return plain_values(values | champions)
 
     @classmethod
     def from_json(cls, content: object) -> EvolutionRecord:
         """Return the record with these fields. Raises ValueError if they are invalid."""
-        values = checked_fields(cls, content)
-        nested: dict[str, Any] = {
-            "champion_before": Champion.from_json(values["champion_before"]),
-            "champion_after": Champion.from_json(values["champion_after"]),
-            "candidates": tuple(Candidate(**checked_fields(Candidate, item)) for item in values.get("candidates", ())),
-            "data": None if values.get("data") is None else DataSpan(**checked_fields(DataSpan, values["data"])),
-            "verdict": None if values.get("verdict") is None else Verdict.from_json(values["verdict"]),
-        }
-        record = cls(**values | nested)
-        if not isinstance(record.number, int) or not isinstance(record.when_s, int | float):
-            raise ValueError(f"record: expected a number and a time, found {record.number!r} and {record.when_s!r}")
-        if record.trigger not in TRIGGERS or record.decision not in DECISIONS:
-            raise ValueError(f"record: unknown trigger {record.trigger!r} or decision {record.decision!r}")
-        return record
+        kinds, given = get_type_hints(cls), msgspec.convert(content, dict[str, Any])
+        try:
+            values: dict[str, Any] = {
+                name: Champion.from_json(value) if kinds[name] is Champion else msgspec.convert(value, kinds[name])
+                for name, value in given.items()
+            }
+            return cls(**values)
+        except KeyError as error:
+            raise ValueError(f"unknown field {error}") from error
+        except TypeError as error:
+            needed = [one.name for one in fields(cls) if one.default is MISSING and one.default_factory is MISSING]
+            missing = [name for name in needed if name not in given]
+            raise ValueError(f"missing {', '.join(missing)}") from error
+
+
+def plain_values(content: object) -> dict[str, Any]:
+    """Return the fields of a result as plain JSON values; non-finite numbers become None."""
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(content))
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +186,7 @@ class RecordBook:
                 continue
             try:
                 records.append(EvolutionRecord.from_json(json.loads(line)))
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 reason = "was only partly written" if torn else f"is not a record: {_describe_fault(error)}"
                 faults.append(RecordFault(line_number, reason, torn))
         return records, faults
@@ -168,7 +233,7 @@ class RecordBook:
         """
         lines, mended = self._bytes().split(b"\n"), 0
         for at, line in enumerate(lines):
-            with suppress(ValueError, TypeError, AttributeError, RecursionError):
+            with suppress(ValueError, RecursionError):
                 record = EvolutionRecord.from_json(json.loads(line))
                 if record.when_s > latest_s:
                     lines[at] = json.dumps(replace(record, when_s=present_s).to_json(), sort_keys=True).encode()
@@ -198,8 +263,6 @@ def _describe_fault(error: Exception) -> str:
     """Return what is wrong with a line, without Python's terms."""
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
         return "not JSON"
-    if isinstance(error, TypeError | AttributeError):
-        return "a field has the wrong type"
     return str(error).split("\n", maxsplit=1)[0]
 
 

@@ -3,9 +3,19 @@
 from streamsched.formula.bounds.compiler import BoundProgram
 from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.formula import Formula
-from streamsched.formula.syntax.nodes import MAX_DEPTH, MAX_SIZE, Binary, Constant, Node, Terminal, Unary
+from streamsched.formula.syntax.nodes import (
+    MAX_DEPTH,
+    MAX_SIZE,
+    Binary,
+    BinaryOp,
+    Constant,
+    Node,
+    Terminal,
+    Unary,
+    UnaryOp,
+)
 from streamsched.formula.syntax.parser import MAX_LENGTH
-from streamsched.formula.syntax.vocabulary import TERMINALS, BinaryOp, UnaryOp
+from streamsched.formula.terminal_table import TERMINALS
 
 __all__ = [
     "BLOCK",

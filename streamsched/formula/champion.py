@@ -9,20 +9,8 @@ from typing import Any, Final
 from streamsched.errors import FormulaError, SettingsError, shorten
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import EXPECTED, OBJECTIVES, find_objective
-from streamsched.formula.syntax.vocabulary import TERMINALS
-from streamsched.formula.terminals import PROVIDED
+from streamsched.formula.terminal_table import PROVIDED, TERMINALS
 from streamsched.numerics.durations import format_date
-
-__all__ = [
-    "BY_EVOLUTION",
-    "BY_HAND",
-    "BY_PLAN",
-    "FIRST",
-    "METRIC_NAMES",
-    "Champion",
-    "find_formula",
-    "parse_provided",
-]
 
 FIRST: Final = "first"
 BY_HAND: Final = "hand"
@@ -124,6 +112,6 @@ def parse_provided(formula: str | Formula) -> Formula:
         text = formula if isinstance(formula, str) else formula.text
         found = ((re.search(rf"\b{re.escape(name)}\b", text), name) for name in missing)
         column, name = min((place.start() + 1 if place else 1, name) for place, name in found)
-        meaning = f" ({TERMINALS[name]})" if name in TERMINALS else ""
+        meaning = f" ({TERMINALS[name].text})" if name in TERMINALS else ""
         raise FormulaError(text, column, f"terminal {name!r}{meaning} is not provided by this version")
     return parsed

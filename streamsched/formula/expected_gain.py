@@ -8,16 +8,12 @@ one whose rate is less certain has the larger index: P' is smaller, because if i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from streamsched.numerics.arrays import Floats
 from streamsched.numerics.compilation.machine_operations import widen_vectors
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = ["convert_to_gain", "expected_gain"]
 
 _ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
 _LEAST_SHAPE: Final = 1e-300

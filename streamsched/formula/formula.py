@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -15,13 +15,9 @@ from streamsched.formula.evaluation.simplify import simplify_tree
 from streamsched.formula.syntax.nodes import Node, Terminal, fold, measure
 from streamsched.formula.syntax.parser import parse_tree
 from streamsched.formula.syntax.printer import print_tree
-from streamsched.formula.syntax.vocabulary import TERMINALS
+from streamsched.formula.terminal_table import TERMINALS
 from streamsched.numerics.argument_checks import check_type, read_items
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = ["Formula"]
+from streamsched.numerics.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, repr=False)

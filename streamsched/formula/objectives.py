@@ -17,8 +17,6 @@ from typing import Final
 
 from streamsched.errors import SettingsError
 
-__all__ = ["CHANGED", "EXPECTED", "OBJECTIVES", "find_objective"]
-
 CHANGED: Final = "1 - (1 - due) * (1 - surge) * (1 - signalled)"
 """The probability that a page has changed since its last visit; batches are handed out in its order."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.content.significance import fill_significance
-from streamsched.estimation.probability_columns import convert_to_posterior, convert_to_probability, take_log1p
+from streamsched.estimation.content import fill_significance
+from streamsched.estimation.gamma_posterior import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.published_estimators import weigh_geometrically
-from streamsched.estimation.related.claims import join_claims, unclaimed
+from streamsched.estimation.related_pages import join_claims, unclaimed
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
     RHYTHM,
@@ -25,7 +24,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     prefetch_schedule,
     seasonality_view,
 )
-from streamsched.estimation.signals.page_signals import (
+from streamsched.estimation.signal_sources import (
     fill_signalled,
     join_signals,
     quieten_column,
@@ -33,74 +32,34 @@ from streamsched.estimation.signals.page_signals import (
 )
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.expected_gain import convert_to_gain, expected_gain
-from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
+from streamsched.formula.terminal_table import TERMINAL_CODES
+from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.compilation.machine_operations import COLUMN_ROWS, float_column
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK
-from streamsched.records.signals.signal_schema import SIGNAL
+from streamsched.records.signal_schema import SIGNAL
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Record, Records
-    from streamsched.records.schema import ShardArrays
-
-__all__ = [
-    "LINKED",
-    "MOVING",
-    "NO_CONTEXT",
-    "PROVIDED",
-    "RANGES",
-    "SEASONAL",
-    "SIGNALLED",
-    "TERMINAL_CODES",
-    "Context",
-    "TerminalColumns",
-    "context_of",
-    "fill_highest",
-    "fill_lowest",
-    "fill_terminal",
-    "linked_context",
-]
-
-_VISITS: Final = 0
-_CHANGES: Final = 1
-_ELAPSED: Final = 2
-_CG: Final = 3
-_NAD: Final = 4
-_SAD: Final = 5
-_AAD: Final = 6
-_GAD: Final = 7
-_RATE: Final = 8
-_POSTERIOR: Final = 9
-_IMPORTANCE: Final = 10
-_COST: Final = 11
-_SURGE: Final = 15
-_CONFIDENCE: Final = 16
-_WORTH: Final = 17
-_GAIN: Final = 18
-_SIGNALLED: Final = 19
-_SIGNIFICANCE: Final = 20
-_CRAWL_RATE: Final = 21
-
-# Codes of terminals in kernels: their positions in TERMINALS.
-TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
-    {name: code for code, name in enumerate(TERMINALS) if name not in PLANNED}
-)
-PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
-# Those that move with the clock; all but rhythm only rise.
-MOVING: Final = frozenset({"t", "posterior", "tau", "rhythm", "due", "surge", "gain"})
-SEASONAL: Final = frozenset({"tau", "rhythm", "due", "gain"})  # those that read what the page's seasonal link refers to
-LINKED: Final = SEASONAL | {"surge", "significance"}  # those that read the page's seasonal link
-SIGNALLED: Final = frozenset({"posterior", "due", "gain", "signalled"})  # those that read what signals say of the page
-# Ranges of terminals that are narrower than all finite numbers from 0 on.
-RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    dict.fromkeys(("NAD", "SAD", "AAD", "GAD"), (0.0, 1.0 + 1e-09))
-    | dict.fromkeys(
-        ("posterior", "due", "surge", "gain", "signalled", "significance"), (0.0, 1.0)
-    )  # exactly, so that 1 - due is never negative
-    | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
-)
+_VISITS: Final = TERMINAL_CODES["n"]
+_CHANGES: Final = TERMINAL_CODES["X"]
+_ELAPSED: Final = TERMINAL_CODES["t"]
+_CG: Final = TERMINAL_CODES["CG"]
+_NAD: Final = TERMINAL_CODES["NAD"]
+_SAD: Final = TERMINAL_CODES["SAD"]
+_AAD: Final = TERMINAL_CODES["AAD"]
+_RATE: Final = TERMINAL_CODES["rate"]
+_POSTERIOR: Final = TERMINAL_CODES["posterior"]
+_IMPORTANCE: Final = TERMINAL_CODES["importance"]
+_COST: Final = TERMINAL_CODES["cost"]
+_SURGE: Final = TERMINAL_CODES["surge"]
+_CONFIDENCE: Final = TERMINAL_CODES["confidence"]
+_WORTH: Final = TERMINAL_CODES["worth"]
+_GAIN: Final = TERMINAL_CODES["gain"]
+_SIGNALLED: Final = TERMINAL_CODES["signalled"]
+_SIGNIFICANCE: Final = TERMINAL_CODES["significance"]
+_CRAWL_RATE: Final = TERMINAL_CODES["crawl_rate"]
 _SLACK: Final = 4e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
 _DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
 _GAIN_SLACK: Final = 1e-10  # absolute, of `gain`, whose slope in `due` is below 40

@@ -1,47 +1,81 @@
-"""The service as an ASGI application: each request through its checks to its endpoint."""
+"""The service as an ASGI application: Starlette's router, then the gate, then the handler."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
-from dataclasses import replace
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import msgspec
+from starlette import routing
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from streamsched.errors import StreamschedError, shorten
-from streamsched.http.protocol.media_types import JSON, PROBLEM, choose_type, encode_body
-from streamsched.http.protocol.problems import HttpError, problem_of, validation_problem
-from streamsched.http.protocol.requests import Answer, BodyBounds, ClientGone, Receive, Request, Scope, Send
-from streamsched.http.protocol.routes import Call, Route, Router, read_query
+from streamsched.http.gate import AuditLog, Gate, address_of
+from streamsched.http.protocol.bodies import JSON, PROBLEM, choose_type, encode_body, malformed
+from streamsched.http.protocol.problems import HttpError, problem_of, shorten_text
+from streamsched.http.protocol.routes import Call, Route, read_path, read_query
+from streamsched.http.service import Service
 from streamsched.service.event_log import LOG
 
-if TYPE_CHECKING:
-    from streamsched.http.access.audit import AuditLog
-    from streamsched.http.access.gate import Gate
-    from streamsched.http.service import Service
-
-__all__ = ["HttpApp"]
-
 _INTERNAL: Final = "the service has failed; its log says why"
+_LARGE: Final = 1 << 18  # bytes of a body that takes longer to decode than other requests should wait
+_SECURITY_HEADERS: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BodyBounds:
+    """The most bytes of a body, and the longest time in which it must arrive, in seconds."""
+
+    most: int
+    timeout_s: float
 
 
 class HttpApp:
     """An ASGI application of `service`. ``under_way``: the number of requests that are not answered yet.
 
-    ``quiet_since_s``: when the last one was answered, by the monotonic clock.
+    ``quiet_since_s``: when the last one was answered, by the monotonic clock; `decoder`: decodes large bodies, so that
+    other requests need not wait.
     """
 
-    def __init__(self, service: Service, router: Router, gate: Gate, audit: AuditLog, bounds: BodyBounds) -> None:
+    def __init__(
+        self,
+        service: Service,
+        routes: Sequence[Route],
+        gate: Gate,
+        audit: AuditLog,
+        bounds: BodyBounds,
+        decoder: Executor,
+    ) -> None:
         self.under_way = 0
         self.quiet_since_s = time.monotonic()
         self.service = service
-        self._router = router
         self._gate = gate
         self._audit = audit
         self._bounds = bounds
+        self._decoder = decoder
+        self._by_path: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            self._by_path.setdefault(route.path, {})[route.method] = route
+        answered = [
+            routing.Route(path, self._make_endpoint(by_method), methods=list(by_method))
+            for path, by_method in self._by_path.items()
+        ]
+        self._router = routing.Router(answered, redirect_slashes=False)
 
     def refuse_requests(self) -> None:
         """Refuse requests from now on, but for those of monitors."""
@@ -51,43 +85,58 @@ class HttpApp:
         """Answer one request."""
         if scope["type"] != "http":
             return
+
+        async def send_counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.service.statuses[message["status"]] += 1
+                headers = MutableHeaders(scope=message)
+                for name, value in _SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                if self.service.is_stopping:
+                    headers["connection"] = "close"
+            await send(message)
+
         self.under_way += 1
         try:
-            request = Request(scope, receive)
-            answer = await self._guard(request, self._admit(request))
-            self.service.statuses[answer.status.value] += 1
-            await answer.send(send, closes=self.service.is_stopping)
-        except ClientGone:
-            pass
+            # The path stays percent-encoded: what a segment holds may have slashes.
+            raw = scope["raw_path"].decode("latin-1").partition("?")[0] if scope.get("raw_path") else scope["path"]
+            await self._router({**scope, "app": self, "path": raw}, receive, send_counted)
+        except HTTPException as error:
+            await _refuse_path(error)(scope, receive, send_counted)
         finally:
             self.under_way -= 1
             self.quiet_since_s = time.monotonic()
 
-    async def _guard(self, request: Request, answering: Awaitable[Answer]) -> Answer:
+    def _make_endpoint(self, by_method: dict[str, Route]) -> Any:
+        async def endpoint(request: Request) -> Response:
+            route = by_method["GET" if request.method == "HEAD" else request.method]
+            return await self._guard(request, self._admit(request, route))
+
+        return endpoint
+
+    async def _guard(self, request: Request, answering: Awaitable[Response]) -> Response:
         """Return the answer, or that to the error it raises."""
         try:
             return await answering
         except HttpError as error:
             return _refuse(error)
-        except ClientGone:
-            raise
         except StreamschedError as error:
             return _refuse(problem_of(error))
         except Exception as error:  # noqa: BLE001  no request may end the service
-            LOG.error("request failed", method=request.method, path=request.path, exc_info=error)
+            LOG.error("request failed", method=request.method, path=request.scope["path"], exc_info=error)
             return _refuse(HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", _INTERNAL))
 
-    async def _admit(self, request: Request) -> Answer:
-        """Find the route and check the caller, then answer."""
-        route, values = self._router.find(request.method, request.path)
+    async def _admit(self, request: Request, route: Route) -> Response:
+        """Check the caller, then answer."""
+        path = read_path(request)
         if self.service.is_stopping and not route.while_stopping:
             headers = {"retry-after": "5"}
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "stopping", "the service stops", headers=headers)
         if route.permission is None:
             self._gate.check_anonymous(request)
-            return await self._respond(request, route, Call("", values, None, None), b"")
+            return await self._respond(request, route, Call("", path, None, None), b"")
         caller, scopes = self._gate.identify(request)
-        call = Call(caller, values, None, None)
+        call = Call(caller, path, None, None)
         if route.permission == "admin":
             return await self._respond_to_admin(request, route, call, scopes)
         self._gate.check_scope(scopes, route.permission)
@@ -95,7 +144,7 @@ class HttpApp:
 
     async def _respond_to_admin(
         self, request: Request, route: Route, call: Call, scopes: frozenset[str] | None
-    ) -> Answer:
+    ) -> Response:
         """Answer an administrator; the audit log has the call before it is done, and its status afterwards."""
         refusal, body = None, b""
         try:
@@ -103,50 +152,107 @@ class HttpApp:
             body = await self._read(request, route)
         except HttpError as error:
             refusal = _refuse(error)
-        caller, address = call.caller, request.client
-        name = await asyncio.to_thread(self._audit.begin, caller, address, request.method, request.path, body)
+        caller, address, path = call.caller, address_of(request), request.scope["path"]
+        name = await asyncio.to_thread(self._audit.begin, caller, address, request.method, path, body)
         answer = refusal or await self._guard(request, self._respond(request, route, call, body))
-        await asyncio.to_thread(self._audit.end, name, answer.status.value)
+        await asyncio.to_thread(self._audit.end, name, answer.status_code)
         return answer
 
     async def _read(self, request: Request, route: Route) -> bytes:
         """Return the body, empty if the route has none. Raises HttpError if its type is not accepted."""
         if route.body is None:
             return b""
-        if request.media_type not in route.body.media_types:
+        media_type = _media_type(request)
+        if media_type not in route.body.media_types:
             expected = ", ".join(route.body.media_types)
             raise HttpError(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
                 "media_type",
                 f"expected a body of one of these types: {expected}",
-                fields={"field": "content-type", "found": shorten(request.media_type), "expected": expected},
+                fields={"field": "content-type", "found": shorten(media_type), "expected": expected},
             )
-        return await request.read_body(self._bounds)
+        return await _read_body(request, self._bounds)
 
-    async def _respond(self, request: Request, route: Route, call: Call, body: bytes) -> Answer:
+    async def _respond(self, request: Request, route: Route, call: Call, body: bytes) -> Response:
         """Decode the query and the body, call the handler, and encode what it returns."""
-        media_type = choose_type(request.headers.get("accept", ""))
+        accept = request.headers.get("accept", "")
+        media_type = choose_type(accept)
         if media_type is None and route.answer is not None:
-            found = shorten(request.headers["accept"])
             expected = "application/json or application/msgpack"
             raise HttpError(
                 HTTPStatus.NOT_ACCEPTABLE,
                 "not_acceptable",
                 f"the Accept header allows neither of {expected}",
-                fields={"field": "accept", "found": found, "expected": expected},
+                fields={"field": "accept", "found": shorten(accept), "expected": expected},
             )
-        try:
-            query = read_query(request.query, route.query)
-        except msgspec.ValidationError as error:
-            raise validation_problem(error, request.query) from None
-        content = None if route.body is None else route.body.read(body, request.media_type)
+        query, content = read_query(request, route.query), None
+        if route.body is not None and len(body) < _LARGE:
+            content = route.body.read(body, _media_type(request))
+        elif route.body is not None:
+            loop = asyncio.get_running_loop()
+            content = await loop.run_in_executor(self._decoder, route.body.read, body, _media_type(request))
         with self.service.durations.measure(route.operation):
             result = await route.handler(replace(call, query=query, body=content))
-        if isinstance(result, Answer):
+        if isinstance(result, Response):
             return result
-        return Answer(HTTPStatus.OK, encode_body(result, media_type or JSON), media_type or JSON)
+        return Response(encode_body(result, media_type or JSON), media_type=media_type or JSON)
 
 
-def _refuse(error: HttpError) -> Answer:
-    status = HTTPStatus(error.problem.status)
-    return Answer(status, msgspec.json.encode(error.problem), PROBLEM, error.headers)
+async def _read_body(request: Request, bounds: BodyBounds) -> bytes:
+    """Return the body. Raises HttpError if it is too large, too slow or not whole."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise HttpError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "encoded_body",
+            "compressed bodies are not accepted",
+            fields={"field": "content-encoding", "found": shorten_text(encoding), "expected": "identity"},
+            headers={"accept-encoding": "identity"},
+        )
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > bounds.most:
+        raise _too_large(bounds)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(bounds.timeout_s):
+            async for part in request.stream():
+                size += len(part)
+                if size > bounds.most:
+                    raise _too_large(bounds)
+                parts.append(part)
+    except TimeoutError:
+        detail = f"the body did not arrive within {bounds.timeout_s:g} s"
+        raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "slow_body", detail, headers={"connection": "close"}) from None
+    except ClientDisconnect:  # for granian also a chunk that cannot be read
+        raise malformed("it is not whole") from None
+    return b"".join(parts)
+
+
+def _too_large(bounds: BodyBounds) -> HttpError:
+    expected = f"at most {bounds.most:,} bytes"
+    return HttpError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body_too_large",
+        f"expected a body of {expected}",
+        fields={"field": "body", "expected": expected},
+        headers={"connection": "close"},
+    )
+
+
+def _media_type(request: Request) -> str:
+    """Return the media type of the body, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _refuse(error: HttpError) -> Response:
+    return Response(msgspec.json.encode(error.problem), error.problem.status, error.headers, PROBLEM)
+
+
+def _refuse_path(error: HTTPException) -> Response:
+    """Return the answer to a path or a method that no route has."""
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = "there is nothing at this path; see /openapi.json"
+        return _refuse(HttpError(HTTPStatus.NOT_FOUND, "unknown_path", detail))
+    allowed = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
+    detail = f"this path is called by {allowed}"
+    return _refuse(HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", detail, headers={"allow": allowed}))

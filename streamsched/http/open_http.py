@@ -5,39 +5,28 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamsched.errors import NOTHING, SettingsError
-from streamsched.http.access.audit import AUDIT_NAME, AuditLog
-from streamsched.http.access.gate import Gate
-from streamsched.http.access.rates import RateLimit
-from streamsched.http.access.tokens import TokenFile
-from streamsched.http.app import HttpApp
-from streamsched.http.console.files import read_files
-from streamsched.http.endpoints.administration import Administration
-from streamsched.http.endpoints.console import Console
+from streamsched.http.app import BodyBounds, HttpApp
+from streamsched.http.console import Console, read_files
+from streamsched.http.endpoints.administration import Administration, Monitoring
 from streamsched.http.endpoints.crawling import Crawling
-from streamsched.http.endpoints.figures import Figures
 from streamsched.http.endpoints.learned import Learned
-from streamsched.http.endpoints.monitoring import Monitoring
-from streamsched.http.endpoints.reading import Reading
-from streamsched.http.figures.sampler import Sampler
-from streamsched.http.figures.service_figures import ServiceFigures
+from streamsched.http.endpoints.reading import Figures, Reading
+from streamsched.http.gate import AUDIT_NAME, AuditLog, Gate, RateLimit
 from streamsched.http.protocol.openapi import describe_routes
-from streamsched.http.protocol.requests import BodyBounds
-from streamsched.http.protocol.routes import Route, Router
+from streamsched.http.protocol.routes import Route
 from streamsched.http.scheduler_thread import SchedulerThread
+from streamsched.http.server import HttpServer
 from streamsched.http.service import Service
-
-if TYPE_CHECKING:
-    from streamsched.http.server import HttpServer
-    from streamsched.scheduler.durable import DurableScheduler
-    from streamsched.service.http_settings import HttpSettings
-
-__all__ = ["make_routes", "open_app", "open_http"]
+from streamsched.http.service_figures import Sampler, ServiceFigures
+from streamsched.http.tokens import TokenFile
+from streamsched.scheduler.durable import DurableScheduler
+from streamsched.service.http_settings import HttpSettings
 
 
 @contextmanager
@@ -72,9 +61,10 @@ def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable
         service = Service(scheduler, thread, wall, figures)
         gate = Gate(tokens, RateLimit(settings.rate, time.monotonic), settings.host)
         bounds = BodyBounds(settings.max_body, float(settings.body_timeout))
+        decoder = stack.enter_context(ThreadPoolExecutor(1, "streamsched decoder"))
         with _needs_extra():
-            router = Router(make_routes(service))
-        yield HttpApp(service, router, gate, audit, bounds)
+            routes = make_routes(service)
+        yield HttpApp(service, routes, gate, audit, bounds, decoder)
 
 
 def make_routes(service: Service) -> list[Route]:

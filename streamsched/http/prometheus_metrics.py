@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -17,20 +17,16 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from streamsched.http.figures.request_durations import BOUNDS_S
-
-if TYPE_CHECKING:
-    from streamsched.http.figures.request_durations import Durations
-    from streamsched.http.service import Service
-    from streamsched.scheduler.results import Noticed, Observed
-
-__all__ = ["PrometheusMetrics"]
+from streamsched.http.service import Service
+from streamsched.http.service_figures import BOUNDS_S, Durations
+from streamsched.outcomes import STATUSES
+from streamsched.scheduler.results import Noticed, Observed
 
 _GAUGES: Final = {  # by the field of `Sample`
     "leased": ("leased_pages", "Pages that are leased."),
     "lag": ("lag_messages", "Messages of outcomes that the stream is behind."),
     "freshness": ("freshness_ratio", "Expected share of pages whose copy is current."),
-    "calibration_error": ("calibration_error_ratio", "Mean distance of foretold from found changes, per visit."),
+    "calibration_error": ("calibration_error_ratio", "Mean distance of predicted from found changes, per visit."),
     "image_age_s": ("image_age_seconds", "How long there have been changes that no image holds."),
     "lock_wait_s": ("lock_wait_seconds", "How long the newest sample waited for the scheduler."),
     "drifted": ("drifted", "Whether the hit rate has drifted since the last evolution: 0 or 1."),
@@ -91,8 +87,8 @@ class PrometheusMetrics(Collector):
             yield _gauge(metric, text, getattr(latest, name))
         reliability = figures.calibration
         yield _gauge("calibration_visits", "Visits that the calibration error is of.", reliability.total)
-        yield _gauge("foretold_ratio", "Mean probability of a change of these pages.", reliability.mean_foretold)
-        yield _gauge("found_ratio", "Share of these visits that found a change.", reliability.share_came)
+        yield _gauge("predicted_ratio", "Mean probability of a change of these pages.", reliability.mean_predicted)
+        yield _gauge("observed_ratio", "Share of these visits that found a change.", reliability.share_observed)
         champion = scheduler.champion
         labels = {"formula": champion.formula.text, "origin": champion.origin, "record": str(champion.record or "")}
         yield InfoMetricFamily("streamsched_champion", "The formula in use.", labels)
@@ -131,10 +127,7 @@ def _fates(observed: Observed) -> dict[str, int]:
 
 def _results(observed: Observed) -> dict[str, int]:
     """Return the applied outcomes by result: each has one."""
-    results = {
-        name: getattr(observed, name)
-        for name in ("changed", "first_visits", "failures", "robots_denied", "not_attempted")
-    }
+    results = {name: getattr(observed, name) for name in ("changed", "first_visits", "failures", *STATUSES)}
     return results | {"unchanged": observed.applied - sum(results.values())}
 
 

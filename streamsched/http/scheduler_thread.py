@@ -12,12 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
-if TYPE_CHECKING:
-    from streamsched.scheduler.durable import DurableScheduler
-
-__all__ = ["QueueFull", "SchedulerThread"]
+from streamsched.scheduler.durable import DurableScheduler
 
 Result = TypeVar("Result")
 

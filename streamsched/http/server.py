@@ -6,21 +6,17 @@ import asyncio
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from streamsched.errors import SettingsError
+from streamsched.http.app import HttpApp
+from streamsched.http.service_figures import ServiceFigures
 from streamsched.service.event_log import LOG
-
-if TYPE_CHECKING:
-    from streamsched.http.app import HttpApp
-    from streamsched.http.figures.service_figures import ServiceFigures
-    from streamsched.service.http_settings import HttpSettings
-
-__all__ = ["HttpServer"]
+from streamsched.service.http_settings import HttpSettings
 
 _START_S: Final = 10.0  # most time until connections are accepted
 _STOP_S: Final = 10.0  # most time of the server's own end, once every request is answered

@@ -7,18 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from streamsched.errors import SnapshotError
-from streamsched.http.figures.request_durations import RequestDurations
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.scheduler_thread import QueueFull, SchedulerThread
-
-if TYPE_CHECKING:
-    from streamsched.http.figures.service_figures import ServiceFigures
-    from streamsched.scheduler.durable import DurableScheduler
-
-__all__ = ["Service"]
+from streamsched.http.service_figures import RequestDurations, ServiceFigures
+from streamsched.scheduler.durable import DurableScheduler
 
 Result = TypeVar("Result")
 
@@ -50,7 +45,7 @@ class Service:
         return self.scheduler.directory
 
     async def write(self, call: Callable[[DurableScheduler], Result]) -> Result:
-        """Do `call`, which changes the state, as `call` does; `trouble` has the error if it cannot be written."""
+        """Run a state-changing call; if it cannot be written, `trouble` reports the error."""
         try:
             result = await self.call(call)
         except SnapshotError as error:
@@ -60,7 +55,7 @@ class Service:
         return result
 
     async def call(self, call: Callable[[DurableScheduler], Result]) -> Result:
-        """Return what `call` returns for the scheduler, in its turn and once it is on disk.
+        """Queue `call` for the scheduler thread; return its result once it is durable.
 
         Raises HttpError, 503, if too many requests wait, and what `call` raises.
         """

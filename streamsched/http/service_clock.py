@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["ScaledClock", "ServiceClock"]
-
 
 class ServiceClock:
     """The present time, never before a time that was read earlier. For several threads.

@@ -14,20 +14,6 @@ import numpy as np
 
 from streamsched.errors import SettingsError, shorten
 
-__all__ = [
-    "TIME_LIMIT_S",
-    "check_fields",
-    "check_flag",
-    "check_part",
-    "check_path",
-    "check_share",
-    "check_time",
-    "check_type",
-    "check_whole",
-    "expected_time",
-    "read_items",
-]
-
 TIME_LIMIT_S: Final = 1e11  # the year 5138; as milliseconds 1973: times from it on, or before its negative, are errors
 
 _KINDS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {

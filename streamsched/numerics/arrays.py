@@ -8,20 +8,6 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Arrays",
-    "Bools",
-    "Bytes",
-    "Floats",
-    "Hashes",
-    "Ints",
-    "Record",
-    "Records",
-    "Rows",
-    "field_offset",
-    "frozen",
-]
-
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]  # columns by name
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]

@@ -15,8 +15,6 @@ from streamsched.errors import InvalidOutcome
 from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.packed_urls import PackedUrls
 
-__all__ = ["as_column", "as_urls", "join_columns", "join_urls"]
-
 # Kinds of arrays from which a column is made if no value changes. A float has lost bits of a fingerprint already.
 _FROM: Final = {"b": "biuf", "f": "iuf", "i": "iuf", "u": "iu"}
 _COLUMN: Final = "a column, one value for each URL"

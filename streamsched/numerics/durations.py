@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.errors import SettingsError
-
-__all__ = ["format_date", "format_duration", "format_moment", "parse_duration", "write_duration"]
+from streamsched.numerics.argument_checks import check_time
 
 _SECONDS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhdw]?)\s*")
@@ -66,6 +65,23 @@ def write_duration(seconds: float) -> str:
         if seconds and seconds % _SECONDS[unit] == 0:
             return f"{seconds / _SECONDS[unit]:.0f}{unit}"
     return f"{seconds!r}s".replace(".0s", "s")
+
+
+def parse_moment(text: str, setting: str = "time") -> float:
+    """Return epoch seconds for a date, an ISO 8601 time (UTC unless it has a zone) or epoch seconds.
+
+    >>> parse_moment("2025-08-22"), parse_moment("2025-08-22T12:00:00+02:00"), parse_moment("1755820800.5")
+    (1755820800.0, 1755856800.0, 1755820800.5)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            raise SettingsError(setting, text, "a date (2025-08-22), ISO 8601 time or epoch seconds") from None
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return check_time(seconds, setting)
 
 
 def format_moment(seconds: float, layout: str = "%Y-%m-%d %H:%M:%S UTC") -> str:

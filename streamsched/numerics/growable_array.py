@@ -18,7 +18,6 @@ try:
 except ImportError:  # no POSIX system
     resource = None  # type: ignore[assignment]
 
-__all__ = ["GrowableArray", "PageMemory", "page_memory", "reserve_rows"]
 
 _log: Final = logging.getLogger("streamsched.memory")
 

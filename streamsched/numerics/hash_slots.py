@@ -5,16 +5,10 @@ The hash must be keyed (`keyed_hash`): otherwise anybody who chooses the keys ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from streamsched.numerics.arrays import Hashes
 from streamsched.numerics.jit import bare_kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Hashes
-
-__all__ = ["move_slots", "place_slot"]
 
 
 @bare_kernel

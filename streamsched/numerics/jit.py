@@ -25,8 +25,6 @@ from streamsched.numerics.compilation.kernel_cache import open_cache
 from streamsched.numerics.compilation.machine_operations import fold_multiply
 from streamsched.numerics.compilation.notices import announced
 
-__all__ = ["Kernel", "address_of", "bare_kernel", "cache_folders", "inlined_kernel", "kernel", "mix"]
-
 Result = TypeVar("Result")
 
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random

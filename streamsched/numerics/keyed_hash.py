@@ -7,17 +7,13 @@ in the hash tables of Python and Rust.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bytes, Hashes
 from streamsched.numerics.compilation.machine_operations import load_word
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Hashes
-
-__all__ = ["draw_key", "keyed_hash", "read_key", "write_key"]
 
 _KEY_BYTES: Final = 16
 _V0: Final = np.uint64(0x736F6D6570736575)  # "somepseudorandomlygeneratedbytes"

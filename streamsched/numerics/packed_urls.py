@@ -1,32 +1,21 @@
-"""Many URLs as one array of bytes with offsets: for producers to send, frames to hold and kernels to read."""
+"""Many URLs as one array of bytes with offsets: for producers to send, frames to hold and kernels to read.
+
+Crawlers import this with `streamsched.client`: its one kernel, in `url_bytes`, is imported when it is needed.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.argument_checks import check_type, read_items
-from streamsched.numerics.compilation.machine_operations import fold_multiply, load_word, prefetch
-from streamsched.numerics.jit import bare_kernel, kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Bytes, Hashes, Ints
-
-__all__ = ["MAX_URL_BYTES", "URL_EXPECTED", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
+from streamsched.numerics.arrays import Bytes
 
 MAX_URL_BYTES = 8192  # the longest URL of an outcome
 URL_EXPECTED = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
-
-_PREFETCH_AHEAD = 8  # texts
-_LINE_FEED = 10
-_K0 = np.uint64(0xA0761D6478BD642F)
-_K1 = np.uint64(0xE7037ED1A0B428DB)
-_K2 = np.uint64(0x8EBC6AF09C88C6E3)
 
 
 class PackedUrls:
@@ -84,6 +73,15 @@ class PackedUrls:
         return cls._from_lengths(b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)))
 
     @classmethod
+    def pack_bytes(cls, urls: Sequence[bytes]) -> PackedUrls:
+        """Return `urls`, UTF-8 or not, packed. O(bytes).
+
+        >>> list(PackedUrls.pack_bytes([b"https://a.example/", b"https://b.example/"]))
+        ['https://a.example/', 'https://b.example/']
+        """
+        return cls._from_lengths(b"".join(urls), np.fromiter(map(len, urls), np.int64, len(urls)))
+
+    @classmethod
     def _from_lengths(cls, blob: bytes | Bytes, lengths: npt.NDArray[np.int64]) -> PackedUrls:
         offsets = np.zeros(lengths.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -112,10 +110,12 @@ class PackedUrls:
 
     def take(self, rows: npt.NDArray[np.intp]) -> PackedUrls:
         """Return the URLs at `rows`: intp[m], in that order. O(bytes copied)."""
+        from streamsched.numerics.url_bytes import gather  # noqa: PLC0415  it needs numba
+
         offsets = np.zeros(rows.size + 1, np.int64)
         np.cumsum(self.offsets[rows + 1] - self.offsets[rows], out=offsets[1:])
         blob = np.empty(offsets[-1], np.uint8)
-        _gather(self.blob, self.offsets, rows.astype(np.int64), blob)
+        gather(self.blob, self.offsets, rows.astype(np.int64), blob)
         return PackedUrls(blob, offsets)
 
     @classmethod
@@ -134,15 +134,18 @@ class PackedUrls:
 
     def out_of_range(self) -> npt.NDArray[np.intp]:
         """Return the indices of URLs that are empty or too long. O(n)."""
-        lengths = np.diff(self.offsets)
+        lengths = self.offsets[1:] - self.offsets[:-1]
+        if not lengths.size or (np.minimum.reduce(lengths) > 0 and np.maximum.reduce(lengths) <= MAX_URL_BYTES):
+            return np.empty(0, np.intp)
         return np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
 
     def not_utf8(self) -> npt.NDArray[np.intp]:
         """Return the indices of URLs that are not UTF-8. O(bytes), at memory speed if all of them are ASCII."""
         used = self.blob[self.offsets[0] : self.offsets[-1]]
-        if used.size == 0 or used.max() < 0x80:
+        if used.size == 0 or np.maximum.reduce(used) < 0x80:
             return np.empty(0, np.intp)
-        suspects = np.flatnonzero(_has_high_byte(self.blob, self.offsets))
+        high = np.flatnonzero(self.blob[: self.offsets[-1]] >= 0x80)
+        suspects = np.unique(np.searchsorted(self.offsets, high[high >= self.offsets[0]], "right") - 1)
         spans = ((i, self.blob[self.offsets[i] : self.offsets[i + 1]]) for i in suspects)
         return np.array([i for i, span in spans if not _is_utf8(span)], np.intp)
 
@@ -153,96 +156,3 @@ def _is_utf8(raw: npt.NDArray[np.uint8]) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-@bare_kernel
-def hash_bytes(blob: Bytes, start: int, stop: int) -> np.uint64:
-    """Return the 64-bit hash of ``blob[start:stop]``: 16 bytes a step, each folded through a 128-bit product.
-
-    Not cryptographic: anybody who chooses URLs can construct collisions, so equal hashes never prove equal URLs.
-    O(bytes).
-    """
-    length = stop - start
-    state = _K0 ^ np.uint64(length)
-    position = start
-    while stop - position >= 16:
-        state = fold_multiply(load_word(blob, position) ^ _K1, load_word(blob, position + 8) ^ state)
-        position += 16
-    if length >= 16:
-        head, tail = load_word(blob, stop - 16), load_word(blob, stop - 8)
-    elif length >= 8:
-        head, tail = load_word(blob, start), load_word(blob, stop - 8)
-    else:
-        head, tail = np.uint64(0), np.uint64(0)
-        for i in range(start, stop):
-            head = (head << np.uint64(8)) | np.uint64(blob[i])
-    return fold_multiply(fold_multiply(head ^ _K1, tail ^ state) ^ _K2, np.uint64(length) ^ _K1)
-
-
-@bare_kernel
-def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, length: int) -> bool:
-    """Return whether `length` bytes of `left` from `left_start` equal those of `right` at `right_start`. O(length)."""
-    if length < 8:
-        for i in range(length):
-            if left[left_start + i] != right[right_start + i]:
-                return False
-        return True
-    for i in range(0, length - 8, 8):
-        if load_word(left, left_start + i) != load_word(right, right_start + i):
-            return False
-    return bool(load_word(left, left_start + length - 8) == load_word(right, right_start + length - 8))
-
-
-def decode_spans(text: Bytes, spans: Hashes) -> list[str]:
-    """Return the texts at `spans`: uint64[m], each its start in `text` << 16 | its length. O(total length).
-
-    >>> decode_spans(np.frombuffer(b"onetwo", np.uint8), np.array([3 << 16 | 3, 3], np.uint64))
-    ['two', 'one']
-    """
-    ends = np.cumsum((spans & np.uint64(0xFFFF)).astype(np.int64) + 1)  # each with a separator
-    blob = np.empty(int(ends[-1]) if spans.size else 0, np.uint8)
-    _copy_spans(text, np.ascontiguousarray(spans), blob)
-    raw = blob.tobytes()
-    if raw.isascii():
-        texts = raw.decode("ascii").split("\n")
-        if len(texts) == spans.size + 1:  # none contains the separator
-            return texts[:-1]
-    begins = [0, *ends.tolist()]
-    return [raw[begin : end - 1].decode("utf-8", "replace") for begin, end in itertools.pairwise(begins)]
-
-
-@bare_kernel
-def _copy_spans(text: Bytes, spans: Hashes, out: Bytes) -> None:
-    """Copy the texts at `spans` to `out`, each followed by a line feed."""
-    at = 0
-    for i in range(spans.size):
-        if i + _PREFETCH_AHEAD < spans.size:
-            ahead = np.int64(spans[i + _PREFETCH_AHEAD] >> np.uint64(16))
-            prefetch(text, ahead)
-            prefetch(text, ahead + 64)
-        begin = np.int64(spans[i] >> np.uint64(16))
-        for j in range(begin, begin + np.int64(spans[i] & np.uint64(0xFFFF))):
-            out[at] = text[j]
-            at += 1
-        out[at] = _LINE_FEED
-        at += 1
-
-
-@kernel
-def _gather(blob: Bytes, offsets: Ints, rows: Ints, out: Bytes) -> None:
-    at = 0
-    for row in rows:
-        for i in range(offsets[row], offsets[row + 1]):
-            out[at] = blob[i]
-            at += 1
-
-
-@kernel
-def _has_high_byte(blob: Bytes, offsets: Ints) -> Bools:
-    found = np.zeros(offsets.size - 1, np.bool_)
-    for row in range(offsets.size - 1):
-        for i in range(offsets[row], offsets[row + 1]):
-            if blob[i] >= 0x80:
-                found[row] = True
-                break
-    return found

@@ -5,20 +5,14 @@ Equal hashes, which anybody can make up who chooses the URLs, are ordered by row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Rows
-
-__all__ = ["select_top", "sort_key", "sort_keys", "tie_keys"]
 
 _SIGN: Final = np.uint64(1 << 63)
 

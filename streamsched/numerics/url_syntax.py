@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from streamsched.numerics.arrays import Bytes
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes
-
-__all__ = ["default_port", "find_authority", "find_domain"]
 
 _SLASH, _QUERY, _HASH, _COLON, _AT = ord("/"), ord("?"), ord("#"), ord(":"), ord("@")
 _DOT, _BRACKET = ord("."), ord("]")

@@ -1,12 +1,12 @@
 """How often to visit each page: LambdaCrawl, MirrorSync and WebFountain's model, as solvers over arrays."""
 
-from streamsched.optimal.binary_crawl import binary_crawl
-from streamsched.optimal.crawl_problem import CrawlRates
-from streamsched.optimal.lambda_crawl import approximate_crawl, lambda_crawl
-from streamsched.optimal.learn_and_crawl import LearnedCrawl, SimulatedPages, learn_and_crawl
-from streamsched.optimal.mirrorsync.cost_families import BinaryPoisson, CostFamily, SublinPoly
-from streamsched.optimal.mirrorsync.mirror_step import RateLimits, gradient_step, mirror_step
-from streamsched.optimal.mirrorsync.mirror_sync import (
+from streamsched.optimal.crawl_problem import CrawlRates, binary_cost, harmonic_cost
+from streamsched.optimal.lambda_crawl import approximate_crawl, binary_crawl, lambda_crawl
+from streamsched.optimal.mirror_step import RateLimits, gradient_step, mirror_step
+from streamsched.optimal.mirror_sync import (
+    BinaryPoisson,
+    CostFamily,
+    SublinPoly,
     SyncRun,
     SyncSettings,
     async_mirror_sync,
@@ -15,17 +15,22 @@ from streamsched.optimal.mirrorsync.mirror_sync import (
     mirror_sync,
     optimal_sync_rates,
 )
-from streamsched.optimal.policy_cost import binary_cost, harmonic_cost
-from streamsched.optimal.rate_learning import learn_complete_rates, learn_rates
-from streamsched.optimal.webfountain.bucket_model import (
+from streamsched.optimal.rate_learning import (
+    LearnedCrawl,
+    SimulatedPages,
+    learn_and_crawl,
+    learn_complete_rates,
+    learn_rates,
+)
+from streamsched.optimal.webfountain import (
     BucketModel,
     CrawlPlan,
     NewPages,
     follow_plan,
+    paper_model,
     strategy_weights,
+    webfountain,
 )
-from streamsched.optimal.webfountain.ipopt_solver import webfountain
-from streamsched.optimal.webfountain.paper_model import paper_model
 
 __all__ = [
     "BinaryPoisson",

@@ -11,16 +11,6 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.arrays import Bools, Floats, Ints, frozen
 
-__all__ = [
-    "check_amount",
-    "check_flags",
-    "check_length",
-    "check_number",
-    "check_offsets",
-    "check_values",
-    "check_whole_numbers",
-]
-
 _LARGEST: Final = float(np.finfo(np.float64).max)
 
 
@@ -90,17 +80,15 @@ def check_length(name: str, array: npt.NDArray[Any], size: int, of: str) -> None
         raise SettingsError(name, f"{array.size} values", f"{size} values, one for each {of}")
 
 
-def check_amount(name: str, found: object, expected: str = "a finite number above 0") -> float:
+def check_amount(name: str, found: float, expected: str = "a finite number above 0") -> float:
     """Return a finite number above 0 as a float; raises SettingsError naming `name` if it is not one.
 
     >>> check_amount("budget", 2)
     2.0
     """
-    if isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool):
-        fits = 0.0 < found <= _LARGEST
-        if fits:
-            return float(found)
-    raise SettingsError(name, found, expected)
+    if not 0.0 < found <= _LARGEST:
+        raise SettingsError(name, found, expected)
+    return float(found)
 
 
 def check_number(name: str, found: object, *, most: float = _LARGEST) -> float:

@@ -1,4 +1,15 @@
-"""The pages among which an optimiser divides a budget of visits, checked; and the result: how often to visit each."""
+"""The pages among which an optimiser divides a budget of visits, checked; the result, how often to visit each; and what
+it costs.
+
+Costs say how stale the copies of pages are on average, under either of two measures. Pages change as Poisson processes
+and are visited as such, or with a fixed probability after each change if a signal announces it. Kolobov et al. (2019),
+"Staying up to date with online content changes using reinforcement learning for scheduling": harmonic cost,
+propositions 1 and 4; binary cost, equations 12 and 13.
+
+Kernels compute how often each page should be visited when a visit costs a given price, and what that sums to. The price
+is the multiplier of the budget. It is given as its *level*, 1/sqrt(price): visit rates grow with the level and at high
+levels linearly, so that Newton's method needs few steps.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +22,7 @@ import numpy.typing as npt
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Bools, Floats, Ints, frozen
+from streamsched.numerics.jit import inlined_kernel, kernel
 from streamsched.optimal.array_checks import (
     check_amount,
     check_flags,
@@ -19,13 +31,13 @@ from streamsched.optimal.array_checks import (
     check_whole_numbers,
 )
 
-__all__ = ["CrawlRates", "Hosts", "PageColumns", "Units", "check_budget", "check_hosts", "check_pages", "in_units"]
-
 _WIDEST: Final = 1e60  # of the ratios in a problem: their squares and cubes are far from overflow
+HARMONIC: Final = 0  # minimise the mean of -importance * ln(visit rate/(visit rate + change rate))
+BINARY: Final = 1  # minimise the mean of importance * change rate/(visit rate + change rate)
 
 
 class PageColumns(NamedTuple):
-    """What the optimisers read of each page, for kernels."""
+    """The columns of pages that optimisers read, for kernels."""
 
     importance: Floats  # float64[n], 0 or more
     change_rate: Floats  # float64[n], changes per cycle, 0 or more
@@ -42,7 +54,7 @@ class Hosts(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What a problem is measured in, so that numbers of any size can be squared: powers of two."""
+    """The units of a problem, powers of two, so that numbers of any size can be squared."""
 
     importance: float
     visits: float  # and changes, per cycle
@@ -147,3 +159,153 @@ def _divide(column: Floats, unit: float) -> Floats:
 def _power_of_two(number: float) -> float:
     """Return the largest power of two up to `number`, 1 for 0."""
     return math.ldexp(1.0, math.frexp(number)[1] - 1) if number > 0.0 else 1.0
+
+
+def harmonic_cost(
+    importance: npt.ArrayLike,
+    change_rate: npt.ArrayLike,
+    visit_rate: npt.ArrayLike,
+    visit_probability: npt.ArrayLike | None = None,
+) -> float:
+    """Return the mean over pages of -importance * ln(visit rate/(visit rate + change rate)). O(n).
+
+    The i-th change that a copy misses costs 1/i. A page with a visit probability (not NaN) is completely observed and
+    costs -importance * ln(probability). Infinite if an important page that changes is never visited. Raises
+    SettingsError for invalid arrays.
+
+    >>> harmonic_cost([1, 2, 3], [0.1, 0.5, 1], [0.124208, 0.333939, 0.541852])
+    1.85275
+    """
+    return mean_harmonic_cost(*_check(importance, change_rate, visit_rate, visit_probability))
+
+
+def binary_cost(
+    importance: npt.ArrayLike,
+    change_rate: npt.ArrayLike,
+    visit_rate: npt.ArrayLike,
+    visit_probability: npt.ArrayLike | None = None,
+) -> float:
+    """Return the mean over pages of importance * change rate/(visit rate + change rate): the stale share. O(n).
+
+    A completely observed page costs importance * (1 - probability). Raises SettingsError for invalid arrays.
+
+    >>> binary_cost([1, 2, 3], [0.1, 0.5, 1], [0.124208, 0.333939, 0.541852])
+    1.19695
+    """
+    return mean_binary_cost(*_check(importance, change_rate, visit_rate, visit_probability))
+
+
+def mean_harmonic_cost(
+    importance: Floats, change_rate: Floats, visit_rate: Floats, visit_probability: Floats | None
+) -> float:
+    """Return `harmonic_cost` of checked columns."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        costs = importance * np.log1p(change_rate / visit_rate)
+        if visit_probability is not None:
+            costs = np.where(np.isnan(visit_probability), costs, -importance * np.log(visit_probability))
+    return _mean(costs, importance, change_rate)
+
+
+def mean_binary_cost(
+    importance: Floats, change_rate: Floats, visit_rate: Floats, visit_probability: Floats | None
+) -> float:
+    """Return `binary_cost` of checked columns."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        costs = importance / (1.0 + visit_rate / change_rate)
+        if visit_probability is not None:
+            costs = np.where(np.isnan(visit_probability), costs, importance * (1.0 - visit_probability))
+    return _mean(costs, importance, change_rate)
+
+
+def _mean(costs: Floats, importance: Floats, change_rate: Floats) -> float:
+    """Return the mean cost, where pages without importance or changes cost nothing however they are visited."""
+    with np.errstate(over="ignore"):
+        return float(np.where((importance > 0.0) & (change_rate > 0.0), costs, 0.0).mean())
+
+
+def _check(
+    importance: npt.ArrayLike,
+    change_rate: npt.ArrayLike,
+    visit_rate: npt.ArrayLike,
+    visit_probability: npt.ArrayLike | None,
+) -> tuple[Floats, Floats, Floats, Floats | None]:
+    pages = check_pages(importance, change_rate)
+    rates = check_values("visit_rate", visit_rate)
+    check_length("visit_rate", rates, pages.importance.size, "page")
+    if visit_probability is None:
+        return pages.importance, pages.change_rate, rates, None
+    chances = np.asarray(visit_probability)
+    known = check_values("visit_probability", np.where(np.isnan(chances), 0.0, chances), most=1.0)
+    check_length("visit_probability", known, rates.size, "page")
+    return pages.importance, pages.change_rate, rates, np.where(np.isnan(chances), np.nan, known)
+
+
+@kernel
+def sum_needs(pages: PageColumns, offsets: Ints, needs: tuple[Floats, Floats, Floats, Floats]) -> None:
+    """Set what the pages of each host add up to; those of host h are from offsets[h] to offsets[h + 1]. O(n).
+
+    ``needs``: float64[h] of change rates, of sqrt(importance * change rate), of the least visits, and of the most that
+    lower the cost.
+    """
+    changes, roots, least, most = needs
+    for h in range(offsets.size - 1):
+        for i in range(offsets[h], offsets[h + 1]):
+            importance, change_rate = pages.importance[i], pages.change_rate[i]
+            changes[h] += change_rate
+            least[h] += _floor(pages, i)
+            if importance > 0.0 and change_rate > 0.0:
+                roots[h] += math.sqrt(importance) * math.sqrt(change_rate)
+                most[h] += change_rate if _is_complete(pages, i) else math.inf
+            else:
+                most[h] += _floor(pages, i)
+
+
+@inlined_kernel
+def sum_visits(pages: PageColumns, begin: int, end: int, level: float, objective: int) -> tuple[float, float]:
+    """Return the sums of the visit rates at a level, and of their slopes in it, of pages `begin` to `end`."""
+    rates, slopes = 0.0, 0.0
+    for i in range(begin, end):
+        rate, slope = _visit(pages, i, level, objective)
+        rates += rate
+        slopes += slope
+    return rates, slopes
+
+
+@kernel
+def fill_visit_rates(pages: PageColumns, host: Ints, levels: Floats, objective: int, out: Floats) -> None:
+    """Set ``out``: float64[n] to the visit rate of each page at the level of its host. O(n)."""
+    for i in range(pages.importance.size):
+        h = host[i] if host.size > 0 else 0
+        out[i] = _visit(pages, i, levels[h], objective)[0]
+
+
+@inlined_kernel
+def _visit(pages: PageColumns, i: int, level: float, objective: int) -> tuple[float, float]:
+    """Return the visit rate of a page and its slope in the level.
+
+    Where the level is infinite, every page has either no importance, or no changes, or a signal.
+    """
+    importance, change_rate = pages.importance[i], pages.change_rate[i]
+    floor = _floor(pages, i)
+    if importance == 0.0 or change_rate == 0.0:
+        return floor, 0.0
+    if objective == BINARY:
+        root = math.sqrt(importance) * math.sqrt(change_rate)
+        rate = root * level - change_rate
+        return (rate, root) if rate > floor else (floor, 0.0)
+    if _is_complete(pages, i):
+        rate = importance * level * level
+        return (rate, 2.0 * importance * level) if rate < change_rate else (change_rate, 0.0)
+    product = importance * change_rate
+    bend = math.sqrt(change_rate * change_rate + 4.0 * product * level * level)
+    return 2.0 * product * level * level / (change_rate + bend), 2.0 * product * level / bend
+
+
+@inlined_kernel
+def _is_complete(pages: PageColumns, i: int) -> bool:
+    return pages.complete.size > 0 and pages.complete[i]
+
+
+@inlined_kernel
+def _floor(pages: PageColumns, i: int) -> float:
+    return pages.floor[i] if pages.floor.size > 0 else 0.0

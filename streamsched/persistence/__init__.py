@@ -1,1 +1,1 @@
-"""State on disk: images of a shard taken while it goes on, a log of what was asked of it, and how both are read."""
+"""Snapshots of a live shard, a write-ahead log of calls, and recovery from both."""

@@ -12,31 +12,14 @@ import numpy.typing as npt
 
 from streamsched.errors import SnapshotError
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import COLUMNS, OutcomeBatch
+from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.signals import SignalBatch
-
-__all__ = [
-    "Rereader",
-    "StreamNeeded",
-    "decode_call",
-    "encode_call",
-    "pack_batch",
-    "pack_rules",
-    "pack_signals",
-    "pack_urls",
-    "unpack_batch",
-    "unpack_rules",
-    "unpack_signals",
-    "unpack_urls",
-]
 
 Rereader = Callable[[str, dict[str, Any] | None], Iterable[OutcomeBatch | SignalBatch]]
 """Reads a stream again: takes its path and a position as JSON, None for its beginning; returns its records."""
 
 _LENGTH: Final = struct.Struct("<I")
-_COLUMNS: Final = ("fetched_at", "given", *COLUMNS)
-_SIGNAL_COLUMNS: Final = ("at", "source", "given", "significance")
 
 
 class StreamNeeded(SnapshotError):
@@ -76,44 +59,36 @@ def decode_call(payload: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[A
     return fields, arrays
 
 
-def pack_urls(urls: PackedUrls) -> dict[str, npt.NDArray[Any]]:
+def pack_urls(urls: PackedUrls, name: str = "urls") -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of `urls`, without text of others that share its buffer."""
     start, stop = urls.offsets[0], urls.offsets[-1]
-    return {"blob": urls.blob[start:stop], "offsets": urls.offsets - start}
+    return {f"{name}_blob": urls.blob[start:stop], f"{name}_offsets": urls.offsets - start}
 
 
-def unpack_urls(arrays: Mapping[str, npt.NDArray[Any]]) -> PackedUrls:
+def unpack_urls(arrays: Mapping[str, npt.NDArray[Any]], name: str = "urls") -> PackedUrls:
     """Return the URLs that `pack_urls` packed."""
-    return PackedUrls(arrays["blob"], arrays["offsets"])
+    return PackedUrls(arrays[f"{name}_blob"], arrays[f"{name}_offsets"])
 
 
-def pack_batch(batch: OutcomeBatch) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of `batch`."""
-    moved = {f"moved_{name}": array for name, array in pack_urls(batch.moved_to).items()}
-    return pack_urls(batch.urls) | moved | {name: getattr(batch, name) for name in _COLUMNS}
+def pack_batch(batch: OutcomeBatch | SignalBatch) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of `batch`, of a SignalBatch without its names."""
+    arrays = {"given": batch.given}
+    for field in batch.FIELDS:
+        column = getattr(batch, field.column)
+        arrays |= pack_urls(column, field.column) if isinstance(column, PackedUrls) else {field.column: column}
+    return arrays
 
 
-def unpack_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> OutcomeBatch:
-    """Return the batch that `pack_batch` packed."""
-    batch = OutcomeBatch.__new__(OutcomeBatch)
-    batch.urls = unpack_urls(arrays)
-    batch.moved_to = PackedUrls(arrays["moved_blob"], arrays["moved_offsets"])
-    for name in _COLUMNS:
-        setattr(batch, name, arrays[name])
-    return batch
-
-
-def pack_signals(batch: SignalBatch) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of `batch`, without its names."""
-    return pack_urls(batch.urls) | {name: getattr(batch, name) for name in _SIGNAL_COLUMNS}
-
-
-def unpack_signals(names: Sequence[str], arrays: Mapping[str, npt.NDArray[Any]]) -> SignalBatch:
-    """Return the batch of those `names` that `pack_signals` packed."""
-    batch = SignalBatch.__new__(SignalBatch)
-    batch.urls, batch.names = unpack_urls(arrays), tuple(names)
-    for name in _SIGNAL_COLUMNS:
-        setattr(batch, name, arrays[name])
+def unpack_batch(arrays: Mapping[str, npt.NDArray[Any]], names: Sequence[str] | None = None) -> Any:
+    """Return the batch that `pack_batch` packed: a SignalBatch of these `names`, without them an OutcomeBatch."""
+    kind = OutcomeBatch if names is None else SignalBatch
+    batch: Any = kind.__new__(kind)
+    batch.given = arrays["given"]
+    for field in kind.FIELDS:
+        is_array = field.kind.dtype is not None
+        setattr(batch, field.column, arrays[field.column] if is_array else unpack_urls(arrays, field.column))
+    if names is not None:
+        batch.names = tuple(names)
     return batch
 
 

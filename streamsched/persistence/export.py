@@ -8,23 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import NOTHING, SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
+from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.persistence.files import as_snapshot_errors, draft_of
 from streamsched.records.page_schema import DENIED, FORGOTTEN, LEASED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints
-    from streamsched.state.page_table import PageTable
-
-__all__ = ["COLUMNS", "FORMATS", "export_pages"]
+from streamsched.state.page_table import PageTable
 
 FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}  # by the file's name
 _ROWS: Final = 1 << 16  # a row group: in memory at a time, tens of megabytes

@@ -11,59 +11,32 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
-from streamsched.persistence.direct_io import NewFile
-from streamsched.persistence.files import draft_of, open_regular, put_in_place
-from streamsched.records.group_schema import GROUP
-from streamsched.records.page_schema import PAGE, TRACE
-from streamsched.records.related.related_schema import RELATED_CHANCE, RELATED_STATE
-from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, SHADOW, VISIT
-from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
-from streamsched.records.signals.signal_schema import SIGNAL, SIGNAL_KIND, SIGNAL_SOURCE, SIGNAL_STATE
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Records
-
-__all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
+from streamsched.numerics.arrays import Records
+from streamsched.persistence.files import NewFile, draft_of, open_regular, put_in_place
+from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL
+from streamsched.state.state_arrays import ARRAYS
 
 MAGIC: Final = b"streamsched image\n"
 FORMAT_VERSION: Final = 16  # of the parts' records and of the settings; no other is read
-_PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
+PATCHES: Final = MappingProxyType(  # parts whose records name their own places: their parts' places have no meaning
     {
-        "corpus": CORPUS,
-        "pages": PAGE,
-        "traces": TRACE,
-        "lease_until_s": np.dtype("<f8"),
-        "text": np.dtype("u1"),
-        "groups": GROUP,
-        "names": np.dtype("u1"),
-        "journal": VISIT,  # places are numbers of visits; the ring keeps the newest
-        "shadows": SHADOW,
-        "candidates": np.dtype("u1"),
-        "changed_rows": OLD_ROW,  # places of "changed_…" have no meaning: each record names its own
+        "changed_rows": OLD_ROW,
         "changed_groups": OLD_GROUP,
-        "links": SEASONAL_LINK,
         "changed_schedules": OLD_SCHEDULE,  # all schedules: they have no order that follows the pages
-        "profiles": PROFILE,
-        "seasonality": SEASONALITY,
-        "chances": RELATED_CHANCE,
-        "related": RELATED_STATE,
-        "signals": SIGNAL,
         "changed_signals": OLD_SIGNAL,
-        "signal_sources": SIGNAL_SOURCE,
-        "signal_kinds": SIGNAL_KIND,
-        "signal_state": SIGNAL_STATE,
     }
 )
+_PART_DTYPES: Final[dict[str, np.dtype[Any]]] = {array.name: array.dtype for array in ARRAYS if array.saved} | PATCHES
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
 _LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not allocate all the memory
 

@@ -10,32 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
-from streamsched.numerics.jit import bare_kernel
 from streamsched.persistence.files import ImageName, list_images, open_regular
-from streamsched.persistence.image_format import Image, Part, read_image
-from streamsched.persistence.write_ahead_log.segment_format import LogName
+from streamsched.persistence.image_format import PATCHES, Image, Part, read_image
+from streamsched.persistence.log_segments import LogName
 from streamsched.state.page_table import PageTable
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Records
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["LoadedImages", "check_image", "check_place", "load_images", "log_of", "streams_in_all_images"]
+from streamsched.state.state_arrays import BY_NAME, Room, Saved, as_bytes
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
-_PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
-    "changed_rows": ("pages", "row"),
-    "changed_groups": ("groups", "number"),
-    "changed_schedules": ("schedules", "number"),
-    "changed_signals": ("pages", "row"),
-}
 _READ_BYTES: Final = 1 << 20  # checksummed while they are in the processor's cache
 _log: Final = logging.getLogger("streamsched.persistence")
 
@@ -125,7 +113,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     _read_ahead(base)
     images = _follow(directory, image, chain, faults)
     pages = PageTable.of_state(images[-1].contents["state"])  # bounds may have been set since the whole image
-    kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
+    kernels = threading.Thread(target=PageTable(pages.cycle_s).rebuild_index)
     kernels.start()  # loading them from the kernel cache takes as long as reading a gigabyte
     while True:
         try:
@@ -176,50 +164,25 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
 
 def _apply(image: Image, pages: PageTable) -> None:
     """Read the parts of `image` into the arrays of `pages`, checking each."""
-    counts = image.contents["counts"]
-    pages.reserve(counts["pages"], counts["text"], counts["groups"], counts["names"])
+    pages.reserve(Room(**image.contents["counts"]))
     shard = pages.arrays
-    whole = [part for part in image.parts if part.name not in _PATCHES]
-    patches = [part for part in image.parts if part.name in _PATCHES]
-    _each_part(image, whole, lambda part: _place_of(image, part, _array_of(shard, part.name)))
-    limits = counts | {"schedules": int(shard.seasonality.state["schedules"][0]) + 1}
+    whole = [part for part in image.parts if part.name not in PATCHES]
+    patches = [part for part in image.parts if part.name in PATCHES]
+    _each_part(image, whole, lambda part: _place_of(image, part, BY_NAME[part.name].of(shard)))
     found = _each_part(image, patches, lambda part: np.empty(part.count, part.dtype))
     for part, records in zip(patches, found, strict=True):
-        of, name = _PATCHES[part.name]
-        if records.size and int(records[name].max()) >= limits[of]:
-            raise SnapshotError(str(image.path), f"damaged: a record of {part.name} has an index out of range")
-        _SCATTER[part.name](shard, records)
-
-
-def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
-    """Return the array that the part `name` of an image is read into."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "pages": shard.pages.records,
-        "traces": shard.pages.traces,
-        "lease_until_s": shard.pages.lease_until_s,
-        "text": shard.pages.text,
-        "groups": shard.groups.records,
-        "names": shard.groups.names,
-        "candidates": shard.groups.candidates,
-        "journal": shard.journal,
-        "shadows": shard.shadows,
-        "corpus": shard.corpus,
-        "links": shard.seasonality.links,
-        "profiles": shard.seasonality.profiles,
-        "seasonality": shard.seasonality.state,
-        "chances": shard.related.chances,
-        "related": shard.related.state,
-        "signals": shard.pages.signals,
-        "signal_sources": shard.signals.sources,
-        "signal_kinds": shard.signals.kinds,
-        "signal_state": shard.signals.state,
-    }
-    return arrays[name]
+        assert part.dtype.names is not None
+        place, *names = part.dtype.names
+        for array in (BY_NAME[name] for name in names):
+            target = array.in_use(shard)
+            if records.size and int(records[place].max()) >= target.size:
+                raise SnapshotError(str(image.path), f"damaged: a record of {part.name} has an index out of range")
+            as_bytes(target)[records[place]] = as_bytes(records[array.name])
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the slice of `array` that a part is read into."""
-    start = part.start % array.size if part.name == "journal" and array.size else part.start
+    start = part.start % array.size if BY_NAME[part.name].saved is Saved.RING and array.size else part.start
     if start + part.count > array.size:
         raise SnapshotError(str(image.path), f"damaged: {part.name} has more records than its contents say")
     place: npt.NDArray[Any] = array[start : start + part.count]
@@ -253,39 +216,3 @@ def _read_part(image: Image, handle: int, part: Part, records: npt.NDArray[Any])
     if crc != part.crc:
         raise SnapshotError(str(image.path), f"damaged: {part.name} does not match its checksum")
     return records
-
-
-@bare_kernel
-def _scatter_rows(shard: ShardArrays, records: Records) -> None:
-    for i in range(records.size):
-        row = np.int64(records[i].row)
-        shard.pages.records[row] = records[i].page
-        shard.pages.traces[row] = records[i].trace
-        shard.pages.lease_until_s[row] = records[i].lease_until_s
-        shard.seasonality.links[row] = records[i].link
-
-
-@bare_kernel
-def _scatter_groups(shard: ShardArrays, records: Records) -> None:
-    for i in range(records.size):
-        shard.groups.records[np.int64(records[i].number)] = records[i].group
-
-
-@bare_kernel
-def _scatter_schedules(shard: ShardArrays, records: Records) -> None:
-    for i in range(records.size):
-        shard.seasonality.schedules[np.int64(records[i].number)] = records[i].schedule
-
-
-@bare_kernel
-def _scatter_signals(shard: ShardArrays, records: Records) -> None:
-    for i in range(records.size):
-        shard.pages.signals[np.int64(records[i].row)] = records[i].signal
-
-
-_SCATTER: Final[dict[str, Callable[[ShardArrays, Records], None]]] = {
-    "changed_rows": _scatter_rows,
-    "changed_groups": _scatter_groups,
-    "changed_schedules": _scatter_schedules,
-    "changed_signals": _scatter_signals,
-}

@@ -6,42 +6,29 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.arrays import Records
 from streamsched.numerics.durations import parse_duration
 from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images, remove_file
 from streamsched.persistence.image_format import ImageWriter, read_image
+from streamsched.persistence.log_reader import newest_log
+from streamsched.persistence.log_segments import LogName
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
-from streamsched.persistence.write_ahead_log.log_reader import newest_log
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Records
-    from streamsched.persistence.write_ahead_log.segment_format import LogName
-
-__all__ = [
-    "IMAGES_KEPT",
-    "Closed",
-    "ImageSeries",
-    "SavePlan",
-    "SavedImage",
-    "drop_images",
-    "oldest_call",
-    "save_image",
-    "save_state",
-]
 
 IMAGES_KEPT: Final = 2  # each with its increments
 
 
 @dataclass(frozen=True, slots=True)
 class SavePlan:
-    """When state is saved.
+    """When state is saved. Raises SettingsError if a value is invalid.
 
-    An increment is saved `every` so often if anything changed. The whole state is saved once there are `increments`
-    increments, or they are together larger than `share` times the last whole image. The newest `kept` images are kept
-    with their increments. Raises SettingsError if a value is invalid.
+    - ``every``: time between two saves of what has changed;
+    - ``increments``: number of such saves after which the whole state is saved;
+    - ``share``: the whole state is also saved once they are together larger than this share of its last image;
+    - ``kept``: number of images of the whole state that are kept, with their increments.
     """
 
     every: str | float = "30s"

@@ -9,25 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.jit import bare_kernel
+from streamsched.numerics.arrays import Hashes, Ints, Records
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.group_schema import GROUP
-from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, ShardArrays
-from streamsched.records.seasonality_schema import SEASONAL_LINK
-from streamsched.records.signals.signal_schema import SIGNAL
-from streamsched.records.url_patterns import candidate_space
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Hashes, Ints, Record, Records
-    from streamsched.state.page_table import PageTable
-
-__all__ = ["Piece", "Shard", "SnapshotView"]
+from streamsched.state.page_table import PageTable
+from streamsched.state.state_arrays import ARRAYS, BY_NAME, Saved, as_bytes
 
 Piece = tuple[str, int, npt.NDArray[Any]]
 """The name of an array, the index of the first record, and the records, which are valid until the next piece."""
@@ -69,29 +61,15 @@ class SnapshotView:
         self._since = since
         self.state = shard.to_json()
         self.corpus = arrays.corpus.copy()
-        self._journal = list(_copy_visits(arrays, 0 if since is None else int(since["journaled"][0])))
-        self._shadows = arrays.shadows[: -(-self.rows // int(self.corpus["shadow_stride"][0]))].copy()
         grown = since is None or since["pages"][0] != self.corpus["pages"][0]
-        self._candidates = arrays.groups.candidates[: candidate_space(self.rows)].copy() if grown else None
+        copied = {Saved.COPIED, Saved.COPIED_IF_GROWN} if grown else {Saved.COPIED}
+        self._copied = [(one.name, 0, one.in_use(arrays).copy()) for one in ARRAYS if one.saved in copied]
+        self._journal = list(_copy_visits(arrays, 0 if since is None else int(since["journaled"][0])))
         self._text, self._names = arrays.pages.text, arrays.groups.names  # append-only
-        self._seasonality = arrays.seasonality.state.copy()
-        self._profiles = arrays.seasonality.profiles[
-            : int(self._seasonality["profiles"][0])
-        ].copy()  # 27 kB a thousand pages
-        self._related = arrays.related.state.copy()
-        self._chances = arrays.related.chances[: int(self._related["keys"][0])].copy()
-        self._signals = _copy_sources(arrays)
+        self._schedules = int(arrays.seasonality.state["schedules"][0])
+        self._by_row = [one for one in ARRAYS if one.saved is Saved.BY_ROW and one.in_use(arrays).size]
+        self._has_signals = BY_NAME["signals"] in self._by_row
         self._dirty = shard.pages.marks.begin(self.rows, self.groups, signals=self._has_signals)
-
-    @property
-    def _has_signals(self) -> bool:
-        """Whether pages had records of signals."""
-        return bool(self._signals[0][2]["kinds"][0])
-
-    @property
-    def _schedules(self) -> int:
-        """The number of schedules."""
-        return int(self._seasonality["schedules"][0])
 
     @property
     def rows(self) -> int:
@@ -114,16 +92,8 @@ class SnapshotView:
         Iterate once and to the end: until then old versions of records are kept.
         """
         before = None if self._since is None else self._since[0]
-        yield "corpus", 0, self.corpus
-        yield "seasonality", 0, self._seasonality
-        yield "profiles", 0, self._profiles
-        yield "shadows", 0, self._shadows
-        yield "related", 0, self._related
-        yield "chances", 0, self._chances
-        yield from self._signals
+        yield from self._copied
         yield from self._journal
-        if self._candidates is not None:
-            yield "candidates", 0, self._candidates
         if before is not None:
             yield from self._pick_rows()
             yield from self._pick_groups()
@@ -152,32 +122,19 @@ class SnapshotView:
             marks.take_back(self._dirty)
 
     def _run_rows(self, start: int) -> Iterator[Piece]:
-        pages, traces, leases, links = (
-            np.empty(_RUN, PAGE),
-            np.empty(_RUN, TRACE),
-            np.empty(_RUN),
-            np.empty(_RUN, SEASONAL_LINK),
-        )
-        signals = np.empty(_RUN if self._has_signals else 0, SIGNAL)
+        copies = [(array, np.empty(_RUN, array.dtype)) for array in self._by_row]
         schedules = np.empty(_RUN, OLD_SCHEDULE)
         for first in range(start, self.rows, _RUN):
             stop = min(first + _RUN, self.rows)
             with self._shard.lock:
                 shard = self._shard.pages.arrays
-                _copy(pages, shard.pages.records, first, stop)
-                _copy(traces, shard.pages.traces, first, stop)
-                _copy(leases, shard.pages.lease_until_s, first, stop)
-                _copy(links, shard.seasonality.links, first, stop)
-                if self._has_signals:
-                    _copy(signals, shard.pages.signals, first, stop)
-                found = _gather_schedules(shard, np.arange(first, stop), self._schedules, schedules)
+                for array, out in copies:
+                    _copy(out, array.of(shard), first, stop)
+                found = self._gather_schedules(np.arange(first, stop), schedules)
                 self._shard.pages.marks.copied(rows=stop)
-            yield "pages", first, pages[: stop - first]
-            yield "traces", first, traces[: stop - first]
-            yield "lease_until_s", first, leases[: stop - first]
-            yield "links", first, links[: stop - first]
-            yield "signals", first, signals[: stop - first]
-            yield "changed_schedules", 0, schedules[:found]
+            for array, out in copies:
+                yield array.name, first, out[: stop - first]
+            yield "changed_schedules", 0, found
 
     def _run_groups(self, start: int) -> Iterator[Piece]:
         groups = np.empty(_RUN, GROUP)
@@ -193,20 +150,30 @@ class SnapshotView:
         signals = np.empty(_PICKED if self._has_signals else 0, OLD_SIGNAL)
         for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
             with self._shard.lock:
-                _gather_rows(self._shard.pages.arrays, rows, out, signals)
-                found = _gather_schedules(self._shard.pages.arrays, rows, self._schedules, schedules)
+                changed = _gather(self._shard.pages.arrays, rows, out)
+                signalled = _gather(self._shard.pages.arrays, rows, signals) if self._has_signals else signals
+                found = self._gather_schedules(rows, schedules)
                 self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
-            yield "changed_rows", 0, out[: rows.size]
-            yield "changed_schedules", 0, schedules[:found]
-            yield "changed_signals", 0, signals[: rows.size]
+            yield "changed_rows", 0, changed
+            yield "changed_schedules", 0, found
+            yield "changed_signals", 0, signalled
 
     def _pick_groups(self) -> Iterator[Piece]:
         out = np.empty(_PICKED, OLD_GROUP)
         for groups in _find_dirty(self._dirty.groups, self._dirty.known_groups):
             with self._shard.lock:
-                _gather_groups(self._shard.pages.arrays, groups, out)
+                changed = _gather(self._shard.pages.arrays, groups, out)
                 self._shard.pages.marks.copied(groups=int(groups[-1]) + 1)
-            yield "changed_groups", 0, out[: groups.size]
+            yield "changed_groups", 0, changed
+
+    def _gather_schedules(self, rows: Ints, out: Records) -> Records:
+        """Write the schedules of the pages ``rows``: int64[m] to `out`; return those written.
+
+        Schedules of higher numbers were assigned after the instant; their pages' old records are kept elsewhere.
+        """
+        shard = self._shard.pages.arrays
+        numbers = shard.seasonality.links["schedule"][rows]
+        return _gather(shard, numbers[(numbers > 0) & (numbers <= self._schedules)], out)
 
 
 def _copy_visits(shard: ShardArrays, before: int) -> Iterator[Piece]:
@@ -218,17 +185,6 @@ def _copy_visits(shard: ShardArrays, before: int) -> Iterator[Piece]:
         size = min(stop - start, ring.size - place)
         yield "journal", start, ring[place : place + size].copy()
         start += size
-
-
-def _copy_sources(shard: ShardArrays) -> list[Piece]:
-    """Return the sources of change signals: 104 bytes each."""
-    signals = shard.signals
-    sources = signals.sources[: int(signals.state["sources"][0])].copy()
-    return [
-        ("signal_state", 0, signals.state.copy()),
-        ("signal_kinds", 0, signals.kinds.copy()),
-        ("signal_sources", 0, sources),
-    ]
 
 
 def _run_bytes(name: str, text: npt.NDArray[np.uint8], since: Records | None, corpus: Records) -> Iterator[Piece]:
@@ -262,42 +218,12 @@ def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: in
     np.copyto(out[: stop - first].view(np.uint8), records[first:stop].view(np.uint8))
 
 
-@bare_kernel
-def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, signals: Records) -> None:
-    for i in range(rows.size):
-        record: Record = out[i]
-        record.row = rows[i]
-        record.page = shard.pages.records[rows[i]]
-        record.trace = shard.pages.traces[rows[i]]
-        record.lease_until_s = shard.pages.lease_until_s[rows[i]]
-        record.link = shard.seasonality.links[rows[i]]
-        if signals.size:
-            signal: Record = signals[i]
-            signal.row = rows[i]
-            signal.signal = shard.pages.signals[rows[i]]
-
-
-@bare_kernel
-def _gather_schedules(shard: ShardArrays, rows: Ints, most: int, out: Records) -> int:
-    """Write the schedules of the pages ``rows``: int64[m] to `out`; return how many there are.
-
-    Schedules beyond number `most` were assigned after the instant; the old records of their pages are kept elsewhere.
-    """
-    count = 0
-    for i in range(rows.size):
-        link: Record = shard.seasonality.links[rows[i]]
-        number = link.schedule
-        if 0 < number <= most:
-            record: Record = out[count]
-            record.number = number
-            record.schedule = shard.seasonality.schedules[number]
-            count += 1
-    return count
-
-
-@bare_kernel
-def _gather_groups(shard: ShardArrays, groups: Ints, out: Records) -> None:
-    for i in range(groups.size):
-        record: Record = out[i]
-        record.number = groups[i]
-        record.group = shard.groups.records[groups[i]]
+def _gather(shard: ShardArrays, numbers: Ints | npt.NDArray[np.uint32], out: Records) -> Records:
+    """Write the records with these numbers, of all arrays that `out` has fields of, to `out`; return those written."""
+    assert out.dtype.names is not None
+    place, *names = out.dtype.names
+    gathered = out[: numbers.size]
+    gathered[place] = numbers
+    for name in names:
+        as_bytes(gathered[name])[:] = as_bytes(BY_NAME[name].of(shard))[numbers]
+    return gathered

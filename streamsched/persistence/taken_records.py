@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from streamsched.persistence.call_codec import encode_call
 
-__all__ = ["StreamOffsets", "StreamPositions", "TakenRecords", "TakenTurns"]
-
 _MOST_TURNS: Final = 1 << 16  # in an entry, of ten bytes each
 
 

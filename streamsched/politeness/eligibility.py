@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import (
     Limits,
@@ -20,20 +21,7 @@ from streamsched.politeness.limits import (
     revisit_at,
 )
 from streamsched.records.page_schema import LEASED, OUT, PageArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
-    from streamsched.records.schema import ShardArrays
-
-__all__ = [
-    "Waits",
-    "are_eligible",
-    "are_leased",
-    "is_eligible",
-    "not_before",
-    "page_not_before",
-    "read_waits",
-]
+from streamsched.records.schema import ShardArrays
 
 
 class Waits(NamedTuple):

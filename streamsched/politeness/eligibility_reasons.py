@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Record
 from streamsched.politeness.eligibility import Waits, are_leased, read_waits
 from streamsched.politeness.limits import (
     FOR_DELAY,
@@ -19,14 +20,9 @@ from streamsched.politeness.limits import (
 )
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Record
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["HOST_CAUSES", "eligibility_reasons", "held_back_by"]
 
 HOST_CAUSES: Final = {
     FOR_DELAY: "delay",

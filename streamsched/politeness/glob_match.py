@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bytes, Ints, Record
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.url_syntax import find_authority
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Ints, Record
-    from streamsched.records.page_schema import PageArrays
-
-__all__ = ["fits", "mark_fitting"]
+from streamsched.records.page_schema import PageArrays
 
 _STAR: Final = ord("*")
 

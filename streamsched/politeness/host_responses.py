@@ -7,9 +7,10 @@ again once a visit after the rest has not failed; while the probe is leased, onl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streamsched.estimation.change_detection import is_failure
+from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.outcomes import RETRY_AFTER
 from streamsched.politeness.limits import (
@@ -17,14 +18,9 @@ from streamsched.politeness.limits import (
     FOR_RETRY_AFTER,
     FOR_TOO_MANY,
     FOR_UNAVAILABLE,
+    Limits,
     backoff_length,
 )
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Record
-    from streamsched.politeness.limits import Limits
-
-__all__ = ["HostResponse", "apply_host_response", "demanded_wait", "is_refusal"]
 
 _TOO_MANY_REQUESTS: Final = 429
 _UNAVAILABLE: Final = 503

@@ -9,21 +9,17 @@ the pages that their host's count includes, so that none is subtracted twice.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.politeness.limits import give_back, release_slot, take_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
 from streamsched.records.page_schema import FOR_PANEL, LEASED, OUT, PageArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints, Record, Records
-    from streamsched.records.schema import DirtyArrays, ShardArrays
-    from streamsched.records.seasonality_schema import SeasonalityArrays
-
-__all__ = ["Leases"]
+from streamsched.records.schema import DirtyArrays, ShardArrays
+from streamsched.records.seasonality_schema import SeasonalityArrays
 
 _SLACK: Final = 1 << 16  # rows in the queue beyond two a page before rows freed otherwise are dropped
 

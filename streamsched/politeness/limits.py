@@ -7,49 +7,17 @@ by the host's delay each, and answers of the host move it by the rest that they 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS
-from streamsched.records.page_schema import DENIED, FOR_PANEL, FORGOTTEN, LEASED, OUT, URGENT, VISITED
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints, Record, Records
-    from streamsched.records.page_schema import PageArrays
-    from streamsched.records.schema import DirtyArrays
-
-__all__ = [
-    "DEFAULT_LIMITS",
-    "FOR_DELAY",
-    "FOR_RETRY_AFTER",
-    "FOR_TOO_MANY",
-    "FOR_UNAVAILABLE",
-    "ON_REQUEST",
-    "RULE",
-    "RULES",
-    "Limits",
-    "backoff_length",
-    "backoff_until",
-    "count_leased",
-    "give_back",
-    "host_capacity",
-    "host_delay",
-    "in_flight_capacity",
-    "is_suspended",
-    "make_limits",
-    "overdue_at",
-    "probe_at",
-    "ready_at",
-    "release_slot",
-    "retry_at",
-    "revisit_at",
-    "take_slot",
-    "write_rule",
-]
+from streamsched.records.page_schema import DENIED, FOR_PANEL, FORGOTTEN, LEASED, OUT, URGENT, VISITED, PageArrays
+from streamsched.records.schema import DirtyArrays
 
 # GROUP.wait_reason: why a host rests until ready_s.
 FOR_DELAY: Final = 1  # the delay between two visits

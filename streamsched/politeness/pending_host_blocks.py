@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamsched.numerics.arrays import Ints
 from streamsched.politeness.limits import ON_REQUEST
 from streamsched.politeness.rule_targets import Target, parse_target
 from streamsched.records.dirty_tracking import mark_dirty_groups
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_names
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["PendingHostBlocks"]
 
 
 class PendingHostBlocks:

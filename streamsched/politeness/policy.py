@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.numerics.arrays import Ints
 from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import ON_REQUEST, count_leased, make_limits
 from streamsched.politeness.pending_host_blocks import PendingHostBlocks
@@ -18,12 +19,7 @@ from streamsched.politeness.rule_book import RuleBook
 from streamsched.politeness.rule_targets import find_hosts, read_host
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
 from streamsched.records.page_schema import URGENT
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-    from streamsched.records.schema import PageLookup, ShardArrays
-
-__all__ = ["PolitenessPolicy"]
+from streamsched.records.schema import PageLookup, ShardArrays
 
 
 class PolitenessPolicy:

@@ -11,8 +11,6 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["MOST_OF_A_HOST", "MOST_PAGES", "HostRule", "Politeness", "Rule"]
-
 MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: its record holds 16 bits
 _MOST_ANSWERS: Final = 255  # of one kind in a row: the records of pages and hosts count them in a byte
 MOST_PAGES: Final = 1 << 32  # more than a shard holds

@@ -6,30 +6,16 @@ time since which it has been overdue, or inf for a page ranked by its score.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.topk_order import select_top
 from streamsched.politeness.limits import Limits, overdue_at
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records, Rows
-    from streamsched.records.schema import ShardArrays
-
-__all__ = [
-    "BY_SCORE",
-    "OVERDUE",
-    "REQUESTED",
-    "Tiers",
-    "overdue_since",
-    "overdue_times",
-    "read_overdue",
-    "select_best",
-    "tiers_of",
-]
+from streamsched.records.schema import ShardArrays
 
 BY_SCORE: Final = 0
 OVERDUE: Final = 1

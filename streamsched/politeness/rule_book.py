@@ -10,11 +10,12 @@ its rule sets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError, shorten
+from streamsched.numerics.arrays import Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.limits import Limits, write_rule
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
@@ -31,13 +32,8 @@ from streamsched.politeness.rule_targets import (
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
 from streamsched.records.group_schema import BY_SETTINGS
 from streamsched.records.page_schema import FORGOTTEN
-from streamsched.records.pattern_members import find_host_pages
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-    from streamsched.records.schema import PageLookup, ShardArrays
-
-__all__ = ["RuleBook"]
+from streamsched.records.schema import PageLookup, ShardArrays
+from streamsched.records.url_patterns import find_host_pages
 
 _MOST_TEXT: Final = 1 << 24  # bytes of all targets, which are saved in one piece with the settings
 

@@ -18,34 +18,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError
+from streamsched.numerics.arrays import Bytes, Ints, Records
 from streamsched.politeness.glob_match import mark_fitting
-from streamsched.records.pattern_members import find_host_pages
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.page_schema import PageArrays
 from streamsched.records.url_index import url_texts
-from streamsched.records.url_patterns import find_host, group_names
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Ints, Records
-    from streamsched.records.group_schema import GroupArrays
-    from streamsched.records.page_schema import PageArrays
-
-__all__ = [
-    "HOST",
-    "PAGE_SCHEMES",
-    "PATTERN",
-    "SINGLE",
-    "RuleMatcher",
-    "Target",
-    "find_hosts",
-    "find_pages_of_hosts",
-    "parse_target",
-    "read_host",
-    "read_target",
-]
+from streamsched.records.url_patterns import find_host, find_host_pages, group_names
 
 HOST, PATTERN, SINGLE = range(3)  # kinds of targets; the last kind that matches a page decides, but see `RuleMatcher`
 PAGE_SCHEMES: Final = ("", "https://", "http://")  # that a page target without a scheme matches

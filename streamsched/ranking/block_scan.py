@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
-from streamsched.formula.terminals import TERMINAL_CODES, Context, fill_terminal, linked_context
+from streamsched.formula.evaluation.program import Program
+from streamsched.formula.terminal_table import TERMINAL_CODES
+from streamsched.formula.terminals import Context, fill_terminal, linked_context
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
 from streamsched.politeness.eligibility import is_eligible, not_before
@@ -16,25 +19,7 @@ from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.priority import overdue_since
 from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits, host_slots_beat
 from streamsched.records.page_schema import VISITED
-
-if TYPE_CHECKING:
-    from streamsched.formula.evaluation.program import Program
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records
-    from streamsched.records.schema import ShardArrays
-
-__all__ = [
-    "BlockScorer",
-    "Collected",
-    "Held",
-    "KernelQuery",
-    "WorstOfBest",
-    "codes_of",
-    "collect",
-    "count_before",
-    "make_block_scorer",
-    "scan_rows",
-    "score_block",
-]
+from streamsched.records.schema import ShardArrays
 
 
 class KernelQuery(NamedTuple):

@@ -8,32 +8,15 @@ only the floor of their host keeps out of the pool (see `host_floors`). Chunks s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import Ints
 from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-
-__all__ = [
-    "BELOW_FLOOR",
-    "CHUNK",
-    "FOREVER",
-    "POOLED",
-    "CertificateTable",
-    "Certificates",
-    "list_above",
-    "list_expired",
-    "present_tick",
-    "round_up",
-    "set_certificate",
-    "summarise",
-]
 
 CHUNK: Final = 64  # pages: two cache lines of ticks
 POOLED: Final = 0x7FFF  # as a tick: the page is in the pool

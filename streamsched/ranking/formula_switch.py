@@ -8,17 +8,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from streamsched.formula.formula import Formula
+from streamsched.numerics.arrays import Ints
+from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.ranking.incremental_topk import CLOCK_TOLERANCE_S, IncrementalTopK
-
-if TYPE_CHECKING:
-    from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Ints
-    from streamsched.ranking.full_scan import Query, Ranked
-    from streamsched.state.page_table import PageTable
-
-__all__ = ["FormulaSwitch", "Waiting"]
+from streamsched.state.page_table import PageTable
 
 Waiting: TypeAlias = Callable[[], None]  # returns when the change is complete
 

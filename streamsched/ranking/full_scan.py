@@ -13,12 +13,13 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
+from streamsched.numerics.arrays import Floats, Ints, Rows
 from streamsched.numerics.topk_order import select_top, sort_keys, tie_keys
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
@@ -36,12 +37,7 @@ from streamsched.ranking.block_scan import (
 )
 from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, HostSlots, HostUsage, Singles, SlotLimits
 from streamsched.records.page_schema import VISITED
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Rows
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["FullScan", "HostPages", "Query", "Ranked", "fill_slots"]
+from streamsched.records.schema import ShardArrays
 
 Result = TypeVar("Result")
 

@@ -7,22 +7,18 @@ these pages lowers the floor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import Bytes, Floats, Ints, Record
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.certificates import BELOW_FLOOR, Certificates
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Floats, Ints, Record
-    from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["HostFloors", "list_needed", "needed_level"]
+from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits
+from streamsched.records.schema import ShardArrays
 
 _FEWEST: Final = 32  # pages above a host's floor at first, and four for each that the host gives
 _RESERVED_GROUPS: Final = 1 << 24  # address space only

@@ -7,20 +7,16 @@ independent sets of a partition matroid, on which the greedy choice is optimal (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import Limits, host_capacity
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Record
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["HIGHER_TIER_LEVEL", "HostSlots", "HostUsage", "Singles", "SlotLimits", "host_slots_beat"]
+from streamsched.records.schema import ShardArrays
 
 Singles = npt.NDArray[np.float32]
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.formula.formula import Formula
+from streamsched.numerics.arrays import Ints
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import DEFAULT_LIMITS
 from streamsched.politeness.priority import read_overdue, select_best, tiers_of
@@ -37,13 +39,7 @@ from streamsched.ranking.page_examination import (
     RankingArrays,
 )
 from streamsched.records.page_schema import VISITED
-
-if TYPE_CHECKING:
-    from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Ints
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["CLOCK_TOLERANCE_S", "IncrementalTopK"]
+from streamsched.records.schema import ShardArrays
 
 CLOCK_TOLERANCE_S: Final = 60.0  # clock tolerance: how far a query's time may lie before an earlier query's
 _FEWEST_PAGES: Final = 1 << 16  # with fewer, scoring all pages takes less than a millisecond

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.politeness.eligibility import read_waits
 from streamsched.ranking.certificates import BELOW_FLOOR, CHUNK, FOREVER, POOLED, Certificates
+from streamsched.ranking.full_scan import FullScan
+from streamsched.ranking.host_slots import Singles
 from streamsched.ranking.line_control import Line, levels_of
 from streamsched.records.page_schema import LEASED, OUT
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints
-    from streamsched.ranking.full_scan import FullScan
-    from streamsched.ranking.host_slots import Singles
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["ends_of", "find_false_certificates"]
+from streamsched.records.schema import ShardArrays
 
 _TIMES: Final = 8  # times besides the clock at which certificates are compared with levels
 

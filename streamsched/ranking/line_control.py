@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.ranking.certificates import BELOW_FLOOR
+from streamsched.politeness.limits import Limits
+from streamsched.ranking.certificates import BELOW_FLOOR, Certificates
 from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints
-    from streamsched.politeness.limits import Limits
-    from streamsched.ranking.certificates import Certificates
-
-__all__ = ["Line", "draw_rows", "estimate_level", "follow_pool", "level_of", "levels_of", "place_line"]
 
 _MOST_POOLS: Final = 3  # times the pages that the pool should hold: with more, the line is raised
 _GROWTH: Final = 1.25  # most factor of the gap from query to query

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from streamsched.formula.formula import Formula
 from streamsched.formula.terminals import linked_context
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
 from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.politeness.eligibility import page_not_before
@@ -39,18 +41,7 @@ from streamsched.ranking.page_scorer import (
     move_lane,
     score_lanes,
 )
-
-if TYPE_CHECKING:
-    from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
-    from streamsched.records.schema import ShardArrays
-
-__all__ = [
-    "Examiners",
-    "Found",
-    "RankingArrays",
-    "examine",
-]
+from streamsched.records.schema import ShardArrays
 
 Result = TypeVar("Result")
 

@@ -6,48 +6,30 @@ columns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS
+from streamsched.formula.formula import Formula
+from streamsched.formula.terminal_table import LINKED, MOVING, RANGES, SIGNALLED, TRACED
 from streamsched.formula.terminals import (
-    LINKED,
-    MOVING,
-    RANGES,
-    SIGNALLED,
     Context,
     fill_highest,
     fill_lowest,
     linked_context,
 )
+from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.ranking.block_scan import BlockScorer, codes_of, make_block_scorer, score_block
 from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import SEASONAL_LINK
-from streamsched.records.signals.signal_schema import SIGNAL
-
-if TYPE_CHECKING:
-    from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Floats, Ints, Records
-    from streamsched.records.schema import ShardArrays
-
-__all__ = [
-    "LANES",
-    "PageScorer",
-    "bound_block",
-    "bound_lanes",
-    "gather_lane",
-    "make_page_scorer",
-    "move_lane",
-    "score_lanes",
-]
+from streamsched.records.signal_schema import SIGNAL
 
 LANES: Final = ROWS  # pages at a time
-_WEIGHTS: Final = {"importance", "cost", "worth"}
-_UNTRACED: Final = LINKED | SIGNALLED | _WEIGHTS | {"n", "X", "t", "CG", "NAD", "rate", "confidence", "posterior"}
 
 
 class PageScorer(NamedTuple):
@@ -82,7 +64,7 @@ def make_page_scorer(formula: Formula) -> PageScorer:
         bound.steps,
         bound.make_slots(LANES),
         bound.result,
-        not _UNTRACED.issuperset(formula.terminals),
+        not TRACED.isdisjoint(formula.terminals),
         not LINKED.isdisjoint(formula.terminals),
         not SIGNALLED.isdisjoint(formula.terminals),
         np.zeros(LANES, PAGE),

@@ -1,6 +1,6 @@
 """Dirty tracking: the rows and groups written to since the last save, and their records as they were at its instant.
 
-A save is a snapshot of one instant, written while the shard goes on. Every writer marks a row or group before it writes
+A save is a snapshot of one instant, written while the shard changes. Every writer marks a row or group before it writes
 to it. At the first mark since that instant, the record is copied if the save has not copied it yet. So a save takes
 each record once, as of its instant, however often it is written to meanwhile, and the marks are what the next increment
 must hold. Rows and groups added after the instant are known by their numbers and need no marks.
@@ -10,29 +10,17 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.compilation.machine_operations import trailing_zeros
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.page_schema import PageArrays
 from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, DirtyArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Hashes, Ints, Record, Records
-    from streamsched.records.page_schema import PageArrays
-    from streamsched.records.seasonality_schema import SeasonalityArrays
-
-__all__ = [
-    "DirtySet",
-    "DirtyTracker",
-    "find_dirty",
-    "mark_dirty_group",
-    "mark_dirty_groups",
-    "mark_dirty_row",
-    "mark_dirty_rows",
-]
+from streamsched.records.seasonality_schema import SeasonalityArrays
 
 # Positions in DirtyArrays.counts.
 _ROWS: Final = 0  # rows at the instant; 0 while nothing is marked
@@ -73,20 +61,20 @@ def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArr
     at = dirty.counts[_OLD_ROWS]
     old: Record = dirty.old_rows[at]
     old.row = row
-    old.page = pages.records[row]
-    old.trace = pages.traces[row]
+    old.pages = pages.records[row]
+    old.traces = pages.traces[row]
     old.lease_until_s = pages.lease_until_s[row]
-    old.link = seasonality.links[row]
+    old.links = seasonality.links[row]
     number = seasonality.links[row].schedule
     if number:
         kept: Record = dirty.old_schedules[dirty.counts[_OLD_SCHEDULES]]
         kept.number = number
-        kept.schedule = seasonality.schedules[number]
+        kept.schedules = seasonality.schedules[number]
         dirty.counts[_OLD_SCHEDULES] += 1
     if dirty.old_signals.size:
         signal: Record = dirty.old_signals[at]
         signal.row = row
-        signal.signal = pages.signals[row]
+        signal.signals = pages.signals[row]
     dirty.counts[_OLD_ROWS] = at + 1
 
 
@@ -95,7 +83,7 @@ def _keep_group(dirty: DirtyArrays, groups: Records, group: int) -> None:
     at = dirty.counts[_OLD_GROUPS]
     old: Record = dirty.old_groups[at]
     old.number = group
-    old.group = groups[group]
+    old.groups = groups[group]
     dirty.counts[_OLD_GROUPS] = at + 1
 
 
@@ -163,7 +151,7 @@ class DirtyTracker:
     def end(self) -> tuple[Records, Records, Records, Records]:
         """Stop keeping records; return those kept: OLD_ROW[m], OLD_SCHEDULE[s], OLD_SIGNAL[m or 0], OLD_GROUP[k].
 
-        Marking goes on. O(1).
+        Marking continues. O(1).
         """
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]

@@ -5,31 +5,12 @@ Each owner's fields are listed by themselves; `GROUP` composes them. The order i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import field_offset
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Hashes, Records
-
-__all__ = [
-    "BY_SETTINGS",
-    "GROUP",
-    "HOST_AT",
-    "MEMBER_LINK",
-    "PATTERN_FIELDS",
-    "POLITENESS_FIELDS",
-    "PRIOR_FIELDS",
-    "SIGNIFICANCE_FIELDS",
-    "SUMS_AT",
-    "SURGES_AT",
-    "SURGE_FIELDS",
-    "SURGE_SHARES",
-    "GroupArrays",
-]
+from streamsched.numerics.arrays import Bytes, Hashes, Records, field_offset
 
 BY_SETTINGS: Final = 0xFFFF  # in GROUP.max_out and GROUP.max_batch: the limit is that of the settings
 
@@ -58,7 +39,7 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "change_sum": "<f8",  # current sweep: weighted sum of the changes that the group's pages saw
     "exposure_sum": "<f8",  # current sweep: ... and of their exposures
 }
-POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.suspended_streams; used of hosts only
+POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.stream_clock; used of hosts only
     "ready_s": "<f8",  # no visits before
     "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
     "out": "<u4",  # leased pages
@@ -90,7 +71,7 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
     "kept_weights": ("<f4", SURGE_SHARES),
 }
 
-SIGNIFICANCE_FIELDS: Final[_Fields] = {  # written by estimation.content.significance; used of hosts only
+SIGNIFICANCE_FIELDS: Final[_Fields] = {  # written by estimation.content; used of hosts only
     "significance": "<f4",  # mean of the changes of known significance
     "significant": "<f4",  # number of these changes, fading
 }

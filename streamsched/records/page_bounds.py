@@ -7,8 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from streamsched.numerics.argument_checks import check_whole
 
-__all__ = ["MAX_PAGES", "MAX_PAGES_PER_HOST", "MAX_PATTERNS_PER_HOST", "BoundLimits", "PageBounds"]
-
 MAX_PAGES: Final = (1 << 32) - 2  # of a shard: a slot of the URL index holds row + 1 in 32 bits
 MAX_PAGES_PER_HOST: Final = 10_000_000  # above the articles of the largest encyclopedia; 2.5 GB with usual URLs
 MAX_PATTERNS_PER_HOST: Final = 100_000  # directories of 20 years of a daily site with 10 sections; 30 MB

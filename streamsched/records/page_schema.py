@@ -6,29 +6,12 @@ is forgotten stays empty.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Floats, Records
-
-__all__ = [
-    "DENIED",
-    "FORGOTTEN",
-    "FOR_PANEL",
-    "LEASED",
-    "LONGEST_INTERVAL",
-    "OUT",
-    "PAGE",
-    "SHORTEST_INTERVAL",
-    "SUCCEEDED",
-    "TRACE",
-    "URGENT",
-    "VISITED",
-    "WITH_FINGERPRINT",
-    "PageArrays",
-]
+from streamsched.numerics.arrays import Bytes, Floats, Record, Records
+from streamsched.numerics.jit import inlined_kernel
 
 # Bits of PAGE.flags.
 VISITED: Final = 1  # a visit has shown the page's content; before that, last_visit_s is when the page became known
@@ -56,7 +39,7 @@ PAGE: Final = np.dtype(
         ("visits", "<u4"),  # n: visits after the first that could show a change
         ("changes", "<u4"),  # X: those that showed one
         ("group", "<u4"),  # deepest group the page belongs to
-        ("prior_shape", "<f4"),  # the page's current Gamma prior, set by `page_init.assign_prior`
+        ("prior_shape", "<f4"),  # the page's current Gamma prior, set by `assign_prior`
         ("prior_exposure", "<f4"),  # ... in cycles
         ("importance", "<f4"),
         ("cost", "<f4"),
@@ -89,3 +72,13 @@ class PageArrays(NamedTuple):
     # Retry-After demanded, -inf for none: a page has one of the two at most.
     lease_until_s: Floats
     signals: Records  # SIGNAL[rows], or of length 0 before the first signal
+
+
+@inlined_kernel
+def assign_prior(page: Record, shape: float, mean: float) -> None:
+    """Set a page's Gamma prior to that shape and mean rate per cycle, rounded to single precision. O(1).
+
+    Its exposure is at most `LONGEST_INTERVAL`, so it is finite whatever the mean.
+    """
+    page.prior_shape = shape
+    page.prior_exposure = min(shape / mean, LONGEST_INTERVAL)

@@ -9,35 +9,17 @@ arrays that it reads or writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from streamsched.numerics.arrays import Hashes, Ints, Records
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.records.group_schema import GROUP, GroupArrays
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
+from streamsched.records.related_schema import RelatedArrays
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, SeasonalityArrays
-from streamsched.records.signals.signal_schema import SIGNAL, SignalArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Hashes, Ints, Records
-    from streamsched.numerics.packed_urls import PackedUrls
-    from streamsched.records.related.related_schema import RelatedArrays
-
-__all__ = [
-    "CORPUS",
-    "HALF_LIVES",
-    "INTERVAL_OCTAVES",
-    "OLD_GROUP",
-    "OLD_ROW",
-    "OLD_SCHEDULE",
-    "OLD_SIGNAL",
-    "SHADOW",
-    "SHADOW_PAGES",
-    "VISIT",
-    "DirtyArrays",
-    "PageLookup",
-    "ShardArrays",
-]
+from streamsched.records.signal_schema import SIGNAL, SignalArrays
 
 VISIT: Final = np.dtype(
     [
@@ -53,12 +35,14 @@ SHADOW_PAGES: Final = 1 << 11  # pages that they are compared on, at most; it ha
 SHADOW: Final = np.dtype(  # what a page's visits would have added to its prior under each half-life
     [("shape", "<f8", HALF_LIVES), ("exposure", "<f8", HALF_LIVES)]
 )
+# Records with their places, as `dirty_tracking` keeps them and increments hold them. All fields but the first have the
+# names of `state.state_arrays.ARRAYS`.
 OLD_ROW: Final = np.dtype(
-    [("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8"), ("link", SEASONAL_LINK)]
+    [("row", "<u8"), ("pages", PAGE), ("traces", TRACE), ("lease_until_s", "<f8"), ("links", SEASONAL_LINK)]
 )
-OLD_GROUP: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
-OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signal", SIGNAL)])
-OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedule", SCHEDULE)])
+OLD_GROUP: Final = np.dtype([("number", "<u8"), ("groups", GROUP)])
+OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signals", SIGNAL)])
+OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedules", SCHEDULE)])
 CORPUS: Final = np.dtype(
     [
         ("pages", "<i8"),  # rows in use
@@ -96,7 +80,7 @@ CORPUS: Final = np.dtype(
         ("group_days", "<f8"),
         ("hits", "<f8"),
         ("page_days", "<f8"),
-        ("significance", "<f8"),  # mean of the changes of known significance, see `estimation.content.significance`
+        ("significance", "<f8"),  # mean of the changes of known significance, see `estimation.content`
         ("significant", "<f8"),  # number of these changes, fading
         ("claimed", "<f8"),  # hits that published shares promised of visited pages, fading
         ("followed", "<f8"),  # ... those of them that the visits found

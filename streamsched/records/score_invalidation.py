@@ -7,26 +7,14 @@ Groups whose surges change are recorded by themselves, and expanded to rows befo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.pattern_members import list_members
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Record, Records
-    from streamsched.records.group_schema import GroupArrays
-
-__all__ = [
-    "CAPACITY",
-    "UNWATCHED",
-    "InvalidatedRows",
-    "InvalidationBuffer",
-    "invalidate_all",
-    "invalidate_group",
-    "invalidate_row",
-]
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.url_patterns import list_members
 
 CAPACITY: Final = 1 << 20  # rows; beyond that, certifying all pages again is faster
 GROUP_CAPACITY: Final = 1 << 16  # groups; the pages of more hardly fit into CAPACITY

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
-
-__all__ = [
-    "DAY_SETS",
-    "KEY_KINDS",
-    "MOST_PROFILES",
-    "NO_GROUP",
-    "POOLED",
-    "PROFILE",
-    "SCHEDULE",
-    "SEASONALITY",
-    "SEASONAL_LINK",
-    "WEEK_HOURS",
-    "RegionClocks",
-    "SeasonalityArrays",
-]
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 
 WEEK_HOURS: Final = 168
 DAY_SETS: Final = 128  # sets of weekdays as bits, bit 0 Monday; the empty set is not used
-KEY_KINDS: Final = 3  # ways in which names of pages may be related, see `records.related.name_keys`
+KEY_KINDS: Final = 3  # ways in which names of pages may be related, see `records.related_schema`
 MOST_PROFILES: Final = 1 << 16  # SEASONAL_LINK.profile has 16 bits
 NO_GROUP: Final = 0xFFFFFFFF  # in PROFILE.group: the profile of all pages, or of a region
 
 SEASONAL_LINK: Final = np.dtype(
     [
         ("profile", "<u2"),  # number of the page's profile
-        ("significance", "<u2"),  # how much of the page its changes concern, see `estimation.content.significance`
+        ("significance", "<u2"),  # how much of the page its changes concern, see `estimation.content`
         ("schedule", "<u4"),  # number of the page's own schedule; 0: none
         ("quarters", "i1"),  # UTC offset of the page's region at the last visit, in quarters of an hour
         ("version", "u1"),  # which of the profile's two published versions the page uses, 0 or 1
-        ("related", "<u2", KEY_KINDS),  # what related pages say of this one, bits named in `records.related`
+        ("related", "<u2", KEY_KINDS),  # what related pages say of this one, bits named in `related_schema`
     ]
 )
 SCHEDULE: Final = np.dtype(

@@ -7,7 +7,7 @@ for each new URL, so no insertion waits for a rehash.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,25 +16,9 @@ from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.hash_slots import move_slots, place_slot
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
-from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
-from streamsched.records.page_init import assign_prior
-from streamsched.records.page_schema import FORGOTTEN
-
-if TYPE_CHECKING:
-    from streamsched.records.page_schema import PageArrays
-
-__all__ = [
-    "LOOKUP_CHUNK",
-    "NOT_FOUND",
-    "IndexArrays",
-    "UrlIndex",
-    "append_page",
-    "find_row",
-    "hash_urls",
-    "resolve",
-    "url_text",
-    "url_texts",
-]
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.url_bytes import decode_spans, hash_bytes, same_bytes
+from streamsched.records.page_schema import FORGOTTEN, PageArrays, assign_prior
 
 NOT_FOUND: Final = -1
 _FEWEST_SLOTS: Final = 1 << 10

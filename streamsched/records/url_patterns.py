@@ -3,43 +3,27 @@
 A group is named by its host and path prefix, ``example.org/docs/``. Every host is a group. A longer prefix becomes one
 once `GROUP_PAGES` new pages of its parent have it, so groups are large enough to estimate a rate; pages assigned before
 that are moved down by the prior sweep.
+
+Linked lists hold the pages of each group, to find all pages that a group update affects: a page is in the list of its
+deepest group. They follow from the page records; they are not saved but rebuilt after loading.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bytes, Ints, Record, Records
 from streamsched.numerics.hash_slots import place_slot
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.keyed_hash import keyed_hash
-from streamsched.numerics.packed_urls import decode_spans, hash_bytes, same_bytes
+from streamsched.numerics.url_bytes import decode_spans, hash_bytes, same_bytes
 from streamsched.numerics.url_syntax import default_port, find_authority
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
-from streamsched.records.pattern_members import add_member, remove_member
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Ints, Record, Records
-    from streamsched.records.page_schema import PageArrays
-    from streamsched.records.schema import DirtyArrays
-
-__all__ = [
-    "GROUP_PAGES",
-    "MAX_DEPTH",
-    "HostPlace",
-    "assign_deeper_group",
-    "assign_group",
-    "candidate_space",
-    "find_host",
-    "group_name",
-    "group_names",
-    "host_names",
-    "locate_host",
-    "place_groups",
-    "renew_candidates",
-]
+from streamsched.records.page_schema import FORGOTTEN, PageArrays
+from streamsched.records.schema import DirtyArrays
 
 GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the parent's prior does
 MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever have enough pages
@@ -297,3 +281,81 @@ def renew_candidates(candidates: Bytes, pages: int) -> None:
     """Reset the counters if page number `pages` makes the sketch grow. O(1) amortised."""
     if pages > 2 * _FEWEST_CANDIDATES and candidate_space(pages) != candidate_space(pages - 1):
         candidates[: candidate_space(pages)] = 0
+
+
+@inlined_kernel
+def add_member(groups: GroupArrays, group: int, row: int) -> None:
+    """Insert the page of `row` at the head of the list of `group`. O(1)."""
+    after = np.int64(groups.first_members[group])
+    link: Record = groups.member_links[row]
+    link.before = 0
+    link.after = after
+    if after:
+        groups.member_links[after - 1].before = row + 1
+    groups.first_members[group] = row + 1
+
+
+@inlined_kernel
+def remove_member(groups: GroupArrays, group: int, row: int) -> None:
+    """Remove the page of `row` from the list of `group`. O(1)."""
+    link: Record = groups.member_links[row]
+    if link.before:
+        groups.member_links[np.int64(link.before) - 1].after = link.after
+    else:
+        groups.first_members[group] = link.after
+    if link.after:
+        groups.member_links[np.int64(link.after) - 1].before = link.before
+
+
+@bare_kernel
+def rebuild_members(groups: GroupArrays, pages: Records, corpus: Records) -> None:
+    """Rebuild all lists. O(pages + groups)."""
+    for group in range(corpus[0].groups):
+        groups.first_members[group] = 0
+    for row in range(corpus[0].pages):
+        page: Record = pages[row]
+        if page.rule != FORGOTTEN:
+            add_member(groups, np.int64(page.group), row)
+
+
+def find_host_pages(groups: GroupArrays, corpus: Records, hosts: Ints) -> Ints:
+    """Return the rows of all pages of ``hosts``: int64[m], their groups, as int64[n], ascending.
+
+    O(groups + n log n).
+    """
+    wanted = np.zeros(int(corpus["groups"][0]), np.uint8)
+    wanted[hosts] = 1
+    rows = np.empty(int(groups.records["host_pages"][hosts].sum(dtype=np.int64)), np.int64)
+    return np.sort(rows[: _list_host_pages(groups, corpus, wanted, rows)]) if hosts.size else rows
+
+
+@bare_kernel
+def list_members(  # noqa: PLR0913, PLR0917  a kernel
+    groups: GroupArrays, pages: Records, group: int, since_s: float, known: int, out: Ints, count: int
+) -> int:
+    """Append to `out`, from position `count` on, the group's rows below `known` last visited before `since_s`.
+
+    Returns the number of rows in `out`, or ``out.size + 1`` if there are more than fit. O(pages of the group).
+    """
+    row = np.int64(groups.first_members[group])
+    while row and count <= out.size:
+        if row - 1 < known and pages[row - 1].last_visit_s < since_s:
+            if count < out.size:
+                out[count] = row - 1
+            count += 1
+        row = np.int64(groups.member_links[row - 1].after)
+    return count
+
+
+@bare_kernel
+def _list_host_pages(groups: GroupArrays, corpus: Records, wanted: Bytes, out: Ints) -> int:
+    """Write the rows of the pages of the hosts that are `wanted`: uint8[groups] to `out`; return their number."""
+    count = 0
+    for group in range(corpus[0].groups):
+        if wanted[np.int64(groups.records[group].host)]:
+            row = np.int64(groups.first_members[group])
+            while row:
+                out[count] = row - 1
+                count += 1
+                row = np.int64(groups.member_links[row - 1].after)
+    return count

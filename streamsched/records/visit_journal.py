@@ -8,31 +8,13 @@ the shard's pages double beyond `SAMPLE_PAGES`, so a larger shard has a sample o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Record, Records
-    from streamsched.records.schema import ShardArrays
-
-__all__ = [
-    "JOURNAL_VISITS",
-    "SAMPLE_PAGES",
-    "SAW_CHANGE",
-    "WAS_FIRST",
-    "Visits",
-    "copy_sample",
-    "find_sampled",
-    "narrow_sample",
-    "number_sample",
-    "read_visits",
-    "record_visit",
-    "sample_bar",
-    "sample_hashes",
-]
+from streamsched.records.schema import ShardArrays
 
 JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, three weeks of daily visits to the whole sample
 SAMPLE_PAGES: Final = 50_000  # enough to detect differences of 1 % between score functions; more slow evolution

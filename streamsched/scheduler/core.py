@@ -1,55 +1,39 @@
-"""The scheduler of one shard without its public methods: its parts, its state, and the calls that change them.
-
-`Scheduler`, `DurableScheduler`, `Evolver` and the persistence room share it. Nothing here is public.
-"""
+"""The state of one shard and the parts that work on it, which `Scheduler` and what runs beside it share."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from streamsched.errors import SettingsError, UnknownPage
-from streamsched.evolution.data.page_sample import count_known_cycles, draw_trainings
+from streamsched.errors import UnknownPage
+from streamsched.evolution.data.training_data import Training, count_known_cycles, draw_trainings
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
+from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_flag, check_time
+from streamsched.numerics.arrays import Floats, Hashes, Ints
 from streamsched.numerics.keyed_hash import write_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
-from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.taken_records import StreamPositions
 from streamsched.politeness.policy import PolitenessPolicy
-from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-from streamsched.politeness.rule_targets import find_pages_of_hosts
+from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking.formula_switch import FormulaSwitch
-from streamsched.scheduler.batches.batch_builder import BatchBuilder, GrantedLeases
-from streamsched.scheduler.batches.batch_keys import BatchKeys
+from streamsched.scheduler.batches.batch_builder import BatchBuilder
+from streamsched.scheduler.batches.batch_requests import BatchKeys
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
-from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
+from streamsched.scheduler.results import Batch, Noticed, Observed
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.state.crawl_plan import CrawlPlan
-from streamsched.state.digest import digest_state
-from streamsched.state.known_pages import forget_rows
 from streamsched.state.page_table import PageTable
-from streamsched.state.stream_clock import StreamClock, admit_outcomes, admit_signals
-from streamsched.state.suspended_streams import SuspendedStreams
-
-if TYPE_CHECKING:
-    from streamsched.evolution.data.training_data import Training
-    from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Floats, Hashes, Ints
-    from streamsched.scheduler.batches.batch_keys import KeptBatch
-    from streamsched.scheduler.batches.batch_request import BatchRequest
-    from streamsched.scheduler.batches.grants import GrantRequest
-    from streamsched.signals import SignalBatch
-
-__all__ = ["SchedulerCore"]
+from streamsched.state.state_arrays import digest_state
+from streamsched.state.stream_clock import StreamClock, SuspendedStreams
 
 Listener: TypeAlias = Callable[[Observed | Noticed | Batch], None]
 # How the state came about or is found.
@@ -87,13 +71,14 @@ class SchedulerCore:
         self.forgotten = 0  # rows of forgotten pages
         self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
         self._settings = settings
+        self.surges, self.signals_discover = settings.surges, settings.signals_discover  # `settings` checks all again
         self._surge_probes = SurgeProbes() if settings.surge_probes else None
         self.batch_builder = self._make_batch_builder()
 
     @classmethod
     def new(cls, settings: SchedulerSettings) -> SchedulerCore:
         """Return a scheduler without pages."""
-        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions, settings.bounds)
+        pages = PageTable(settings.cycle_s, settings.regions, settings.bounds)
         return cls(settings, pages, PolitenessPolicy(settings.politeness, None), Champion(settings.formula))
 
     @classmethod
@@ -128,7 +113,7 @@ class SchedulerCore:
             "keys": self.keys.to_json(),
             "forgotten": self.forgotten,
             "index_key": write_key(self.pages.key),
-            "signal_kinds": list(self.pages.signals.names),
+            "signal_kinds": list(self.pages.signal_kinds),
         }
 
     @property
@@ -149,157 +134,23 @@ class SchedulerCore:
             state["clock"] = self.clock.newest_s  # refusals may be those of outcomes delivered twice
             return digest_state(self.pages, state)
 
-    def observe(self, batch: OutcomeBatch, latest_s: float | None = None, *, stream: str | None = None) -> Observed:
-        """Apply the valid outcomes of `batch` in their order. O(1) an outcome.
+    def report(self, result: Observed | Noticed | Batch) -> None:
+        """Hand `result` to the listeners. Under the lock."""
+        for listener in self.listeners:
+            listener(result)
 
-        `latest_s`: the latest time that is valid by a clock, None if the stream's own times decide; `stream`: what
-        delivered them, None if that is unknown.
-        """
-        problems = batch.problems()
-        with self.lock:
-            batch, problems = admit_outcomes(self.clock, batch, problems, latest_s)
-            limits, then = self.politeness_policy.limits, self.formula_switch.count
-            number, surges = self.streams.number(stream if len(batch) else None), self._settings.surges
-            counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
-            self.politeness_policy.reach(self.pages.arrays)
-            observed = Observed.of(counts, problems)
-            _report(self.listeners, observed)
-        return observed
+    def replace_politeness(self, politeness: Politeness) -> None:
+        """Replace the politeness settings. O(pages). Under the lock."""
+        state = self.politeness_policy.state() | {"politeness": politeness.to_json()}
+        self.politeness_policy = PolitenessPolicy.restored(state, self.pages.arrays)
+        self.batch_builder = self._make_batch_builder()
 
-    def notice(self, batch: SignalBatch, latest_s: float | None = None) -> Noticed:
-        """Apply the valid signals of `batch` in their order; `latest_s` as in `observe`. O(1) a signal."""
-        problems = batch.problems()
-        with self.lock:
-            batch, problems = admit_signals(self.clock, batch, problems, latest_s)
-            fates = self.pages.notice(batch, discovers=self._settings.signals_discover).tolist()
-            self.politeness_policy.reach(self.pages.arrays)
-            self.formula_switch.count(len(batch))
-            noticed = Noticed.of(fates, problems)
-            _report(self.listeners, noticed)
-        return noticed
-
-    def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
-        """Add unknown pages and set the importance of all `urls`; return how many were added. O(1) a URL.
-
-        Raises InvalidOutcome, and adds nothing, if a URL or weight breaks the format.
-        """
-        _check_urls(urls, now, importance)
-        with self.lock:
-            self.clock.advance(now)
-            added = self._add(urls, now)
-            if importance is not None:
-                self.pages.weigh(urls, importance)
+    def add(self, urls: PackedUrls, now: float) -> int:
+        """Add unknown pages; return how many were new. Under the lock."""
+        added = self.pages.discover(urls, now)
+        self.politeness_policy.reach(self.pages.arrays)
+        self.politeness_policy.forget(now)
         return added
-
-    def next_batch(self, request: BatchRequest) -> Batch:
-        """Return a batch as requested, leased, or that of the same key. Raises KeyReusedError."""
-        with self.lock:
-            batch = self.batch_builder.lease_batch(request)
-            if not batch.repeated:
-                self.clock.advance(request.now)
-                _report(self.listeners, batch)
-        return batch
-
-    def offer(self, request: BatchRequest) -> Batch:
-        """Return the batch that `next_batch` would lease. Nothing changes."""
-        with self.lock:
-            return self.batch_builder.offer(request)
-
-    def grant(self, request: GrantRequest) -> Granted:
-        """Lease the pages of a request that may be leased now. Raises KeyReusedError."""
-        with self.lock:
-            granted = self.batch_builder.grant(request)
-            if not granted.batch.repeated:
-                self.clock.advance(request.now)
-                _report(self.listeners, granted.batch)
-        return granted
-
-    def restore_leases(self, leases: GrantedLeases, key: str | None = None, kept: KeptBatch | None = None) -> None:
-        """Lease the pages of an earlier batch again, and keep it for its key if it had one. O(batch)."""
-        with self.lock:
-            self.clock.advance(leases.now)
-            self.batch_builder.restore_leases(leases, key, kept)
-
-    def release(self, urls: PackedUrls) -> int:
-        """Take back the leases of `urls`; return how many of them are known. O(1) a URL."""
-        with self.lock:
-            rows = self.pages.find(urls)
-            self.politeness_policy.leases.release(self.pages.arrays, rows[rows >= 0])
-            self.formula_switch.keep_up(rows)
-        return int(np.count_nonzero(rows >= 0))
-
-    def forget(self, urls: PackedUrls | None, hosts: Sequence[str] = ()) -> int:
-        """Forget `urls`, or all pages of the `hosts` if that is None; return how many. O(groups + pages)."""
-        with self.lock:
-            shard = self.pages.arrays
-            of_hosts = find_pages_of_hosts(shard.groups, shard.corpus, hosts)[1]
-            rows = of_hosts if urls is None else np.unique(self.pages.find(urls))
-            rows = rows[rows >= 0]
-            self.politeness_policy.leases.release(shard, rows)
-            forget_rows(shard, rows)
-            self.formula_switch.keep_up(rows)
-            self.forgotten += rows.size
-        return rows.size
-
-    def ask(self, urls: PackedUrls, now: float) -> int:
-        """Give `urls` priority for one visit; return how many were added. O(1) a URL. Raises InvalidOutcome."""
-        _check_urls(urls, now)
-        with self.lock:
-            self.clock.advance(now)
-            added = self._add(urls, now)
-            rows = self.pages.find(urls)
-            rows = rows[rows >= 0]
-            self.politeness_policy.ask(self.pages.arrays, rows)
-            self.formula_switch.keep_up(rows)
-        return added
-
-    def block(self, host: str, until: float) -> int:
-        """Block `host` until the time `until`; return how many known hosts that are. Raises SettingsError."""
-        with self.lock:
-            blocked, sooner = self.politeness_policy.block(self.pages.arrays, host, until)
-            if sooner:  # otherwise the bounds of their pages remain valid
-                self.formula_switch.forget()
-        return blocked.size
-
-    def suspend_streams(self, streams: Collection[str]) -> int:
-        """Suspend the hosts of `streams` and no others; return how many pages they have. O(hosts)."""
-        with self.lock:
-            pages, is_released = self.streams.suspend(self.pages.arrays, streams)
-            if is_released:  # otherwise the bounds remain valid
-                self.formula_switch.forget()
-        return pages
-
-    def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
-        """Set or remove rules; return how many pages they may concern. Raises SettingsError."""
-        with self.lock:
-            concerned = self.politeness_policy.set_rules(self.pages, rules).size
-            self.formula_switch.forget()
-        return concerned
-
-    def set_politeness(self, politeness: Politeness) -> None:
-        """Replace the politeness settings. O(pages). Raises SettingsError if `politeness` is not a Politeness."""
-        if not isinstance(politeness, Politeness):
-            raise SettingsError("politeness", politeness, "Politeness")
-        with self.lock:
-            state = self.politeness_policy.state() | {"politeness": politeness.to_json()}
-            self.politeness_policy = PolitenessPolicy.restored(state, self.pages.arrays)
-            self.batch_builder = self._make_batch_builder()
-            self.formula_switch.forget()
-
-    def limit_per_host(self, most: int | None) -> None:
-        """Limit how many pages of one host a batch has. Raises SettingsError."""
-        with self.lock:
-            self.politeness_policy.limit_batches(most)
-
-    def limit_ahead(self, max_ahead_s: float | None) -> None:
-        """Reject outcomes further ahead of the newest one than that from now on, None for none."""
-        with self.lock:
-            self.clock.max_ahead_s = max_ahead_s
-
-    def set_bounds(self, bounds: Mapping[str, int | None]) -> None:
-        """Replace those of the bounds on pages and URL patterns that `bounds` names. O(1). Raises SettingsError."""
-        with self.lock:
-            self.pages.bounds = replace(self.pages.bounds, **bounds)
 
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""
@@ -349,20 +200,3 @@ class SchedulerCore:
     def _make_batch_builder(self) -> BatchBuilder:
         parts = self.pages, self.politeness_policy, self.formula_switch, self.panel, self.quotas
         return BatchBuilder(*parts, self._settings.seed, self._surge_probes, self.streams.names, self.keys)
-
-    def _add(self, urls: PackedUrls, now: float) -> int:
-        added = self.pages.discover(urls, now)
-        self.politeness_policy.reach(self.pages.arrays)
-        self.politeness_policy.forget(now)
-        return added
-
-
-def _report(listeners: Sequence[Listener], result: Observed | Noticed | Batch) -> None:
-    for listener in listeners:
-        listener(result)
-
-
-def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
-    """Raise InvalidOutcome for the first URL or weight that breaks the format."""
-    for problem in OutcomeBatch(urls, np.full(len(urls), now), importance=importance).problems():
-        raise problem

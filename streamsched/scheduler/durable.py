@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, overload
+from typing import Any, Final, Self, overload
 
 from streamsched.errors import SettingsError, SnapshotError
+from streamsched.formula.champion import Champion
+from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, encode_call
+from streamsched.persistence.call_log import CallLog, JoinedCommits
 from streamsched.persistence.files import remove_drafts
 from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
@@ -27,34 +30,22 @@ from streamsched.persistence.image_writer import (
     save_image,
     save_state,
 )
-from streamsched.persistence.lock import lock_state
-from streamsched.persistence.recovery import has_state
+from streamsched.persistence.log_reader import LogEnd
+from streamsched.persistence.log_segments import LogName
+from streamsched.persistence.state_directory import has_state, lock_state
 from streamsched.persistence.taken_records import TakenRecords
-from streamsched.persistence.write_ahead_log.call_log import CallLog
-from streamsched.persistence.write_ahead_log.joined_commits import JoinedCommits
-from streamsched.persistence.write_ahead_log.log_reader import LogEnd
-from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import FORGET, USE, Call, take_records
-from streamsched.scheduler.recovered_state import AppliedLog, apply_log, begin_marks, describe_image
+from streamsched.scheduler.operations import OPERATIONS, Given, Operation, take_records
+from streamsched.scheduler.recovered_state import TAKE_AGAIN, AppliedLog, apply_log, begin_marks, describe_image
+from streamsched.scheduler.results import Noticed, Observed
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.signals import SignalBatch
 from streamsched.state.stream_clock import WallClock
 
-if TYPE_CHECKING:
-    from streamsched.formula.champion import Champion
-    from streamsched.formula.formula import Formula
-    from streamsched.persistence.write_ahead_log.segment_format import LogName
-    from streamsched.scheduler.results import Noticed, Observed
-
-__all__ = ["DurableScheduler"]
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 _CLOSED: Final = "is closed"
 
 
-class DurableScheduler(AnyScheduler):
+class DurableScheduler(Scheduler):
     """A scheduler that owns a state directory from `open` to `close`; use it as a context manager.
 
     A call that changes the state returns once it is on disk, and is never lost; concurrent calls share the wait for the
@@ -70,7 +61,7 @@ class DurableScheduler(AnyScheduler):
         """Log calls after the `end` of the log."""
         self._process = os.getpid()
         self.directory = directory
-        super().__init__(core)
+        self.core = core
         self.plan = plan
         self.trouble: SnapshotError | None = None
         self._log = CallLog(directory, end)
@@ -130,13 +121,13 @@ class DurableScheduler(AnyScheduler):
             scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end)
             scheduler._clock = clock
             if applied.number < applied.end.sequence:
-                scheduler._log.append(encode_call({"call": FORGET}))
+                scheduler._log.append(encode_call({"call": TAKE_AGAIN}))
             scheduler._begin_to_save(loaded, last, is_damaged=applied.is_damaged)
             scheduler._resources.push(stack.pop_all())
         return scheduler
 
     @property
-    def core(self) -> SchedulerCore:
+    def core(self) -> SchedulerCore:  # an attribute in Scheduler
         """The internals. Raises SnapshotError in a process forked from the one that opened the scheduler."""
         if os.getpid() != self._process:
             raise SnapshotError(
@@ -181,7 +172,7 @@ class DurableScheduler(AnyScheduler):
         _check_position(position)
         with core.lock:
             latest_s = self._latest_s()
-            result = take_records(core, records, path, latest_s)
+            result = take_records(self, records, path, latest_s)
             if latest_s is not None and not result.rejected:
                 latest_s = TIME_LIMIT_S  # the same for all that are accepted whole, so that one entry holds many
             self._taken.add(core.reached.advance(path, len(records), position, latest_s))
@@ -204,11 +195,11 @@ class DurableScheduler(AnyScheduler):
         self._check_open()
         return self._commits.together()
 
-    def _perform(self, call: Call[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def _perform(self, operation: Operation, given: Given) -> Any:
         with self.core.lock:
             self._log.check()
-            result = call.apply(self.core, *args, **kwargs)
-            entry = call.encode(self.core, result, *args, **kwargs)
+            result = super()._perform(operation, given)
+            entry = operation.encode(self.core, result, given)
             number = self._log.sequence if entry is None else self._append(entry)  # None: what it repeats is on disk
         self._commits.commit(number)
         return result
@@ -222,7 +213,7 @@ class DurableScheduler(AnyScheduler):
 
     def _log_champion(self, champion: Champion) -> None:
         """Log, under the lock, that `champion` has taken over."""
-        entry = USE.encode(self.core, None, champion)
+        entry = OPERATIONS["use"].encode(self.core, None, {"champion": champion})
         if entry is not None and self._log.failure is None:
             self._append(entry)
         else:
@@ -265,7 +256,9 @@ class DurableScheduler(AnyScheduler):
         self._check_open()
         check_flag("full", full)
         with self._saving:
+            # 1. Choose between a whole image and an increment.
             before = None if full else self._images.next_before(len(self))
+            # 2. Complete the log up to the instant of the save, and write the image.
             instant = _SaveInstant(self)
             try:
                 saved = save_image(self.directory, self.core, before, instant, marking=True)
@@ -273,6 +266,7 @@ class DurableScheduler(AnyScheduler):
             except SnapshotError as error:
                 self.trouble = error
                 raise
+            # 3. Begin a new log if the old one had failed, as the image has all that it misses.
             with self.core.lock:
                 if self._log.failure is not None and instant.failed and self._missed == instant.missed:
                     self._log.restart()
@@ -289,8 +283,10 @@ class DurableScheduler(AnyScheduler):
 
     def _finish_save(self, saved: SavedImage, before: SavedImage | None, instant: _SaveInstant) -> None:
         """Note that an image is on disk, and remove the files that are no longer needed."""
+        # 1. Note what the image has, so that the next one continues from it.
         self._saved_changes = instant.changes
         self._images.add(saved, is_whole=before is None)
+        # 2. After a whole image, remove older images first, then the log that none of those left needs.
         if before is None:
             drop_images(self.directory, self.plan.kept)
             self._log.drop_until(oldest_call(self.directory))

@@ -11,28 +11,22 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from streamsched.errors import FormulaError, SettingsError, SnapshotError
-from streamsched.evolution.drift import HitRateWatch
-from streamsched.evolution.elites import Elites, read_elites, write_elites
-from streamsched.evolution.findings import DataSpan, EvolutionResult
-from streamsched.evolution.gp.loop import derive_seed
-from streamsched.evolution.plan import EvolutionPlan
-from streamsched.evolution.process.job import Job, remove_abandoned_jobs
-from streamsched.evolution.process.worker import load_evolution_function
-from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.exchange_files import Elites, read_elites, write_elites
+from streamsched.evolution.generations import derive_seed
+from streamsched.evolution.job import Job, remove_abandoned_jobs
+from streamsched.evolution.plan import EvolutionPlan, HitRateWatch
+from streamsched.evolution.records import DataSpan, EvolutionRecord, EvolutionResult, RecordBook, Trigger
+from streamsched.evolution.worker import load_evolution_function
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champion, parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_path, check_time, check_type, read_items
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.results import Observed
-
-if TYPE_CHECKING:
-    from streamsched.evolution.data.change_history import ChangeHistory
-    from streamsched.scheduler.any_scheduler import AnyScheduler
-
-__all__ = ["BREED", "Evolver"]
+from streamsched.scheduler.scheduler import Scheduler
 
 BREED: Final = "streamsched.evolution.pipeline:run_evolution"
 _ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
@@ -52,7 +46,7 @@ class Evolver:
 
     def __init__(
         self,
-        scheduler: AnyScheduler,
+        scheduler: Scheduler,
         plan: EvolutionPlan | None = None,
         directory: str | Path | None = None,
         *,
@@ -100,7 +94,7 @@ class Evolver:
             with self._lock:
                 self._watch.note(observed.served, observed.hits)
 
-    def due(self, now: float) -> str | None:
+    def due(self, now: float) -> Trigger | None:
         """Return why an evolution is due at `now`, UTC epoch seconds: "schedule" or "drift", else None. O(1)."""
         now = check_time(now)
         with self._lock:
@@ -142,15 +136,13 @@ class Evolver:
             assert self._draft is not None
             return self._conclude(replace(self._draft, data=job.data, seconds=seconds), outcome)
 
-    def evolve_now(self, now: float, trigger: str = "asked") -> EvolutionRecord:
+    def evolve_now(self, now: float, trigger: Trigger = "asked") -> EvolutionRecord:
         """Run an evolution in this thread and return its record, which depends only on the data and the seed.
 
         An evolution under way is ended. Raises SnapshotError if the record cannot be written, and any error of the
         evolution itself.
         """
         now = check_time(now)
-        if not isinstance(trigger, str) or trigger not in TRIGGERS:
-            raise SettingsError("trigger", trigger, f"one of {', '.join(TRIGGERS)}")
         with self._lock:
             if self._job is not None:
                 self._job.end()
@@ -178,7 +170,7 @@ class Evolver:
     ) -> None:
         self.close()
 
-    def _begin(self, now: float, trigger: str, directory: Path) -> None:
+    def _begin(self, now: float, trigger: Trigger, directory: Path) -> None:
         self._draft = draft = self._draft_record(now, trigger)
         settings = replace(self.plan.settings, workers=1)
         meta = {
@@ -199,7 +191,7 @@ class Evolver:
         except OSError as error:
             raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
 
-    def _draft_record(self, now: float, trigger: str) -> EvolutionRecord:
+    def _draft_record(self, now: float, trigger: Trigger) -> EvolutionRecord:
         """Return the record of an evolution that begins; the next one is due some time after it."""
         self._last_cycle = math.floor(now / self.scheduler.cycle_s)
         number = self._number if self._book is None else max(self._number, self._book.next_number())

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.related.claims import is_claimed, unclaimed
+from streamsched.estimation.related_pages import is_claimed, unclaimed
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
-from streamsched.estimation.signals.source_list import find_announcement
+from streamsched.estimation.source_list import find_announcement
 from streamsched.estimation.surges import share_not_hit
-from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
+from streamsched.formula.champion import Champion
+from streamsched.formula.terminal_table import PROVIDED
+from streamsched.formula.terminals import TerminalColumns, context_of
+from streamsched.numerics.arrays import Record
 from streamsched.politeness.eligibility import are_eligible, are_leased
 from streamsched.politeness.eligibility_reasons import eligibility_reasons
+from streamsched.politeness.limits import Limits
+from streamsched.ranking.full_scan import FullScan, Query
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import VISITED
-from streamsched.records.related.name_keys import KIND_NAMES
-from streamsched.records.related.related_schema import SHARE_BITS
+from streamsched.records.related_schema import KIND_NAMES, SHARE_BITS
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 from streamsched.scheduler.reason_text import describe_reason
-
-if TYPE_CHECKING:
-    from streamsched.formula.champion import Champion
-    from streamsched.numerics.arrays import Record
-    from streamsched.politeness.limits import Limits
-    from streamsched.ranking.full_scan import FullScan, Query
-    from streamsched.records.schema import ShardArrays
-    from streamsched.state.crawl_plan import CrawlPlan
-
-__all__ = ["Explanation", "RankedBy", "explain_page"]
+from streamsched.state.crawl_plan import CrawlPlan
 
 _LEAST_PROBABILITY: Final = 0.01  # a smaller probability, or difference of two, is no reason
 _LEAST_UNEVENNESS: Final = 0.1  # least relative difference between weighted and elapsed time that is a reason

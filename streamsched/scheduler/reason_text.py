@@ -8,8 +8,6 @@ from typing import Any, Final, TypeAlias
 from streamsched.numerics.durations import format_duration, format_moment
 from streamsched.reasons import Reason, ReasonCode
 
-__all__ = ["describe_reason"]
-
 _Fields: TypeAlias = Mapping[str, Any]
 
 _KEYS: Final = {"name": "the same name", "token": "the same first token", "directory": "the same directory"}

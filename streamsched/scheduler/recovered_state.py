@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamsched.errors import SnapshotError
-from streamsched.persistence.call_codec import Rereader, StreamNeeded
+from streamsched.numerics.arrays import Records
+from streamsched.persistence.call_codec import Rereader, StreamNeeded, decode_call
 from streamsched.persistence.files import list_segments, remove_drafts, remove_file
-from streamsched.persistence.image_reader import load_images
+from streamsched.persistence.image_reader import LoadedImages, load_images
 from streamsched.persistence.image_writer import Closed, SavedImage, drop_images, save_image
-from streamsched.persistence.lock import lock_state
-from streamsched.persistence.verification import check_directory
-from streamsched.persistence.write_ahead_log.log_reader import LogEnd, LoggedCalls
+from streamsched.persistence.log_reader import LogEnd, LoggedCalls, RereadStream
+from streamsched.persistence.state_directory import check_directory, lock_state
+from streamsched.persistence.taken_records import StreamOffsets, TakenTurns
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import replay
+from streamsched.scheduler.operations import OPERATIONS, LogMismatch, Replayed, take_records
 from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Records
-    from streamsched.persistence.image_reader import LoadedImages
-
-__all__ = [
-    "AppliedLog",
-    "RecoveredState",
-    "apply_log",
-    "begin_marks",
-    "continue_without_lost_calls",
-    "describe_image",
-    "mend_state",
-    "recover_state",
-]
-
+TAKE_AGAIN: Final = "take again"
+"""The kind of an entry that cancels what was taken from streams since the last call: a restart reads it again."""
 _log: Final = logging.getLogger("streamsched.persistence")
 
 
@@ -168,3 +157,69 @@ def mend_state(core: SchedulerCore, latest_s: float) -> dict[str, int]:
         changed["stream_time"] = core.clock.turn_back(latest_s, bounds.present_s)
         core.formula_switch.forget()
     return changed
+
+
+def replay(
+    core: SchedulerCore, calls: Iterable[tuple[int, bytes]], path: str, reread: Rereader | None = None
+) -> Iterator[int]:
+    """Apply the logged `calls` in order; yield the number of each once it is applied. `path` names the log in errors.
+
+    Raises StreamNeeded before a call that depends on records of a stream if `reread` is None, and SnapshotError if
+    the calls do not fit the state or a stream has too few records.
+    """
+    streams = _StreamReplay(core, reread)
+    pending: list[tuple[int, TakenTurns]] = []  # read again only if a call follows them
+    for number, payload in calls:
+        fields, arrays = decode_call(payload)
+        kind = fields.pop("call")
+        if kind == TakenTurns.kind:
+            pending.append((number, TakenTurns.decode(fields, arrays)))
+            continue
+        if kind == TAKE_AGAIN:
+            pending = []
+            yield number
+            continue
+        for earlier, taken in pending:
+            if reread is None:
+                raise StreamNeeded(path, taken.streams[0].path, number)
+            streams.take(taken, path)
+            yield earlier
+        pending = []
+        if kind not in OPERATIONS or OPERATIONS[kind].log is None:
+            raise SnapshotError(path, f"call {number} has a kind that this release does not know: {kind!r}")
+        try:
+            OPERATIONS[kind].replay(core, fields, arrays)
+        except LogMismatch as error:
+            raise SnapshotError(path, f"call {number} {error}") from None
+        yield number
+
+
+class _StreamReplay:
+    """Reads records of streams again, in the same portions and turns as before."""
+
+    def __init__(self, core: SchedulerCore, reread: Rereader | None) -> None:
+        self._core = core
+        self._reread = reread
+        self._streams: dict[str, RereadStream] = {}
+
+    def take(self, taken: TakenTurns, log: str) -> None:
+        """Apply the records `taken` again. Raises SnapshotError, naming `log`, if a stream ends before."""
+        streams = [self._open(one, log) for one in taken.streams]
+        for number, count in zip(taken.turns, taken.counts, strict=True):
+            offsets = taken.streams[number]
+            for batch in streams[number].read(count, log):
+                take_records(Replayed(self._core), batch, offsets.path, offsets.latest_s)
+        for stream, offsets in zip(streams, taken.streams, strict=True):
+            stream.position, stream.beyond = offsets.position, offsets.beyond
+            self._core.reached.reach(offsets)
+
+    def _open(self, offsets: StreamOffsets, log: str) -> RereadStream:
+        """Return the stream where `offsets` begin."""
+        stream = self._streams.get(offsets.path)
+        if stream is None or (stream.position, stream.beyond) != (offsets.start, offsets.skipped):
+            assert self._reread is not None
+            stream = RereadStream(offsets.path, self._reread(offsets.path, offsets.start))
+            self._streams[offsets.path] = stream
+            for _ in stream.read(offsets.skipped, log):
+                pass
+        return stream

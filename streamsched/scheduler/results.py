@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeVar
 
-if TYPE_CHECKING:
-    from streamsched.errors import InvalidOutcome, InvalidSignal
-    from streamsched.numerics.arrays import Floats, Ints
-    from streamsched.politeness.priority import Tiers
-    from streamsched.reasons import ReasonCode
-
-__all__ = ["KEPT_REJECTIONS", "Batch", "Granted", "Noticed", "Observed"]
+from streamsched.errors import InvalidOutcome, InvalidSignal
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.politeness.priority import Tiers
+from streamsched.reasons import ReasonCode
 
 KEPT_REJECTIONS: Final = 100  # of one call, listed; the rest are only counted
+
+_COUNTS: Final = (  # in the order of the positions of `streamsched.state.ingest`
+    *("applied", "changed", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
+    *("refused", "robots_denied", "not_attempted", "moved"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,43 +34,28 @@ class Observed:
     applied: int = 0
     changed: int = 0
     first_visits: int = 0
-    duplicates: int = 0
-    late: int = 0
-    rejected: int = 0
     failures: int = 0
-    rejections: tuple[InvalidOutcome, ...] = ()
-    served: int = 0
-    hits: int = 0
-    refused: int = 0
     robots_denied: int = 0
     not_attempted: int = 0
     moved: int = 0
+    duplicates: int = 0
+    late: int = 0
+    refused: int = 0
+    rejected: int = 0
+    served: int = 0
+    hits: int = 0
+    rejections: tuple[InvalidOutcome, ...] = ()
 
     @classmethod
     def of(cls, counts: Sequence[int], problems: Sequence[InvalidOutcome]) -> Observed:
         """Return the result of a call by the `counts` of the ingest kernel and the outcomes that it did not get."""
-        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *others = counts
-        kept, rejected = tuple(problems[:KEPT_REJECTIONS]), len(problems)
-        return cls(applied, changed, first_visits, duplicates, late, rejected, failures, kept, served, hits, *others)
+        named = dict(zip(_COUNTS, counts, strict=True))
+        named.pop("unchanged")
+        return cls(**named, rejected=len(problems), rejections=tuple(problems[:KEPT_REJECTIONS]))
 
     def __add__(self, other: Observed) -> Observed:
         """Return the sums of both."""
-        return Observed(
-            self.applied + other.applied,
-            self.changed + other.changed,
-            self.first_visits + other.first_visits,
-            self.duplicates + other.duplicates,
-            self.late + other.late,
-            self.rejected + other.rejected,
-            self.failures + other.failures,
-            (self.rejections + other.rejections)[:KEPT_REJECTIONS],
-            self.served + other.served,
-            self.hits + other.hits,
-            self.refused + other.refused,
-            self.robots_denied + other.robots_denied,
-            self.not_attempted + other.not_attempted,
-            self.moved + other.moved,
-        )
+        return _add(self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,32 +85,40 @@ class Noticed:
 
     def __add__(self, other: Noticed) -> Noticed:
         """Return the sums of both."""
-        return Noticed(
-            self.applied + other.applied,
-            self.discovered + other.discovered,
-            self.repeated + other.repeated,
-            self.late + other.late,
-            self.refused + other.refused,
-            self.rejected + other.rejected,
-            (self.rejections + other.rejections)[:KEPT_REJECTIONS],
-        )
+        return _add(self, other)
+
+
+_Counts = TypeVar("_Counts", Observed, Noticed)
+
+
+def _add(one: _Counts, other: _Counts) -> _Counts:
+    """Return the sums of the counts of two results, with the first rejections of both."""
+    sums: dict[str, Any] = {each.name: getattr(one, each.name) + getattr(other, each.name) for each in fields(one)}
+    return replace(one, **sums | {"rejections": sums["rejections"][:KEPT_REJECTIONS]})
 
 
 @dataclass(frozen=True)
 class Batch:
     """The `panel` pages that are due in the panel, then the others: m <= k in all.
 
-    ``urls``: their text; ``scores``: float64[m], by the formula; ``tiers``: uint8[m], why a page comes before better
-    scores: 2 if it was asked for, 1 if it is overdue, else 0 (always 0 for the panel's pages and for those added by
-    quotas or as surge probes); ``rows``: int64[m], their rows; the order is by tier, then in `rank` by score, in
-    `next_batch` by the probability that a page has changed since its last visit, whatever the formula;
-    ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
-    taken; ``repeated``: whether an earlier call with the same key has already returned this batch.
+    The order is by tier, then in `rank` by score, in `next_batch` by probability, whatever the formula.
+
+    - ``urls``: their text;
+    - ``scores``: float64[m], by the formula;
+    - ``tiers``: uint8[m], why a page comes before better scores: 2 if it was asked for, 1 if it is overdue, else 0
+      (always 0 for the panel's pages and for those added by quotas or as surge probes);
+    - ``probabilities``: float64[m] from 0 to 1, the calibrated probability that the page has changed since its last
+      visit, or since it became known if it was never visited;
+    - ``rows``: int64[m], their rows;
+    - ``now``: the time of the ranking;
+    - ``lease_until_s``: when the leases of these pages expire, None where none was taken;
+    - ``repeated``: whether an earlier call with the same key has already returned this batch.
     """
 
     urls: list[str]
     scores: Floats
     tiers: Tiers
+    probabilities: Floats
     rows: Ints = field(repr=False)
     name_hosts: Callable[[], list[str]] = field(repr=False, compare=False)
     find_reasons: Callable[[], list[ReasonCode]] = field(repr=False, compare=False)

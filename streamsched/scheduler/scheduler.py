@@ -1,61 +1,119 @@
-"""The scheduler of one shard in memory."""
+"""The scheduler of one shard: what it can be asked, and what it does. `operations` describes how calls are logged."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final
 
-from streamsched.estimation.change_detection import CHANGE_BITS
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.errors import InvalidOutcome, InvalidSignal, SettingsError
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
+from streamsched.estimation.source_list import SourceReliability, list_sources
+from streamsched.evolution.data.training_data import Training
 from streamsched.formula.champion import Champion, find_formula, parse_provided
-from streamsched.numerics.argument_checks import check_path
+from streamsched.formula.formula import Formula
+from streamsched.numerics.argument_checks import check_flag, check_path, check_time, check_type, check_whole
+from streamsched.numerics.arrays import Floats, Hashes
+from streamsched.numerics.durations import parse_duration
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.image_writer import save_state
 from streamsched.politeness.policy import PolitenessPolicy
-from streamsched.records.page_bounds import MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
-from streamsched.scheduler.any_scheduler import AnyScheduler
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
+from streamsched.records.page_bounds import MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
+from streamsched.records.page_schema import FORGOTTEN
+from streamsched.records.url_patterns import find_host
+from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
 from streamsched.scheduler.core import SchedulerCore
+from streamsched.scheduler.explanation import Explanation
+from streamsched.scheduler.operations import (
+    CHAMPION,
+    HOST,
+    LATEST,
+    MAX_AHEAD_S,
+    OUTCOMES,
+    PLAIN,
+    PLAIN_VALUES,
+    PLAN,
+    POLITENESS,
+    PRESENT,
+    RATES,
+    RULES,
+    SIGNALS,
+    STREAMS,
+    UNTIL,
+    URLS,
+    WEIGHTS,
+    Columns,
+    Given,
+    LeasedRows,
+    LogMismatch,
+    Operation,
+    as_outcomes,
+    as_signals,
+    as_urls,
+    as_weights,
+    has_noticed,
+    has_observed,
+    operation,
+)
+from streamsched.scheduler.reading.host_view import HostPage, HostView, find_start, list_hosts, view_host
+from streamsched.scheduler.reading.page_view import PageView, view_page
+from streamsched.scheduler.reading.surge_view import FoundSurges, SurgeView, find_surges, view_surge
+from streamsched.scheduler.reading.week_view import WeekView, view_page_week, view_profile_week
 from streamsched.scheduler.recovered_state import recover_state
-from streamsched.scheduler.settings import DEFAULT_FORMULA, SchedulerSettings, parse_cycle
-from streamsched.state.stream_clock import MAX_AHEAD, parse_max_ahead
+from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
+from streamsched.scheduler.settings import SchedulerSettings, parse_cycle
+from streamsched.signals import Signal, SignalBatch
+from streamsched.state.crawl_plan import CrawlPlan, write_crawl_rates
+from streamsched.state.known_pages import forget_rows
+from streamsched.state.stream_clock import MAX_AHEAD, admit_outcomes, admit_signals, parse_max_ahead
 
-if TYPE_CHECKING:
-    from streamsched.formula.formula import Formula
-    from streamsched.persistence.call_codec import StreamNeeded
-    from streamsched.politeness.politeness_settings import Politeness
-    from streamsched.scheduler.logged_calls import Call
-
-__all__ = ["DEFAULT_FORMULA", "Scheduler"]
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 _log: Final = logging.getLogger("streamsched.persistence")
+_GROUPS_READ: Final = 1 << 16  # at a time under the lock: some 2 ms
 
 
-class Scheduler(AnyScheduler):
+class Scheduler:
     """Decides which pages to visit next: learns each page's change rate from crawl outcomes and ranks by a formula.
 
-    `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `objective`: ``"changes"`` found, ``"freshness"`` of
-    the copies, ``"balanced(d)"`` between them with d from 0 to 1 (``"balanced"``: 0.5), each weighted by importance and
-    divided by cost, any of them ``"* significance"``, by how much of a page its changes concern, or a formula;
-    `formula`: a formula, in place of `objective`; `seed`: of all random choices, such as the order of equal scores,
-    which is drawn anew each cycle; `politeness`: how often pages and hosts may be visited; `per_host`: the most pages
-    of one host in a batch, as `per_batch` of `politeness`;
-    `change_bits`: two fingerprints that differ in at least this many of 64 bits are a change; `panel`: the share of
-    visits that goes to a uniform sample visited every cycle, from which evolution learns without bias; `new_share`: at
-    least this share of a batch are never-visited pages, if that many exist; `explore_share`: the share of a batch drawn
-    uniformly at random; `surges`: whether to detect surges, bulk changes of a host or URL pattern (if not, the terminal
-    is 0 and each change counts for its page alone); `surge_probes`: whether batches include pages visited to detect
-    surges, if the formula reads them; `max_ahead`: outcomes further ahead of the newest one are rejected, as their
-    clocks must be wrong, None to accept them; `regions`: top-level domains and clocks whose weekly profiles are learned
-    separately, None to learn no seasonality, which saves some memory and time; `signals_discover`: whether change
-    signals of unknown pages add them (`notice`); `max_pages`, `max_pages_per_host`: the
-    most pages; further ones are refused and counted (`refused_pages`), and known ones updated as before;
-    `max_patterns_per_host`: the most URL patterns of a host, whose new pages then join the larger ones; None for no
-    bound; `threads`: of the ranking and of look-ups, None for all cores (the result is the same). Methods may be called
-    from several threads; each waits for the others. A process forked from this one must not use it: load a saved state
-    there.
+    Settings, of which those of the formula and the bounds may change later:
+
+    - ``cycle``: unit of t and of rates, as ``"1d"`` or seconds;
+    - ``objective``: what visits are for: ``changes`` found, ``freshness`` of the copies, or ``balanced(D)`` between the
+      two with a dial D from 0 to 1 (``balanced``: 0.5), each weighted by importance and divided by cost. Any of them
+      may be followed by ``* significance``: by how much of a page its changes concern. Or a formula;
+    - ``formula``: score formula, in place of an objective;
+    - ``seed``: seed of all random choices, such as the order of equal scores, which is drawn again each cycle;
+    - ``politeness``: how often pages and hosts may be visited;
+    - ``per_host``: the most pages of one host in a batch, as `per_batch` of `politeness`;
+    - ``panel``: share of visits that goes to a uniform sample visited every cycle, from which evolution learns without
+      bias;
+    - ``new_share``: at least this share of a batch are never-visited pages, if that many exist;
+    - ``explore_share``: share of a batch drawn uniformly at random;
+    - ``surges``: whether to detect surges, bulk changes of a host or URL pattern. If not, the terminal is 0 and each
+      change counts for its page alone;
+    - ``surge_probes``: whether batches include pages visited to detect surges, if the formula reads them;
+    - ``max_ahead``: reject outcomes further ahead of the newest one, as their clocks must be wrong; None accepts all;
+    - ``regions``: top-level domains and clocks whose weekly profiles are learned separately, None to learn no
+      seasonality, which saves some memory and time;
+    - ``signals_discover``: whether change signals of unknown pages add them;
+    - ``max_pages``: the most pages, None for no bound; further ones are refused and counted;
+    - ``max_pages_per_host``: the most pages of a host, as ``max_pages``;
+    - ``max_patterns_per_host``: the most URL patterns of a host, whose new pages then join the larger ones;
+    - ``threads``: threads of the ranking and of look-ups, None for all cores; the result is the same.
+
+    ``core``: the internals, for other modules of streamsched; not part of the public interface.
+
+    Methods may be called from several threads; each waits for the others. A process forked from this one must not use
+    it: load a saved state there.
 
     >>> from streamsched import Outcome
     >>> s = Scheduler(cycle="1d")
@@ -76,7 +134,6 @@ class Scheduler(AnyScheduler):
         seed: int = 0,
         politeness: Politeness | None = None,
         per_host: int | None = None,
-        change_bits: int = CHANGE_BITS,
         panel: float = 0.0,
         new_share: float = 0.1,
         explore_share: float = 0.0,
@@ -96,7 +153,6 @@ class Scheduler(AnyScheduler):
             formula=parse_provided(find_formula(objective, formula)),
             politeness=PolitenessPolicy(politeness, per_host).politeness,
             seed=seed,
-            change_bits=change_bits,
             panel=panel,
             new_share=new_share,
             explore_share=explore_share,
@@ -112,13 +168,597 @@ class Scheduler(AnyScheduler):
             ),
             threads=threads,
         )
-        super().__init__(SchedulerCore.new(settings))
+        self.core = SchedulerCore.new(settings)
 
-    def _perform(self, call: Call[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return call.apply(self.core, *args, **kwargs)
+    def _perform(self, operation: Operation, given: Given) -> Any:
+        """Do a call that changes the state, with prepared arguments; return its result."""
+        return operation.method(self, **given)
 
-    def use(self, formula: str | Formula | Champion, *, wait: bool = False) -> None:  # noqa: D102  inherited
+    def use(self, formula: str | Formula | Champion, *, wait: bool = False) -> None:
+        """Rank by `formula`, or that of an objective, from now on; unless it is a Champion it counts as set by hand.
+
+        If many pages are ranked, the present formula stays in use until the new ranking is ready, about two seconds
+        at ten million pages; `wait`: return after that. Raises FormulaError at the column that is wrong.
+        """
         self.core.use(formula, wait=wait)
+
+    @property
+    def per_host(self) -> int | None:
+        """The most pages of one host in a batch, `per_batch` of the politeness settings. May be set."""
+        return self.politeness.per_batch
+
+    @per_host.setter
+    def per_host(self, most: int | None) -> None:
+        self._limit_per_host(most)
+
+    @property
+    def max_ahead(self) -> float | None:
+        """How far ahead of the newest outcome another one may be, in seconds, None for any time. May be set."""
+        return self.core.clock.max_ahead_s
+
+    @max_ahead.setter
+    def max_ahead(self, max_ahead: str | float | None) -> None:
+        self._limit_ahead(max_ahead)
+
+    @property
+    def max_pages(self) -> int | None:
+        """The most pages that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages
+
+    @max_pages.setter
+    def max_pages(self, most: int | None) -> None:
+        self._set_bounds({"max_pages": most})
+
+    @property
+    def max_pages_per_host(self) -> int | None:
+        """The most pages of a host that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages_per_host
+
+    @max_pages_per_host.setter
+    def max_pages_per_host(self, most: int | None) -> None:
+        self._set_bounds({"max_pages_per_host": most})
+
+    @property
+    def max_patterns_per_host(self) -> int | None:
+        """The most URL patterns of a host, None for no bound. May be set."""
+        return self.core.pages.bounds.max_patterns_per_host
+
+    @max_patterns_per_host.setter
+    def max_patterns_per_host(self, most: int | None) -> None:
+        self._set_bounds({"max_patterns_per_host": most})
+
+    @operation(
+        "POST /v1/outcomes", scope="crawl", log=Columns(has_observed, outcomes=OUTCOMES, latest_s=LATEST, stream=PLAIN)
+    )
+    def observe(
+        self,
+        outcomes: OutcomeBatch | Outcome | Iterable[Outcome],
+        *,
+        latest_s: float | None = None,
+        stream: str | None = None,
+    ) -> Observed:
+        """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
+
+        Outcomes that break the format, or lie too far in the future, are rejected and listed in the result. Outcomes
+        no newer than their page's last one are duplicates or late and change nothing. Those of unknown pages beyond
+        `max_pages` or `max_pages_per_host` are refused.
+
+        - `latest_s`: the latest time that is valid, in place of that of the scheduler's clock;
+        - `stream`: what delivered them, see `suspend_streams`.
+        """
+        core, batch = self.core, as_outcomes(outcomes)
+        problems = batch.problems()
+        with core.lock:
+            batch, problems = admit_outcomes(core.clock, batch, problems, latest_s)
+            limits, then = core.politeness_policy.limits, core.formula_switch.count
+            number, surges = core.streams.number(stream if len(batch) else None), core.surges
+            counts = core.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
+            core.politeness_policy.reach(core.pages.arrays)
+            observed = Observed.of(counts, problems)
+            core.report(observed)
+        return observed
+
+    @operation("POST /v1/signals", scope="crawl", log=Columns(has_noticed, signals=SIGNALS, latest_s=LATEST))
+    def notice(self, signals: SignalBatch | Signal | Iterable[Signal], *, latest_s: float | None = None) -> Noticed:
+        """Apply change signals in their order; return how many had which fate. O(1) a signal.
+
+        Signals that break the format, or lie too far in the future, are rejected as outcomes are. A signal raises the
+        probability that its page has changed as far as its source has proved true. `latest_s`: as for `observe`.
+        """
+        core, batch = self.core, as_signals(signals)
+        problems = batch.problems()
+        with core.lock:
+            batch, problems = admit_signals(core.clock, batch, problems, latest_s)
+            fates = core.pages.notice(batch, discovers=core.signals_discover).tolist()
+            core.politeness_policy.reach(core.pages.arrays)
+            core.formula_switch.count(len(batch))
+            noticed = Noticed.of(fates, problems)
+            core.report(noticed)
+        return noticed
+
+    def find_ahead(
+        self, records: OutcomeBatch | SignalBatch | Outcome | Iterable[Outcome]
+    ) -> list[InvalidOutcome] | list[InvalidSignal]:
+        """Return which of these valid outcomes or signals would be rejected for their times; changes nothing. O(n)."""
+        with self.core.lock:
+            clock, latest_s = copy(self.core.clock), self._latest_s()
+            if isinstance(records, SignalBatch):
+                return admit_signals(clock, records, [], latest_s)[1]
+            return admit_outcomes(clock, as_outcomes(records), [], latest_s)[1]
+
+    @operation("POST /v1/discover", scope="crawl", log=Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
+    def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
+        """Add pages that are known but never visited; return how many were new. O(1) a URL.
+
+        Until its first visit a page is ranked as if it had been visited at `now`. `importance`: float64[n], the weight
+        of each page from now on, known pages included. Pages beyond `max_pages` or `max_pages_per_host` are refused:
+        `refused_pages` counts them. Raises InvalidOutcome for a URL that breaks the format.
+        """
+        core, packed = self.core, as_urls(urls)
+        weights = None if importance is None else as_weights(importance, len(packed))
+        _check_urls(packed, now, weights)
+        with core.lock:
+            core.clock.advance(now)
+            added = core.add(packed, now)
+            if weights is not None:
+                core.pages.weigh(packed, weights)
+        return added
+
+    @operation("POST /v1/next", scope="crawl", log=LeasedRows())
+    def next_batch(
+        self,
+        k: int = 1000,
+        *,
+        now: float,
+        lease: str | float = "10m",
+        hosts: Sequence[str] | None = None,
+        per_host: int | None = None,
+        key: str | None = None,
+    ) -> Batch:
+        """Return the best `k` pages and lease them; due members of the panel come first.
+
+        `hosts`: those whose pages are wanted, ``*.example.org`` for several, None for all; `per_host`: the most pages
+        of one host in this batch, in addition to settings and rules; `key`: 1 to 128 printable characters. A call with
+        the same key and arguments returns the same batch until its leases expire, so that a caller who lost an answer
+        can ask again; with other arguments it raises KeyReusedError.
+
+        The formula chooses the pages. They are returned in the order of the probability that they have changed since
+        their last visit, so that a crawl that ends early has found most; those asked for or overdue come before.
+
+        If the formula reads `surge`, surge probes replace the worst pages: pages of groups without a recent visit,
+        where finding a surge is worth more than what these pages would show.
+
+        No page is returned again before its outcome is observed or `now` + `lease` has passed. A host with a `delay`
+        has as many pages as can be visited that far apart within the lease, at least one; the crawler spaces these
+        visits, and the host is in no other batch until their time is over. O(k) if the clock advances in steps.
+        O(pages) for the first two batches, after a leap of the clock, for a large part of all pages, and while most
+        pages have equal scores (pages discovered at one time, before their first visits) or wait for one full host.
+        With `hosts`, O(groups + pages of these hosts).
+        """
+        core = self.core
+        request = BatchRequest.checked(k, now, lease=lease, hosts=hosts, per_host=per_host, key=key)
+        with core.lock:
+            batch = core.batch_builder.lease_batch(request)
+            if not batch.repeated:
+                core.clock.advance(now)
+                core.report(batch)
+        return batch
+
+    @operation(log=LeasedRows())
+    def grant(self, urls: Sequence[str], *, now: float, lease: str | float = "10m", key: str | None = None) -> Granted:
+        """Lease exactly these pages, where they may be leased now; the result names the others with the reason.
+
+        For callers that choose from an `offer`. Hosts give as many pages as to a batch, the first ones given. Pages
+        that the panel is due are leased for it. `key`: as for `next_batch`. O(1) a URL. Raises KeyReusedError.
+        """
+        core = self.core
+        request = GrantRequest(as_urls(urls), now, parse_duration(lease, "lease"), check_key(key))
+        with core.lock:
+            granted = core.batch_builder.grant(request)
+            if not granted.batch.repeated:
+                core.clock.advance(now)
+                core.report(granted.batch)
+        return granted
+
+    @operation("POST /v1/release", scope="crawl", log=Columns(urls=URLS))
+    def release(self, urls: Sequence[str]) -> int:
+        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
+
+        Their hosts stay blocked for the delays of these visits: it is not recorded which page added which delay, and a
+        late visit is better than an early one. `block(host, now)` ends that if no other page of the host is leased.
+        """
+        core = self.core
+        with core.lock:
+            rows = core.pages.find(as_urls(urls))
+            core.politeness_policy.leases.release(core.pages.arrays, rows[rows >= 0])
+            core.formula_switch.keep_up(rows)
+        return int(np.count_nonzero(rows >= 0))
+
+    @operation(log=Columns(urls=URLS, host=HOST))
+    def forget(self, urls: Sequence[str] | None = None, *, host: str | None = None) -> int:
+        """Forget pages, or all pages of `host`; return how many were known. O(1) a URL; O(groups + pages) for a host.
+
+        They are in no batch and no count any more, and nothing that was learned of them remains; discovered again,
+        each is a new page. What they taught about their hosts and URL patterns stays, and so do rules and blocks.
+        Their rows are not used again: the texts of their URLs stay in the state, `scores` and `max_pages` count them,
+        and visits stay in the journal until they are overwritten. ``*.example.org`` names several hosts. Raises
+        SettingsError unless one of `urls` and `host` is given.
+        """
+        if (urls is None) == (host is None):
+            raise SettingsError("urls", urls, "URLs, or a host in place of them")
+        core = self.core
+        with core.lock:
+            shard = core.pages.arrays
+            if urls is None:
+                rows = find_pages_of_hosts(shard.groups, shard.corpus, [] if host is None else [host])[1]
+            else:
+                rows = np.unique(core.pages.find(as_urls(urls)))
+            rows = rows[rows >= 0]
+            core.politeness_policy.leases.release(shard, rows)
+            forget_rows(shard, rows)
+            core.formula_switch.keep_up(rows)
+            core.forgotten += rows.size
+        return rows.size
+
+    @operation(log=Columns(urls=URLS, now=PRESENT))
+    def ask(self, urls: Sequence[str], *, now: float) -> int:
+        """Request one visit of each page, whatever its score; return how many pages were new. O(1) a URL.
+
+        They precede other pages until their next outcomes and wait only for leases and hosts; a rule `never` still
+        applies. Unknown pages are added as by `discover`. Raises InvalidOutcome for a URL that breaks the format.
+        """
+        core, packed = self.core, as_urls(urls)
+        _check_urls(packed, now)
+        with core.lock:
+            core.clock.advance(now)
+            added = core.add(packed, now)
+            rows = core.pages.find(packed)
+            rows = rows[rows >= 0]
+            core.politeness_policy.ask(core.pages.arrays, rows)
+            core.formula_switch.keep_up(rows)
+        return added
+
+    @operation("POST /v1/hosts/{host}/block", scope="admin", log=Columns(host=PLAIN, until=UNTIL))
+    def block(self, host: str, until: float) -> int:
+        """Exclude a host from batches until `until`, UTC epoch seconds; return how many known hosts that affects. O(1).
+
+        ``*.example.org`` names several hosts, O(hosts). Hosts that become known later are blocked by the last call
+        that matches them. An earlier block of the host is replaced, so a time that has passed ends it. Raises
+        SettingsError if `host` is not a host or `until` not a time.
+        """
+        core = self.core
+        with core.lock:
+            blocked, sooner = core.politeness_policy.block(core.pages.arrays, host, until)
+            if sooner:  # otherwise the bounds of their pages remain valid
+                core.formula_switch.forget()
+        return blocked.size
+
+    @operation(log=Columns(streams=STREAMS))
+    def suspend_streams(self, streams: Collection[str]) -> int:
+        """Return no page of hosts whose last outcome came from one of `streams`; return how many pages these have.
+
+        For partitions of a topic that another process of the group reads: it has the newer outcomes and leases. It
+        replaces the streams of the last call, so an empty collection releases all. Hosts without an outcome of a
+        stream of `DurableScheduler.take`, such as those that are only discovered, are never suspended. O(hosts).
+        """
+        core = self.core
+        with core.lock:
+            pages, is_released = core.streams.suspend(core.pages.arrays, streams)
+            if is_released:  # otherwise the bounds remain valid
+                core.formula_switch.forget()
+        return pages
+
+    @operation("PUT /v1/rules", scope="admin", log=Columns(rules=RULES))
+    def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
+        """Set rules for hosts, URL patterns and pages; return how many pages they may concern. None removes a rule.
+
+        A page follows the newest rule for itself, else for one of its patterns, else for its host; see `rule_targets`
+        for how targets are written. A `never` rule overrides all others until it is removed or replaced. Rules apply to
+        later pages too; removing a rule that was not set concerns none. O(pages), O(1) for each rule of one page.
+        Raises SettingsError, and sets none, if one of them is invalid.
+        """
+        core = self.core
+        with core.lock:
+            concerned = core.politeness_policy.set_rules(core.pages, rules).size
+            core.formula_switch.forget()
+        return concerned
+
+    def set_rule(self, target: str, rule: Rule | HostRule | None) -> int:
+        """Set one rule as `set_rules` does; for many rules that is faster."""
+        check_type("target", target, str, "a host, a URL pattern or a page")
+        return self.set_rules({target: rule})
+
+    @operation(log=Columns(politeness=POLITENESS))
+    def set_politeness(self, politeness: Politeness) -> None:
+        """Replace the politeness settings, for back-offs under way too; leases keep their length. O(pages).
+
+        Raises SettingsError if `politeness` is not a Politeness.
+        """
+        if not isinstance(politeness, Politeness):
+            raise SettingsError("politeness", politeness, "Politeness")
+        core = self.core
+        with core.lock:
+            core.replace_politeness(politeness)
+            core.formula_switch.forget()
+
+    @operation(log=Columns(most=PLAIN))
+    def _limit_per_host(self, most: int | None) -> None:
+        with self.core.lock:
+            self.core.politeness_policy.limit_batches(most)
+
+    @operation(log=Columns(max_ahead=MAX_AHEAD_S))
+    def _limit_ahead(self, max_ahead: Any) -> None:
+        with self.core.lock:
+            self.core.clock.max_ahead_s = max_ahead
+
+    @operation(log=Columns(bounds=PLAIN_VALUES))
+    def _set_bounds(self, bounds: Mapping[str, int | None]) -> None:
+        with self.core.lock:
+            self.core.pages.bounds = replace(self.core.pages.bounds, **bounds)
+
+    @operation(log=Columns(champion=CHAMPION))
+    def _use(self, champion: Champion) -> None:
+        """Rank by `champion`; see `use`, which logs it when the formula takes over."""
+        self.core.use(champion, wait=True)
+
+    @operation(log=Columns(plan=PLAN, rates=RATES))
+    def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32]) -> None:
+        """Give the first pages the crawl rates of `plan`: float32[plan.pages]. O(pages). For `Optimiser`."""
+        core = self.core
+        with core.lock:
+            if rates.size > len(core.pages):
+                raise LogMismatch("a plan of more pages than the state has: the log belongs to another state")
+            write_crawl_rates(core.pages, rates)
+            core.plan = plan
+            core.formula_switch.keep_up()
+
+    def _latest_s(self) -> float | None:
+        """Return the latest time that outcomes may have by a clock; None without a clock."""
+        return None
+
+    def _check_now(self, now: float) -> float:
+        """Return the time of a call that changes the state. Raises SettingsError if it cannot be the present."""
+        return check_time(now)
+
+    def __len__(self) -> int:
+        """Return how many pages are known."""
+        return len(self.core.pages) - self.core.forgotten
+
+    def __contains__(self, url: str) -> bool:
+        with self.core.lock:  # look-ups share the index's buffers with those of outcomes
+            return int(self.core.find([url])[0]) >= 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} pages, formula {self.formula.text!r})"
+
+    @property
+    def cycle_s(self) -> float:
+        """The length of a cycle in seconds, the unit of `t` and of rates."""
+        return self.core.pages.cycle_s
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random choices."""
+        return self.core.settings.seed
+
+    @property
+    def positions(self) -> dict[str, Any]:
+        """By stream, the position up to which its outcomes are applied, as JSON; saved with the state."""
+        return self.core.reached.positions
+
+    @property
+    def formula(self) -> Formula:
+        """The score function in use."""
+        return self.core.champion.formula
+
+    @property
+    def champion(self) -> Champion:
+        """The score function in use, and where it came from."""
+        return self.core.champion
+
+    @property
+    def politeness(self) -> Politeness:
+        """The politeness settings. Rules of `set_rules` override them."""
+        return self.core.politeness_policy.politeness
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """The names of the regions whose weeks are learned separately."""
+        return tuple(self.core.pages.regions or ())
+
+    @property
+    def refused_pages(self) -> int:
+        """How many outcomes and discoveries of unknown pages `max_pages` and `max_pages_per_host` have refused."""
+        return int(self.core.pages.arrays.corpus["refused_pages"][0])
+
+    @property
+    def refused_patterns(self) -> int:
+        """How many new pages joined a larger URL pattern because of `max_patterns_per_host`."""
+        return int(self.core.pages.arrays.corpus["refused_patterns"][0])
+
+    def state_bytes(self) -> dict[str, int]:
+        """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""
+        with self.core.lock:
+            return self.core.pages.state_bytes() | {"ranking": self.core.formula_switch.nbytes()}
+
+    @operation("GET /v1/signals/sources", scope="read")
+    def sources(self) -> list[SourceReliability]:
+        """Return what visits have shown of each source of change signals, each kind before its hosts. O(sources)."""
+        with self.core.lock:
+            return list_sources(self.core.pages.arrays, self.core.pages.signal_kinds)
+
+    @operation("GET /v1/surges", scope="read")
+    def surges(self, k: int = 100) -> list[SurgeView]:
+        """Return the `k` surges under way that the most changed pages wait for, the largest first. O(groups).
+
+        Groups are read in parts, between which other calls may change them.
+        """
+        k, found, shard = check_whole("k", k, 0, "0 or more surges"), FoundSurges.none(), self.core.pages.arrays
+        for start in range(0, int(shard.corpus["groups"][0]), _GROUPS_READ):
+            with self.core.lock:
+                records = self.core.pages.arrays.groups.records[start : start + _GROUPS_READ]
+                found = found.joined(find_surges(records, start)).first(k)
+        with self.core.lock:
+            groups = self.core.pages.arrays.groups
+            return [view_surge(groups, int(group), kept=bool(kept)) for group, kept, _ in zip(*found, strict=True)]
+
+    @operation("GET /v1/week", scope="read")
+    def week(
+        self, *, now: float, url: str | None = None, host: str | None = None, region: str | None = None
+    ) -> WeekView | None:
+        """Return how busy each hour of the week is for a page, a host or a region, or for all pages. O(1).
+
+        `now`: chooses the local time. None for an unknown page or host. Raises SettingsError for an unknown region, or
+        if more than one is given.
+        """
+        now = check_time(now)
+        if sum(one is not None for one in (url, host, region)) > 1:
+            raise SettingsError("week", "several of url, host and region", "at most one")
+        with self.core.lock:
+            if url is not None:
+                check_type("url", url, str, "a URL")
+                row = int(self.core.find([url])[0])
+                return None if row < 0 else view_page_week(self.core.pages.arrays, row, now, self.cycle_s, self.regions)
+            number = self._find_profile(host, region)
+            return None if number is None else view_profile_week(self.core.pages.arrays, number, now, self.regions)
+
+    @operation("GET /v1/rank", scope="read")
+    def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
+        """Return the best `k` pages that may be visited at `now`, without leasing them and without quotas or panel.
+
+        Their order is that of the scores.
+
+        Spacing by a `delay` is ignored, so a host may have more pages than in a batch. `surge_probes`: replace the
+        worst pages by the surge probes that a batch would have.
+
+        O(k); O(pages) for times before the last batch or long after it.
+        """
+        now, k = check_time(now), check_whole("k", k, 0, "0 or more pages")
+        surge_probes = check_flag("surge_probes", surge_probes)
+        with self.core.lock:
+            return self.core.batch_builder.preview(k, now, surge_probes=surge_probes)
+
+    def offer(
+        self,
+        k: int = 1000,
+        *,
+        now: float,
+        lease: str | float = "10m",
+        hosts: Sequence[str] | None = None,
+        per_host: int | None = None,
+    ) -> Batch:
+        """Return the batch that `next_batch` would lease with these arguments, and lease nothing; see `grant`.
+
+        It changes nothing. The cost is that of `next_batch`.
+        """
+        request = BatchRequest.checked(k, check_time(now), lease=lease, hosts=hosts, per_host=per_host)
+        with self.core.lock:
+            return self.core.batch_builder.offer(request)
+
+    def score(self, urls: Sequence[str], *, now: float) -> Floats:
+        """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage."""
+        with self.core.lock:
+            return self.core.score(check_time(now), self.core.find_known(urls))
+
+    def scores(self, *, now: float) -> Floats:
+        """Return the scores of all pages by row: float64[rows], NaN for those of forgotten pages. O(pages)."""
+        with self.core.lock:
+            scores = self.core.score(check_time(now))
+            if self.core.forgotten:
+                scores[self.core.pages.arrays.pages.records["rule"][: scores.size] == FORGOTTEN] = np.nan
+            return scores
+
+    @operation("GET /v1/explain", scope="read")
+    def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
+        """Return what is known of a page, its score and rank at `now`, and why the next batch of `k` has it or not.
+
+        `lease`: of that batch; hosts with a delay have as many pages as can be visited in it. O(pages). Raises
+        UnknownPage.
+        """
+        now, k = check_time(now), check_whole("k", k, 0, "0 or more pages")
+        lease_s = parse_duration(lease, "lease")
+        core = self.core
+        with core.lock:
+            row = int(core.find_known([url])[0])
+            return core.batch_builder.explain(row, core.champion, core.batch_builder.query(k, now, lease_s), core.plan)
+
+    def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
+        """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.
+
+        Cycles that no visit saw are drawn from the pages' posteriors with `seed`; the result marks them. O(pages).
+        """
+        return next(self.core.trainings(cycles, now=now, seeds=[seed]))
+
+    def digest(self) -> str:
+        """Return one hash of the logical state, equal for equal states however they came about. O(pages)."""
+        return self.core.digest()
+
+    def count(self) -> int:
+        """Return how many pages are known, as ``len`` does. O(1)."""
+        return len(self)
+
+    @operation("GET /v1/pages/{url}", scope="read")
+    def page(self, url: str, *, now: float) -> PageView | None:
+        """Return what is known of a page at `now`, None for an unknown page. O(1)."""
+        check_type("url", url, str, "a URL")
+        now, core = check_time(now), self.core
+        with core.lock:
+            row = int(core.find([url])[0])
+            limits = core.politeness_policy.limits
+            return None if row < 0 else view_page(core.pages.arrays, row, now, limits, core.streams.names)
+
+    @operation("GET /v1/hosts/{host}", scope="read")
+    def host(self, name: str, *, now: float) -> HostView | None:
+        """Return a host's limits at `now` and what holds it back, None for a host without a known page. O(1)."""
+        target, now, core = read_host(name, "name"), check_time(now), self.core
+        if "*" in target.host:
+            raise SettingsError("name", name, "a host without *: see `hosts`")
+        with core.lock:
+            group = find_host(core.pages.arrays.groups, target.host)
+            if group < 0 or not core.pages.arrays.groups.records[group]["host_pages"]:
+                return None
+            return self._view_hosts([group], now)[0]
+
+    @operation("GET /v1/hosts", scope="read")
+    def hosts(self, start: int | str = 0, size: int = 100, *, now: float) -> HostPage:
+        """Return `size` hosts in the order in which they became known, from `start` on. O(size), amortised.
+
+        `start`: 0, the ``next`` of the part before, or the name of a known host.
+        """
+        size, now, core = check_whole("size", size, 1, "1 or more hosts"), check_time(now), self.core
+        with core.lock:
+            shard = core.pages.arrays
+            first = find_start(shard.groups, start)
+            groups = list_hosts(shard.groups, shard.corpus, first, min(size, MAX_PAGES) + 1).tolist()
+            following = groups[size] if len(groups) > size else None
+            return HostPage(tuple(self._view_hosts(groups[:size], now)), following)
+
+    def tie_keys(self, urls: Sequence[str], *, now: float) -> Hashes:
+        """Return the keys that order pages of equal score at `now`, the smaller first: uint64[n]. O(1) a URL.
+
+        They change each cycle. Raises UnknownPage.
+        """
+        with self.core.lock:
+            return self.core.tie_keys(now=check_time(now), rows=self.core.find_known(urls))
+
+    def _find_profile(self, host: str | None, region: str | None) -> int | None:
+        """Return the number of the profile of a host, a region or all pages, None for an unknown host."""
+        if region is not None:
+            check_type("region", region, str, "the name of a region")
+            if region not in self.regions:
+                raise SettingsError("region", region, f"one of {', '.join(self.regions) or 'no regions'}")
+            return 1 + self.regions.index(region)
+        if host is None:
+            return 0
+        shard = self.core.pages.arrays
+        group = find_host(shard.groups, read_host(host, "host").host)
+        return None if group < 0 else int(shard.seasonality.of_group[group])
+
+    def _view_hosts(self, groups: Sequence[int], now: float) -> list[HostView]:
+        core = self.core
+        with core.batch_builder.leases_as_of(now):
+            shard, politeness = core.pages.arrays, core.politeness_policy.politeness
+            return [view_host(shard, group, now, politeness, core.streams.names) for group in groups]
 
     def save(self, path: str | Path) -> Path:
         """Save the state to the directory `path`, made if necessary, atomically; return the file written. O(pages).
@@ -132,8 +772,8 @@ class Scheduler(AnyScheduler):
         return save_state(directory, self.core)
 
     @classmethod
-    def load(cls, path: str | Path, *, threads: int | None = None) -> Self:
-        """Return the scheduler that was last saved in the directory `path`. O(pages), O(calls logged since).
+    def load(cls, path: str | Path, *, threads: int | None = None) -> Scheduler:
+        """Return a scheduler in memory with the state in the directory `path`. O(pages), O(calls logged since).
 
         Nothing in the directory changes; another process may own it. Damaged files are reported by the logger
         ``streamsched.persistence``, and the newest whole state is loaded; if logged calls depend on a stream that must
@@ -141,9 +781,15 @@ class Scheduler(AnyScheduler):
         are damaged or missing.
         """
         found = recover_state(check_path("path", path), threads)
-        scheduler = cls.__new__(cls)  # its settings are part of the state
-        AnyScheduler.__init__(scheduler, found.core)
+        scheduler = Scheduler.__new__(Scheduler)  # its settings are part of the state
+        scheduler.core = found.core
         if found.needed is not None:
             _log.warning("%s; loaded the state before that call", found.needed)
             scheduler._incomplete = found.needed  # noqa: SLF001  its own
         return scheduler
+
+
+def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
+    """Raise InvalidOutcome for the first URL or weight that breaks the format."""
+    for problem in OutcomeBatch(urls, np.full(len(urls), now), importance=importance).problems():
+        raise problem

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.topk_order import sort_keys
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.priority import overdue_times
+from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints, Records
-    from streamsched.ranking.full_scan import Query, Ranked
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["ComposedBatch", "batch_reasons", "membership_reasons"]
 
 # Grounds of selection, that is what gave a page its place: indexes into _GROUNDS and _CODES. _BETTER and _SAME are
 # _SCORE after a comparison with one page's score.
@@ -60,6 +56,7 @@ class ComposedBatch(NamedTuple):
     panel: int = 0  # how many pages are the panel's: the first ones
     new_share: float = 0.0
     surge_probes: Ints = _NO_ROWS  # rows
+    probabilities: Floats | None = None  # of a change, if they were needed to order `batch`
 
 
 class _Subject(NamedTuple):

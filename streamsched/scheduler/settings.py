@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
 from streamsched.formula.champion import parse_provided
+from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import OBJECTIVES
 from streamsched.numerics.argument_checks import check_flag, check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.page_bounds import PageBounds
 from streamsched.state.stream_clock import parse_max_ahead
-
-if TYPE_CHECKING:
-    from streamsched.formula.formula import Formula
-
-__all__ = ["DEFAULT_FORMULA", "SchedulerSettings", "parse_cycle"]
 
 DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
 _ROUNDING: Final = 1e-9  # of a sum of shares: 0.1 + 0.2 + 0.7 may be more than 1
@@ -38,7 +34,6 @@ class SchedulerSettings:
     formula: Formula
     politeness: Politeness
     seed: int
-    change_bits: int
     panel: float
     new_share: float
     explore_share: float
@@ -54,7 +49,6 @@ class SchedulerSettings:
         checked = {
             "cycle_s": parse_cycle(self.cycle_s),
             "seed": check_whole("seed", self.seed, None, "a whole number"),
-            "change_bits": check_whole("change_bits", self.change_bits, 1, "1 to 64 bits", most=64),
             "panel": check_share("panel", self.panel),
             "new_share": check_share("new_share", self.new_share),
             "explore_share": check_share("explore_share", self.explore_share),
@@ -72,7 +66,7 @@ class SchedulerSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON, `threads` excepted."""
-        names = ("cycle_s", "seed", "change_bits", "panel", "new_share", "explore_share", "surges", "surge_probes")
+        names = ("cycle_s", "seed", "panel", "new_share", "explore_share", "surges", "surge_probes")
         regions = self.regions
         return {name: getattr(self, name) for name in (*names, "signals_discover", "max_ahead")} | {
             "formula": self.formula.text,

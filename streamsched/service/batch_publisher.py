@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.errors import SnapshotError, SourceError
-from streamsched.numerics.argument_checks import check_whole
-from streamsched.numerics.durations import parse_duration
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
-
-if TYPE_CHECKING:
-    from streamsched.connectors.kafka.sink import KafkaSink
-    from streamsched.scheduler.durable import DurableScheduler
-
-__all__ = ["BatchPlan", "BatchPublisher"]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """How batches are published: ``size`` pages every ``every``, leased for ``lease``, both as ``"10s"`` or seconds.
-
-    ``behind``: the lag in messages above which none is published, because outcomes older than a lease would end it.
-    """
-
-    size: int = 1000
-    behind: int = 10_000
-    every: str | float = "10s"
-    lease: str | float = "10m"
-
-    def __post_init__(self) -> None:
-        check_whole("size", self.size, 1, "1 or more pages")
-        check_whole("behind", self.behind, 0, "0 or more messages")
-        object.__setattr__(self, "every", parse_duration(self.every, "every"))
-        object.__setattr__(self, "lease", parse_duration(self.lease, "lease"))
+from streamsched.service.run_settings import BatchPlan
 
 
 class BatchPublisher:

@@ -15,10 +15,8 @@ from typing import Any, Final
 
 import structlog
 from rich.console import Console
-from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter
+from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, plain_traceback
 from structlog.typing import EventDict, Processor
-
-__all__ = ["LOG", "log_to"]
 
 _LIBRARY: Final = logging.getLogger("streamsched")
 LOG: Final[structlog.stdlib.BoundLogger] = structlog.wrap_logger(
@@ -68,13 +66,20 @@ def _make_formatter(renderers: Sequence[Processor]) -> logging.Formatter:
             structlog.stdlib.add_log_level,
             structlog.stdlib.ExtraAdder(),
         ],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,  # without the values of local variables, which may be secrets
+            *renderers,
+        ],
     )
 
 
 def _escape(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Escape control characters, so that no value breaks its line or controls a terminal; shorten floats."""
-    return {name: f"{value:.6g}" if isinstance(value, float) else _printable(value) for name, value in event.items()}
+    shown = {name: f"{value:.6g}" if isinstance(value, float) else _printable(value) for name, value in event.items()}
+    if "exception" in event:  # a traceback has lines of its own
+        shown["exception"] = "\n".join(map(_printable, event["exception"].splitlines()))
+    return shown
 
 
 def _printable(value: Any) -> str:
@@ -99,6 +104,7 @@ _TEXT: Final[Sequence[Processor]] = [
             Column("", _plain(key_style="", value_repr=_quote)),
         ],
         sort_keys=False,
+        exception_formatter=plain_traceback,
     ),
 ]
 _JSON: Final[Sequence[Processor]] = [structlog.processors.JSONRenderer(default=str)]

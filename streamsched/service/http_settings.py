@@ -12,8 +12,6 @@ from streamsched.errors import NOTHING, SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["DEFAULT_ADDRESS", "HttpSettings"]
-
 DEFAULT_ADDRESS: Final = "127.0.0.1:8080"
 _EXPECTED: Final = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -25,14 +23,17 @@ _LEAST_BODY: Final = 1024
 class HttpSettings:
     """Where the service listens and what it accepts. Durations are ``"10s"`` or seconds, stored as seconds.
 
-    ``address``: HOST:PORT, port 0 for any free one; ``tokens``: the file of tokens, required unless the host is a
-    loopback address; ``audit``: the file of the audit log, None for ``audit.jsonl`` in the state directory;
-    ``max_body``: the most bytes of a request's body; ``rate``: the most requests a second of one token, or without
-    tokens of one client's address; ``connections``: the most connections at once, further ones wait; ``queue``: the
-    most requests that wait for the scheduler, further ones are answered with 503; ``body_timeout``: the longest time
-    in which a body must arrive; ``idle_timeout``: how long a connection may be open without a request, or a request's
-    head incomplete; ``drain_timeout``: how long a stop waits for the requests under way;
-    ``sample_every``: the time between two samples of the service's figures.
+    - ``address``: HOST:PORT to serve at, port 0 for any free one;
+    - ``tokens``: file of tokens, required unless the host is a loopback address;
+    - ``audit``: file of the audit log, None for ``audit.jsonl`` in the state directory;
+    - ``max_body``: the most bytes of a request's body;
+    - ``rate``: the most requests a second of one token, or without tokens of one client's address;
+    - ``connections``: the most connections at once; further ones wait;
+    - ``queue``: the most requests that wait for the scheduler; further ones are answered with 503;
+    - ``body_timeout``: the longest time in which a body must arrive;
+    - ``idle_timeout``: how long a connection may be open without a request, or a request's head incomplete;
+    - ``drain_timeout``: how long a stop waits for the requests under way;
+    - ``sample_every``: time between two samples of the service's figures.
 
     Raises SettingsError if a value is invalid.
 

@@ -1,4 +1,4 @@
-"""Opens the scheduler of a saved state, for short commands that change it by a call."""
+"""Opens the scheduler of a saved state for short commands, repairs it, and changes its formula with a record."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from streamsched.errors import SnapshotError
+from streamsched.formula.champion import BY_HAND, Champion, parse_provided
+from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.lock import lock_state
-from streamsched.persistence.recovery import newest_image
+from streamsched.persistence.state_directory import lock_state, newest_image
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.recovered_state import continue_without_lost_calls, mend_state
+from streamsched.scheduler.scheduler import Scheduler
+from streamsched.signals import SignalBatch
 from streamsched.state.future_times import newest_time
+from streamsched.state.stream_clock import WallClock
 
-if TYPE_CHECKING:
-    from streamsched.errors import SnapshotError
-    from streamsched.outcomes import OutcomeBatch
-    from streamsched.signals import SignalBatch
-    from streamsched.state.stream_clock import WallClock
-
-__all__ = ["drop_lost_log", "open_state", "repair_state"]
+if TYPE_CHECKING:  # takes long to import
+    from streamsched.evolution.records import EvolutionRecord, RecordBook
 
 _NEVER: Final = SavePlan(every="52w")  # the one save is at the end
 
@@ -47,7 +47,7 @@ def repair_state(directory: Path, latest_s: float) -> dict[str, int]:
 
     Returns how many of each kind were changed. O(pages). Raises SnapshotError and StateInUse as `open_state` does.
     """
-    from streamsched.evolution.elites import mend_evolution_times  # noqa: PLC0415  takes long to import
+    from streamsched.evolution.exchange_files import mend_evolution_times  # noqa: PLC0415  takes long to import
 
     with lock_state(directory):
         newest_image(directory)
@@ -62,6 +62,30 @@ def repair_state(directory: Path, latest_s: float) -> dict[str, int]:
 
 def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch | SignalBatch]:
     # Imported after a crash only: reading files takes as long to import as `next` takes to run.
-    from streamsched.service.intake.stream_replay import reread_files  # noqa: PLC0415
+    from streamsched.service.stream_replay import reread_files  # noqa: PLC0415
 
     return reread_files(path, position)
+
+
+def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str) -> EvolutionRecord:
+    """Rank by `formula` from `now` on; write and return the record of the change. The caller saves the state.
+
+    Raises FormulaError if it cannot be used, SnapshotError if the record cannot be written.
+    """
+    from streamsched.evolution.records import EvolutionRecord  # noqa: PLC0415  as above
+
+    before, number = scheduler.champion, book.next_number()
+    champion = Champion(parse_provided(formula), BY_HAND, number, now)
+    why = "asked for this formula"
+    return use_recorded_formula(scheduler, book, EvolutionRecord(number, now, "asked", "set", why, before, champion))
+
+
+def use_recorded_formula(scheduler: Scheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
+    """Rank by the champion in `record`; write and return the record.
+
+    Raises FormulaError if the formula cannot be used, SnapshotError if the record cannot be written.
+    """
+    parse_provided(record.champion_after.formula)  # raises for a formula of another version before anything is written
+    record = book.append(record)
+    scheduler.use(record.champion_after)
+    return record

@@ -1,292 +1,257 @@
-"""The settings of a run: one model, read from the command line, the environment and a TOML file."""
+"""The settings of a run: each table is a class that checks its values, with a bullet for each in its docstring.
+
+Everything else is derived from the parameters of these classes and from the bullets: keys of TOML tables, variables of
+the environment, ``--set`` (`setting_sources`), options and their help (`streamsched.cli.service_options`), and the
+page docs/settings.md (``make docs``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final
+from types import UnionType
+from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-
-from streamsched.connectors.formats.detection import FORMATS
+from streamsched.connectors.file_formats import formats_of
 from streamsched.connectors.kafka.kafka_settings import SCHEME, read_settings
-from streamsched.errors import NOTHING, FormulaError, SettingsError, SettingsErrors
-from streamsched.politeness.politeness_settings import HostRule, Rule
+from streamsched.connectors.records import OUTCOMES, SIGNALS
+from streamsched.errors import NOTHING, SettingsError, SettingsErrors
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.durations import parse_duration, parse_moment
+from streamsched.persistence.image_writer import SavePlan
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.setting_sources import PREFIX, CommandLine, Environment, Given, TomlFile
-from streamsched.service.setting_tables import (
-    NO_STREAM,
-    NONE,
-    SOURCE_EXPECTED,
-    BatchesTable,
-    ClockTable,
-    HttpTable,
-    LogTable,
-    OptimiserTable,
-    PolitenessTable,
-    SaveTable,
-    SchedulerTable,
-    SignalsTable,
-    Text,
-    TextPath,
-    check_source,
-)
-from streamsched.state.stream_clock import parse_max_ahead
+from streamsched.service.http_settings import HttpSettings
 
-__all__ = ["SETTING_NAMES", "RunSettings", "read_run_settings"]
-
-_HIDDEN: Final = "…"  # in place of a value that may be a password
-_REQUIRED: Final = {
-    "source": SOURCE_EXPECTED,
-    "state": "the directory of the saved state",
-}
-_HOST_RULE_NAMES: Final = frozenset(one.name for one in fields(HostRule))
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("text", "json")
+SOURCE_EXPECTED: Final = "file:PATH, PATH, - for standard input, or kafka://HOST:PORT/TOPIC"
+NO_STREAM: Final = "none:"  # the source of `serve`
+_READABLE: Final = frozenset((bool, int, float, str, Path))  # kinds that a text can give
+_BULLET: Final = re.compile(r"^- (``\w+``(?:, ``\w+``)*): (.*(?:\n  .*)*)", re.MULTILINE)
 
 
-class RunSettings(BaseSettings):
-    """What a run does; see `read_run_settings`.
+def check_topic(url: str) -> None:
+    """Check the URL of a topic; the error shows no password."""
+    try:
+        read_settings(url)
+    except SettingsError as error:
+        setting = "" if error.setting == "source" else error.setting
+        raise SettingsErrors([SettingsError(setting, error.found, error.expected)]) from error
 
-    ``source``: a file's path, "-" for standard input, a topic's URL, or `NO_STREAM`; ``signals``: the second stream;
-    ``evolve_every``: cycles; ``kafka``: further
-    settings of the topics' URLs, by the names that `read_settings` takes; ``rules``: by target, None to remove one;
-    ``max_ahead``: how far ahead of the clock, or of a file's newest outcome, an outcome may be: None for the default,
-    "none" for any time.
+
+def check_source(source: str) -> str:
+    """Return a file's path or a topic's URL without the prefix ``file:``; the error shows no password."""
+    if source.startswith(SCHEME):
+        check_topic(source)
+    elif source.startswith("kafka:"):
+        raise SettingsErrors([SettingsError("", source.partition("?")[0], SOURCE_EXPECTED)])
+    return source.removeprefix("file:")
+
+
+def _check_choice(name: str, found: str | None, choices: tuple[str, ...]) -> None:
+    if found is not None and found not in choices:
+        raise SettingsError(name, found, f"one of {', '.join(choices)}")
+
+
+def _check_beside(source: str, signals: str) -> None:
+    """Raise SettingsError if `signals` cannot be read beside `source`."""
+    found, expected = signals, ""
+    if signals.startswith(SCHEME) and source.startswith(SCHEME):
+        own, other = read_settings(signals), read_settings(source)
+        if own.topic == other.topic:
+            found, expected = own.topic, "another topic than that of the outcomes, by its name"
+        elif own.group is not None and own.group == other.group:
+            found, expected = f"group={own.group}", "a group of its own"
+    elif signals == source:
+        expected = "another source than that of the outcomes"
+    elif "-" in (signals, source) and (signals.startswith(SCHEME) or source.startswith(SCHEME)):
+        expected = "no standard input beside a topic, which cannot wait for it"
+    if expected:
+        raise SettingsErrors([SettingsError("signals.source", found, expected)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalsSettings:
+    """The second stream, of change signals.
+
+    - ``source``: where change signals come from, beside the outcomes: a file, - or a topic;
+    - ``format``: format of a file of signals, by default detected;
+    - ``dead_letters``: a file for rejected signals.
     """
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        validate_default=False,
-        env_prefix=PREFIX,
-        env_nested_delimiter="_",
-        env_nested_max_split=1,
-    )
+    source: str | None = None
+    format: str | None = None
+    dead_letters: Path | None = None
 
-    source: Text
-    state: TextPath
-    signals: SignalsTable = SignalsTable()
+    def __post_init__(self) -> None:
+        if self.source is not None:
+            object.__setattr__(self, "source", check_source(self.source))
+        _check_choice("format", self.format, tuple(formats_of(SIGNALS)))
+        if self.source is None and (self.format is not None or self.dead_letters is not None):
+            raise SettingsError("source", NOTHING, SOURCE_EXPECTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """How batches are published. Durations are ``"10s"`` or seconds.
+
+    - ``to``: the topic for the pages to visit next: kafka://HOST/TOPIC;
+    - ``size``: pages in a batch;
+    - ``behind``: messages behind above which no batch is published, because outcomes older than a lease would end it;
+    - ``every``: time between two batches;
+    - ``lease``: length of the lease.
+    """
+
+    to: str | None = None
+    size: int = 1000
+    behind: int = 10_000
+    every: str | float = "10s"
+    lease: str | float = "10m"
+
+    def __post_init__(self) -> None:
+        if self.to is not None:
+            check_topic(self.to)
+        check_whole("size", self.size, 1, "1 or more pages")
+        check_whole("behind", self.behind, 0, "0 or more messages")
+        for name in ("every", "lease"):
+            object.__setattr__(self, name, parse_duration(getattr(self, name), name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSettings:
+    """The time of the run, for rehearsals. Use a state of its own for them.
+
+    - ``start``: date or time at which the run begins once it is ready, UTC unless it has a zone; None is the present;
+    - ``speed``: how many times as fast as the machine's clock it runs, such as 525600 for a year a minute.
+    """
+
+    start: str | float | None = None
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.start is not None:
+            start = self.start if isinstance(self.start, float) else parse_moment(str(self.start), "start")
+            object.__setattr__(self, "start", start)
+        if not 0.0 < self.speed < float("inf"):
+            raise SettingsError("speed", self.speed, "a number greater than 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """The log on standard error.
+
+    - ``level``: least level of log lines: debug, info, warning or error;
+    - ``format``: format of log lines: text or json.
+    """
+
+    level: str | None = None
+    format: str = "text"
+
+    def __post_init__(self) -> None:
+        _check_choice("level", self.level, LOG_LEVELS)
+        _check_choice("format", self.format, LOG_FORMATS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What a run does; see `setting_sources.read_run_settings`. Tables with nothing given have their defaults.
+
+    - ``source``: where outcomes come from: a file, - for standard input, or kafka://HOST/TOPIC;
+    - ``state``: directory of the saved state, created if it does not exist;
+    - ``format``: format of a file;
+    - ``until_end``: stop at the topic's present end; files are always read to theirs;
+    - ``from_start``: read the file from its start; outcomes already known are ignored;
+    - ``dead_letters``: a file to which rejected records are appended as JSON, outcomes from the future among them.
+
+    ``scheduler``, ``http``: the given arguments of `Scheduler` and `HttpSettings`; ``kafka``: further settings of the
+    topics' URLs, by the names that `read_settings` takes; ``rules``: by target, None to remove one.
+    """
+
+    source: str
+    state: Path
     format: str | None = None
     until_end: bool = False
     from_start: bool = False
-    dead_letters: TextPath | None = None
-    evolve_every: Annotated[int, Field(ge=1)] | None = None
-    threads: int | None = None
-    max_ahead: str | float | None = None
-    scheduler: SchedulerTable = SchedulerTable()
-    politeness: PolitenessTable = PolitenessTable()
-    optimiser: OptimiserTable = OptimiserTable()
-    save: SaveTable = SaveTable()
-    batches: BatchesTable = BatchesTable()
-    http: HttpTable = HttpTable()
-    clock: ClockTable = ClockTable()
-    log: LogTable = LogTable()
-    kafka: dict[str, Any] = Field(default={}, repr=False)  # may hold passwords
-    rules: dict[str, Rule | HostRule | None] = {}
+    dead_letters: Path | None = None
+    signals: SignalsSettings = SignalsSettings()
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    politeness: Politeness | None = None
+    evolution: EvolutionPlan | None = None
+    optimiser: OptimiserSettings | None = None
+    save: SavePlan = field(default_factory=SavePlan)
+    batches: BatchPlan = BatchPlan()
+    http: Mapping[str, Any] = field(default_factory=dict)
+    clock: ClockSettings = ClockSettings()
+    log: LogSettings = LogSettings()
+    kafka: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
+    rules: Mapping[str, Rule | HostRule | None] = field(default_factory=dict)
 
-    def __init__(self, *sources: PydanticBaseSettingsSource) -> None:
-        """Read the settings from `sources`; earlier ones override later ones."""
-        super().__init__(_build_sources=(sources, {}))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", check_source(self.source))
+        _check_choice("format", self.format, tuple(formats_of(OUTCOMES)))
+        if self.signals.source is not None:
+            _check_beside(self.source, self.signals.source)
 
     @property
     def is_topic(self) -> bool:
         """Whether outcomes come from Kafka."""
         return self.source.startswith(SCHEME)
 
-    def ahead_of(self, default: str | float | None) -> str | float | None:
-        """Return ``max_ahead``, or `default` if it is not given; None for no bound."""
-        if self.max_ahead is None:
-            return default
-        return None if self.max_ahead == NONE else self.max_ahead
 
-    @field_validator("source")
-    @classmethod
-    def _check_source(cls, source: str) -> str:
-        return check_source(source)
-
-    @field_validator("signals")
-    @classmethod
-    def _check_signals(cls, signals: SignalsTable, info: ValidationInfo) -> SignalsTable:
-        if signals.source is None:
-            if signals.model_fields_set - {"source"}:
-                raise SettingsError("source", NOTHING, SOURCE_EXPECTED)
-        elif (source := info.data.get("source")) is not None:  # otherwise reported already
-            _check_beside(source, signals.source)
-        return signals
-
-    @field_validator("format")
-    @classmethod
-    def _check_format(cls, value: str | None) -> str | None:
-        if value is not None and value not in FORMATS:
-            raise SettingsError("", value, f"one of {', '.join(FORMATS)}")
-        return value
-
-    @field_validator("threads")
-    @classmethod
-    def _check_threads(cls, value: int | None) -> int | None:
-        try:
-            Scheduler(threads=value)
-        except SettingsError as error:
-            raise SettingsError("", value, error.expected) from error
-        return value
-
-    @field_validator("max_ahead", mode="plain")
-    @classmethod
-    def _check_max_ahead(cls, value: Any) -> str | float | None:
-        if value == NONE:
-            return NONE
-        try:
-            return parse_max_ahead(value)
-        except SettingsError as error:
-            raise SettingsError("", value, f'{error.expected}, or "{NONE}"') from error
-
-    @field_validator("kafka", mode="plain")
-    @classmethod
-    def _check_kafka(cls, table: Any, info: ValidationInfo) -> dict[str, Any]:
-        if not isinstance(table, dict):
-            raise SettingsError("", _HIDDEN, "a table")
-        source, signals, batches = (info.data.get(name) for name in ("source", "signals", "batches"))
-        if source is None or signals is None or batches is None:  # reported already
-            return table
-        url = next((url for url in (source, signals.source, batches.to) if url and url.startswith(SCHEME)), None)
-        if url is None and source == NO_STREAM:
-            return table  # of a file that `run` reads too
-        if url is None:
-            expected = "no setting of Kafka without a topic kafka://… to read or write"
-            raise SettingsErrors([SettingsError(name, _HIDDEN, expected) for name in table])
-        _raise_all(_kafka_errors(url, table))
-        return table
-
-    @field_validator("rules", mode="plain")
-    @classmethod
-    def _check_rules(cls, table: Any) -> dict[str, Rule | HostRule | None]:
-        if not isinstance(table, dict):
-            raise SettingsError("", table, "a table")
-        errors: list[SettingsError] = []
-        rules: dict[str, Rule | HostRule | None] = {}
-        trial = Scheduler()
-        for target, value in table.items():
-            try:
-                rules[target] = _make_rule(value)
-                trial.set_rule(target, rules[target])
-            except SettingsError as error:
-                name = target if error.setting in ("target", "rule") else f"{target}.{error.setting}"
-                errors.append(SettingsError(name, error.found, error.expected))
-        _raise_all(errors)
-        return rules
+TABLES: Final[Mapping[str, Callable[..., Any]]] = {
+    "": RunSettings,
+    "signals": SignalsSettings,
+    "scheduler": Scheduler,
+    "politeness": Politeness,
+    "evolution": EvolutionPlan,
+    "optimiser": OptimiserSettings,
+    "save": SavePlan,
+    "batches": BatchPlan,
+    "http": HttpSettings,
+    "clock": ClockSettings,
+    "log": LogSettings,
+}
+"""The class of each table, the settings outside of tables first; ``kafka`` and ``rules`` have names of their own."""
 
 
-def _setting_names() -> Iterator[str]:
-    for name, field in RunSettings.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from (f"{name}.{inner}" for inner in field.annotation.model_fields)
-        elif name not in ("kafka", "rules"):
-            yield name
+class Setting(NamedTuple):
+    """A setting: the types of its values, its default, and what its bullet says."""
+
+    kinds: frozenset[type]
+    default: object
+    doc: str
 
 
-SETTING_NAMES: Final = frozenset(_setting_names())
-"""All settings by dotted name, but for those of Kafka and the rules."""
+def _settings() -> Iterator[tuple[str, Setting]]:
+    for table, target in TABLES.items():
+        bullets = {
+            name: " ".join(text.split()).rstrip(";.")
+            for names, text in _BULLET.findall(inspect.getdoc(target) or "")
+            for name in re.findall(r"\w+", names)
+        }
+        for name, parameter in inspect.signature(target, eval_str=True).parameters.items():
+            if (kinds := _kinds(parameter.annotation)) & _READABLE:
+                yield f"{table}.{name}".lstrip("."), Setting(kinds, parameter.default, bullets[name])
 
 
-def read_run_settings(options: Mapping[str, Given], config: Path | None = None) -> tuple[RunSettings, list[str]]:
-    """Return the settings in `options`, by dotted name, then the environment, then the file `config`.
+def _kinds(annotation: Any) -> frozenset[type]:
+    """Return the types of values that `annotation` allows.
 
-    Also returns the variables of the environment that look like settings but are unknown. Raises SettingsErrors that
-    names every invalid setting, or SettingsError if the file cannot be read.
-
-    >>> options = {"source": Given("file:a.jsonl", "--source"), "state": Given("s", "--state")}
-    >>> read_run_settings(options)[0].source
-    'a.jsonl'
+    >>> _kinds(int | None) == {int, type(None)}
+    True
     """
-    environment = Environment(RunSettings, SETTING_NAMES)
-    command_line, file = CommandLine(RunSettings, options), TomlFile(RunSettings, config)
-    try:
-        return RunSettings(command_line, environment, file), environment.unknown
-    except ValidationError as error:
-        given = file.given | environment.given | command_line.given
-        details = error.errors(include_url=False, include_input=False)
-        raise SettingsErrors([found for one in details for found in _describe(one, given)]) from None
+    if get_origin(annotation) in (Union, UnionType):
+        return frozenset().union(*map(_kinds, get_args(annotation)))
+    if get_origin(annotation) is Literal:
+        return frozenset(map(type, get_args(annotation)))
+    return frozenset((annotation,)) if isinstance(annotation, type) else frozenset()
 
 
-def _describe(error: ErrorDetails, given: Mapping[str, Given]) -> Iterator[SettingsError]:
-    """Yield the errors in one of pydantic's, each with its place and the value that was given there."""
-    table = str(error["loc"][0])
-    name = ".".join(str(one) for one in error["loc"][: 1 if table in _REQUIRED else 2])
-    cause = error.get("ctx", {}).get("error")
-    if isinstance(cause, SettingsErrors):
-        for one in cause.errors:
-            full = f"{name}.{one.setting}" if one.setting else name
-            yield SettingsError(_find_place(full, given), one.found, one.expected)
-    elif isinstance(cause, SettingsError):
-        full = f"{name}.{cause.setting}" if cause.setting else name
-        hides = table in ("source", "kafka") or name in ("batches.to", "signals.source")
-        found = given[full].value if full in given and not hides else cause.found
-        yield SettingsError(_find_place(full, given), found, cause.expected)
-    elif error["type"] == "extra_forbidden":
-        for full in given:
-            if full == name or full.startswith(f"{name}."):
-                yield SettingsError(given[full].place, _HIDDEN, "a setting that docs/run.md lists")
-    elif error["type"] == "missing":
-        yield SettingsError(f"--{name}", NOTHING, _REQUIRED[name])
-    else:
-        found = given[name].value if name in given else _HIDDEN
-        yield SettingsError(_find_place(name, given), found, _describe_expected(error, cause))
-
-
-def _describe_expected(error: ErrorDetails, cause: object) -> str:
-    if isinstance(cause, FormulaError):
-        return f"a formula: {cause}"
-    if error["type"] in ("model_type", "model_attributes_type"):
-        return "a table"
-    expected = error["msg"].removeprefix("Input should be ")
-    return expected if error["type"] == "literal_error" else expected.partition(",")[0]
-
-
-def _find_place(name: str, given: Mapping[str, Given]) -> str:
-    """Return the place of the setting `name`; of a name within it, with that after a colon."""
-    for end in range(len(name), 0, -1):
-        if name[:end] in given and name[end : end + 1] in ("", "."):
-            return given[name[:end]].place + (f": {name[end + 1 :]}" if name[end:] else "")
-    return name
-
-
-def _check_beside(source: str, signals: str) -> None:
-    """Raise SettingsError if `signals` cannot be read beside `source`."""
-    if signals.startswith(SCHEME) and source.startswith(SCHEME):
-        own, other = read_settings(signals), read_settings(source)
-        if own.topic == other.topic:
-            raise SettingsError("source", own.topic, "another topic than that of the outcomes, by its name")
-        if own.group is not None and own.group == other.group:
-            raise SettingsError("source", f"group={own.group}", "a group of its own")
-    elif signals == source:
-        raise SettingsError("source", signals, "another source than that of the outcomes")
-    elif "-" in (signals, source) and (signals.startswith(SCHEME) or source.startswith(SCHEME)):
-        raise SettingsError("source", signals, "no standard input beside a topic, which cannot wait for it")
-
-
-def _kafka_errors(url: str, table: Mapping[str, Any]) -> Iterator[SettingsError]:
-    for name, value in table.items():
-        try:
-            read_settings(url, {name: value})
-        except SettingsError as error:
-            yield SettingsError(name, error.found, error.expected)
-
-
-def _raise_all(errors: Iterable[SettingsError]) -> None:
-    if found := list(errors):
-        raise SettingsErrors(found)
-
-
-def _make_rule(value: object) -> Rule | HostRule | None:
-    """Return the rule in a table, None for "none". Raises SettingsError."""
-    if value == NONE:
-        return None
-    if not isinstance(value, dict):
-        raise SettingsError("rule", value, 'a table such as {delay = "2s"} or {never = true}, or "none"')
-    kind = HostRule if _HOST_RULE_NAMES & value.keys() else Rule
-    known = {one.name for one in fields(kind)}
-    for name in value.keys() - known:
-        raise SettingsError(name, value[name], f"one of {', '.join(sorted(known))}")
-    return kind(**value)
+SETTINGS: Final[Mapping[str, Setting]] = dict(_settings())
+"""All settings by dotted name, but for those of Kafka and the rules."""

@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 from streamsched.connectors.file_source import open_file
 from streamsched.connectors.kafka import open_kafka, open_sink, open_topic
 from streamsched.connectors.kafka.kafka_settings import SCHEME, check_credentials, read_settings
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
+from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.connectors.source import AnySource, Position, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
+from streamsched.evolution.plan import EvolutionPlan
 from streamsched.numerics.durations import write_duration
-from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.recovery import has_state
-from streamsched.politeness.politeness_settings import Politeness
+from streamsched.outcomes import OutcomeBatch
+from streamsched.persistence.state_directory import has_state
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
-from streamsched.service.intake.stream_replay import Topic, reread_with
-from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock, parse_max_ahead
+from streamsched.service.batch_publisher import BatchPublisher
+from streamsched.service.open_state import set_formula
+from streamsched.service.run_settings import RunSettings
+from streamsched.service.stream_hooks import FileEvolution, FilePlanning, LiveEvolution, LivePlanning, StreamHook
+from streamsched.service.stream_replay import Topic, reread_with
+from streamsched.signals import SignalBatch
+from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock
 
-if TYPE_CHECKING:
-    from streamsched.outcomes import OutcomeBatch
-    from streamsched.scheduler.any_scheduler import AnyScheduler
-    from streamsched.service.hooks.stream_parts import StreamHook
-    from streamsched.service.run_settings import RunSettings
-    from streamsched.signals import SignalBatch
-
-__all__ = [
-    "open_run_batches",
-    "open_run_hooks",
-    "open_run_signals",
-    "open_run_source",
-    "open_run_state",
-    "resume_source",
-]
-
-_BOUNDS: Final = frozenset(("max_pages", "max_pages_per_host", "max_patterns_per_host"))
-_CHANGEABLE: Final = _BOUNDS | {"formula", "objective"}  # settings of the scheduler that a saved state does not fix
+_FORMULA: Final = frozenset(("formula", "objective"))
+_REPLACEABLE: Final = frozenset(  # settings that can be set later: the bounds on times and pages
+    name for name, one in inspect.getmembers(Scheduler) if isinstance(one, property) and one.fset is not None
+)
 _SHARED: Final = frozenset(("client", "patience"))  # settings of Kafka that the topic of signals has from the table
 _PATIENCE: Final = "5s"  # with the brokers of batches: ingest waits meanwhile
 
@@ -55,7 +48,7 @@ def open_run_source(settings: RunSettings) -> Source[OutcomeBatch]:
         if given:
             expected = "no such setting with a topic: messages show their format, and kafka.start sets the start"
             raise SettingsError(name, given, expected)
-    kafka = settings.kafka | ({"until_end": True} if settings.until_end else {})
+    kafka = dict(settings.kafka) | ({"until_end": True} if settings.until_end else {})
     return open_kafka(settings.source, kafka, dead_letters=settings.dead_letters)
 
 
@@ -93,8 +86,7 @@ def open_run_batches(
     if settings.batches.to is None:
         return None
     sink = open_sink(settings.batches.to, {"patience": _PATIENCE, **settings.kafka})
-    plan = BatchPlan(**settings.batches.given())
-    return BatchPublisher(scheduler, sink, plan, wall=wall, clock=time.monotonic)
+    return BatchPublisher(scheduler, sink, settings.batches, wall=wall, clock=time.monotonic)
 
 
 @contextmanager
@@ -107,35 +99,35 @@ def open_run_hooks(
     """
     with ExitStack() as stack:
         hooks: list[StreamHook] = []
-        if settings.evolve_every is not None:
-            hooks.append(_open_evolution(settings.evolve_every, settings, scheduler, wall if is_live else None, stack))
-        if settings.optimiser.given():
-            hooks.append(_open_optimiser(settings, scheduler, wall if is_live else None, stack))
+        if settings.evolution is not None:
+            hooks.append(_open_evolution(settings, settings.evolution, scheduler, wall if is_live else None, stack))
+        if settings.optimiser is not None:
+            hooks.append(_open_optimiser(settings.optimiser, scheduler, wall if is_live else None, stack))
         yield hooks
 
 
 def _open_evolution(
-    every: int, settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float] | None, stack: ExitStack
+    settings: RunSettings,
+    plan: EvolutionPlan,
+    scheduler: DurableScheduler,
+    wall: Callable[[], float] | None,
+    stack: ExitStack,
 ) -> StreamHook:
     # Imported on demand: a run without evolution needs none of it.
-    from streamsched.evolution.plan import EvolutionPlan  # noqa: PLC0415
     from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
-    from streamsched.service.hooks.evolution import FileEvolution, LiveEvolution  # noqa: PLC0415
 
     if wall is None:
-        return FileEvolution(scheduler, EvolutionPlan(every=every, drift=None), settings.state, scheduler.snapshot)
-    evolver = Evolver(scheduler, EvolutionPlan(every=every), settings.state)
-    return LiveEvolution(stack.enter_context(evolver), wall)
+        return FileEvolution(scheduler, replace(plan, drift=None), settings.state, scheduler.snapshot)
+    return LiveEvolution(stack.enter_context(Evolver(scheduler, plan, settings.state)), wall)
 
 
 def _open_optimiser(
-    settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float] | None, stack: ExitStack
+    plan: OptimiserSettings, scheduler: DurableScheduler, wall: Callable[[], float] | None, stack: ExitStack
 ) -> StreamHook:
     # Imported on demand, as the evolution is.
     from streamsched.scheduler.planning.optimiser import Optimiser  # noqa: PLC0415
-    from streamsched.service.hooks.planning import FilePlanning, LivePlanning  # noqa: PLC0415
 
-    optimiser = stack.enter_context(Optimiser(scheduler, OptimiserSettings(**settings.optimiser.given())))
+    optimiser = stack.enter_context(Optimiser(scheduler, plan))
     return FilePlanning(optimiser) if wall is None else LivePlanning(optimiser, wall)
 
 
@@ -147,29 +139,24 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     have, and the errors of `DurableScheduler.open`.
     """
     is_new = not has_state(settings.state)
-    if settings.optimiser.given():
-        _check_optimiser(settings, is_new=is_new)
-    reread = reread_with(_topics(settings))
-    given = settings.politeness.given()
-    politeness = Politeness(**given) if given else None
+    given = dict(settings.scheduler)
+    ahead = given.pop("max_ahead", MAX_AHEAD_OF_CLOCK) if is_live else None
+    if settings.optimiser is not None:
+        _check_optimiser(settings.optimiser, given, is_new=is_new)
     scheduler = DurableScheduler.open(
         settings.state,
-        settings.scheduler.given() | ({} if politeness is None else {"politeness": politeness}),
-        reread=reread,
-        plan=SavePlan(**settings.save.given()),
-        threads=settings.threads,
-        clock=WallClock(wall, settings.ahead_of(MAX_AHEAD_OF_CLOCK)) if is_live else None,
+        given | ({} if settings.politeness is None else {"politeness": settings.politeness}),
+        reread=reread_with(_topics(settings)),
+        plan=settings.save,
+        threads=given.get("threads"),
+        clock=WallClock(wall, ahead) if is_live else None,
     )
     try:
         if not is_new:
-            _check_fixed(scheduler, settings)
-            _change_formula(scheduler, settings, wall())
-            _change_bounds(scheduler, settings)
-            if politeness is not None and politeness != scheduler.politeness:
-                scheduler.set_politeness(politeness)
-        max_ahead = parse_max_ahead(settings.ahead_of(scheduler.max_ahead))
-        if not is_live and max_ahead != scheduler.max_ahead:
-            scheduler.max_ahead = max_ahead
+            _change_settings(scheduler, given)
+            _change_formula(scheduler, settings.state, given, wall())
+            if settings.politeness is not None and settings.politeness != scheduler.politeness:
+                scheduler.set_politeness(settings.politeness)
         if settings.rules:
             scheduler.set_rules(settings.rules)
     except BaseException:
@@ -178,18 +165,17 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     return scheduler
 
 
-def _check_optimiser(settings: RunSettings, *, is_new: bool) -> None:
-    """Raise SettingsError if the optimiser's plans would not be followed, or if it needs another new state."""
-    from streamsched.scheduler.planning.optimiser import Optimiser  # noqa: PLC0415  on demand, as below
+def _check_optimiser(plan: OptimiserSettings, given: Mapping[str, Any], *, is_new: bool) -> None:
+    """Raise SettingsError if the formula ignores `crawl_rate`, or a new state would need other settings."""
+    from streamsched.scheduler.planning.optimiser import Optimiser  # noqa: PLC0415  on demand, as above
 
-    given = settings.scheduler.given()
     trial = Scheduler(**given)
-    for name in given.keys() & {"formula", "objective"}:
+    for name in given.keys() & _FORMULA:
         if "crawl_rate" not in trial.formula.terminals:  # each start would take the pages from the plan again
             expected = "a formula that reads crawl_rate, or none: an optimiser brings its own"
             raise SettingsError(f"scheduler.{name}", given[name], expected)
     if is_new:  # before a state is made whose settings the optimiser cannot use, and that would keep them
-        Optimiser(trial, OptimiserSettings(**settings.optimiser.given()))
+        Optimiser(trial, plan)
 
 
 def _topics(settings: RunSettings) -> list[Topic]:
@@ -200,7 +186,7 @@ def _topics(settings: RunSettings) -> list[Topic]:
     return topics
 
 
-def resume_source(source: AnySource, scheduler: AnyScheduler, settings: RunSettings) -> None:
+def resume_source(source: AnySource, scheduler: Scheduler, settings: RunSettings) -> None:
     """Continue `source` at the positions in the state. Raises SourceError if they do not fit it."""
     if settings.from_start or not source.is_replayable:
         return
@@ -215,49 +201,29 @@ def resume_source(source: AnySource, scheduler: AnyScheduler, settings: RunSetti
                 raise SourceError(error.path, reason, error.offset) from error
 
 
-def _check_fixed(scheduler: AnyScheduler, settings: RunSettings) -> None:
-    """Raise SettingsErrors for settings that differ from those of the saved state and cannot change."""
-    given = {name: value for name, value in settings.scheduler.given().items() if name not in _CHANGEABLE}
-    saved = _fixed_settings(scheduler)
-    asked = _fixed_settings(Scheduler(**(saved | given)))
-    shown = saved | {"cycle": write_duration(saved["cycle"])}
-    errors = [
-        SettingsError(f"scheduler.{name}", value, f"{shown[name]}, as in the saved state")
-        for name, value in given.items()
-        if asked[name] != saved[name]
-    ]
+def _change_settings(scheduler: Scheduler, given: Mapping[str, Any]) -> None:
+    """Put the given bounds in force. Raises SettingsErrors for settings that differ and that a saved state fixes."""
+    asked = Scheduler(**given)
+    errors = []
+    for name in given.keys() - _FORMULA - _REPLACEABLE - {"threads"}:
+        field = "cycle_s" if name == "cycle" else name
+        wanted, saved = (getattr(one.core.settings, field) for one in (asked, scheduler))
+        if wanted != saved:
+            shown = write_duration(saved) if name == "cycle" else saved
+            errors.append(SettingsError(f"scheduler.{name}", given[name], f"{shown}, as in the saved state"))
     if errors:
         raise SettingsErrors(errors)
+    for name in given.keys() & _REPLACEABLE:
+        if getattr(asked, name) != getattr(scheduler, name):
+            setattr(scheduler, name, getattr(asked, name))
 
 
-def _fixed_settings(scheduler: AnyScheduler) -> dict[str, Any]:
-    """Return the settings that cannot change after a state was created, by the names in the table scheduler."""
-    settings = scheduler.core.settings
-    return {
-        "cycle": settings.cycle_s,
-        "seed": settings.seed,
-        "change_bits": settings.change_bits,
-        "panel": settings.panel,
-        "new_share": settings.new_share,
-        "explore_share": settings.explore_share,
-        "signals_discover": settings.signals_discover,
-    }
-
-
-def _change_bounds(scheduler: AnyScheduler, settings: RunSettings) -> None:
-    """Put the given bounds on pages and URL patterns in force."""
-    for name, value in settings.scheduler.given().items():
-        if name in _BOUNDS and getattr(scheduler, name) != value:
-            setattr(scheduler, name, value)
-
-
-def _change_formula(scheduler: AnyScheduler, settings: RunSettings, now: float) -> None:
+def _change_formula(scheduler: Scheduler, state: Path, given: Mapping[str, Any], now: float) -> None:
     """Rank by the given formula; a change is recorded, so that it can be undone."""
-    given = {name: value for name, value in settings.scheduler.given().items() if name in ("formula", "objective")}
-    asked = Scheduler(**given).formula if given else scheduler.formula
-    if asked != scheduler.formula:
+    asked = {name: value for name, value in given.items() if name in _FORMULA}
+    formula = Scheduler(**asked).formula if asked else scheduler.formula
+    if formula != scheduler.formula:
         # Imported on demand: a run without a change needs none of it.
         from streamsched.evolution.records import RecordBook  # noqa: PLC0415
-        from streamsched.service.formula_changes import set_formula  # noqa: PLC0415
 
-        set_formula(scheduler, RecordBook(settings.state), now, asked.text)
+        set_formula(scheduler, RecordBook(state), now, formula.text)

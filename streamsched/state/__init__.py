@@ -1,1 +1,1 @@
-"""One shard's state: the page table, ingest of outcomes, invariants, digest."""
+"""One shard's state: the page table, all arrays of the state, ingest of outcomes, invariants, digest."""

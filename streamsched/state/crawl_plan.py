@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.records.dirty_tracking import mark_dirty_rows
-
-if TYPE_CHECKING:
-    from streamsched.state.page_table import PageTable
-
-__all__ = ["CrawlPlan", "write_crawl_rates"]
+from streamsched.state.page_table import PageTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,18 @@ page learns its rate anew from its group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.errors import shorten
 from streamsched.numerics.argument_checks import TIME_LIMIT_S
+from streamsched.numerics.arrays import Bools, Ints, Records
 from streamsched.numerics.durations import format_moment
 from streamsched.politeness.limits import ON_REQUEST
 from streamsched.records.page_schema import LEASED, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_texts
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Ints, Records
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["TimeBounds", "describe_future_pages", "find_future_leases", "mend_times", "newest_time"]
 
 _NAMED: Final = 3  # pages that a report names
 

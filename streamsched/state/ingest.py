@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,15 @@ from streamsched.estimation.change_detection import (
     popcount,
     shows_content,
 )
-from streamsched.estimation.content.significance import learn_significance, refresh_significance
+from streamsched.estimation.content import learn_significance, refresh_significance
+from streamsched.estimation.gamma_posterior import ObservedInterval
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior
 from streamsched.estimation.interval_update import update_estimators
-from streamsched.estimation.observed_interval import ObservedInterval
-from streamsched.estimation.related.claims import is_claimed
-from streamsched.estimation.related.related_pages import claim_related, kinds_to_claim
+from streamsched.estimation.related_pages import claim_related, is_claimed, kinds_to_claim
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
-from streamsched.estimation.signals.signal_update import begin_silence, has_source
+from streamsched.estimation.signal_update import begin_silence, has_source
+from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
 from streamsched.numerics.compilation.machine_operations import call, call_for_int, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
@@ -45,20 +45,15 @@ from streamsched.politeness.host_responses import HostResponse, apply_host_respo
 from streamsched.politeness.limits import Limits, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.group_schema import HOST_AT, SURGES_AT
+from streamsched.records.page_bounds import BoundLimits
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
+from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
 from streamsched.state.known_pages import NewUrl
+from streamsched.state.lazy_kernels import LazyKernels
 from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetch_page
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
-    from streamsched.records.page_bounds import BoundLimits
-    from streamsched.records.schema import ShardArrays
-    from streamsched.state.seldom_kernels import SeldomKernels
-
-__all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes"]
 
 # Positions in the counts that `apply_outcomes` adds to. An outcome counts as APPLIED, DUPLICATES, LATE or REFUSED, an
 # applied one also as one of CHANGES, FIRST_VISITS, FAILURES, UNCHANGED, DENIALS and NOT_TRIED. SERVED are outcomes of
@@ -75,7 +70,7 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
     politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, the
-    bounds on pages, and the kernels to call for what happens seldom.
+    bounds on pages, and the rarely needed kernels.
     """
 
     cycle_s: float
@@ -84,7 +79,7 @@ class IngestRules(NamedTuple):
     surges: bool
     stream: int
     bounds: BoundLimits
-    seldom: SeldomKernels
+    lazy: LazyKernels
 
 
 class OutcomeColumns(NamedTuple):
@@ -179,7 +174,7 @@ def _add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: in
     start, stop = columns.offsets[at], columns.offsets[at + 1]
     hash_: Any = keyed_hash(index.key, columns.blob, start, stop)
     url = NewUrl(columns.blob, start, stop, hash_)
-    return call_for_int(rules.seldom.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
+    return call_for_int(rules.lazy.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
 
 
 @inlined_kernel
@@ -219,7 +214,7 @@ def _discover_target(
     start, stop = columns.moved_offsets[at], columns.moved_offsets[at + 1]
     hash_: Any = keyed_hash(index.key, columns.moved_blob, start, stop)
     url = NewUrl(columns.moved_blob, start, stop, hash_)
-    call_for_int(rules.seldom.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
+    call_for_int(rules.lazy.add_page, (shard, index, url, columns.fetched_at[at], rules.bounds))
 
 
 @inlined_kernel
@@ -272,7 +267,7 @@ def _apply_one(
     record_visit(shard.journal, corpus, row, fetched_at, flags)
     if verdict == FIRST:
         return FIRST_VISITS
-    advance_sweep(shard, rules.seldom.step_sweep)
+    advance_sweep(shard, rules.lazy.step_sweep)
     return CHANGES if verdict == CHANGE else UNCHANGED
 
 
@@ -292,10 +287,10 @@ def _learn(
 ) -> None:
     """Learn from an observed interval of a page, whose record is as before the visit. O(1), O(members) at a change."""
     corpus: Record = shard.corpus[0]
-    due = update_seasonality(shard, row, observed, rules.seldom.update_own_schedule)
+    due = update_seasonality(shard, row, observed, rules.lazy.update_own_schedule)
     link: Record = shard.seasonality.links[row]
     if (observed.changed or is_claimed(link)) and shard.related.state[0].joined < corpus.pages:
-        call(rules.seldom.join_pages, (shard, corpus.pages))
+        call(rules.lazy.join_pages, (shard, corpus.pages))
     unexplained = update_estimators(shard, row, observed, due, rules.surges, invalidated)
     kinds = kinds_to_claim(shard.related, corpus, link) if rules.surges and observed.changed else 0
     if kinds:

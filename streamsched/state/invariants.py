@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.estimation.forgetting import half_lives_days
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
-from streamsched.records.group_schema import MEMBER_LINK
+from streamsched.numerics.arrays import Ints, Records
+from streamsched.records.group_schema import MEMBER_LINK, GroupArrays
 from streamsched.records.page_schema import FORGOTTEN, LEASED, OUT, VISITED
-from streamsched.records.related.related_schema import KEY_BITS, MOST_MEMBERS
-from streamsched.records.schema import SHADOW_PAGES
-from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.related_schema import KEY_BITS, MOST_MEMBERS
+from streamsched.records.schema import SHADOW_PAGES, ShardArrays
+from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS
 from streamsched.records.url_index import hash_urls
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
+from streamsched.state.state_arrays import ARRAYS, arrays_in_use
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints, Records
-    from streamsched.records.group_schema import GroupArrays
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["find_faults"]
+_Used: TypeAlias = dict[str, npt.NDArray[Any]]  # the arrays by name, each cut to what is in use
 
 
 def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
@@ -30,15 +27,17 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
 
     ``found``: int64[pages], the row at which the index finds each page's URL.
     """
-    holds = _check_pages(shard, found) | _check_groups(shard) | _check_seasonality(shard)
-    holds |= _check_related(shard) | _check_signals(shard)
+    if any(array.of(shard).size < array.places.used(shard) for array in ARRAYS):
+        return ["every array has room for what is in use"]
+    used = arrays_in_use(shard)
+    holds = _check_pages(shard, used, found) | _check_groups(shard, used) | _check_seasonality(used)
+    holds |= _check_related(used) | _check_signals(used)
     return [name for name, fits in holds.items() if not fits]
 
 
-def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
-    corpus = shard.corpus[0]
-    count, halvings = int(corpus["pages"]), int(corpus["halvings"])
-    pages, traces = shard.pages.records[:count], shard.pages.traces[:count]
+def _check_pages(shard: ShardArrays, used: _Used, found: Ints) -> dict[str, bool]:
+    corpus, pages, traces = shard.corpus[0], used["pages"], used["traces"]
+    count, halvings = pages.size, int(corpus["halvings"])
     starts, lengths = traces["url_span"] >> np.uint64(16), traces["url_span"] & np.uint64(0xFFFF)
     visited, known = (pages["flags"] & VISITED) != 0, pages["rule"] != FORGOTTEN
     priors = (pages["prior_shape"], pages["prior_exposure"])
@@ -65,7 +64,9 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
         ),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
-        "shadows are a sample of the pages, and their evidence is not negative": _are_sampled(shard, count),
+        "shadows are a sample of the pages, and their evidence is not negative": _are_sampled(
+            shard.corpus, used["shadows"], count
+        ),
         "the half-life is between those compared": bool(
             half_lives_days()[0] <= float(corpus["half_life"]) <= half_lives_days()[-1]
         ),
@@ -73,10 +74,9 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
     }
 
 
-def _check_groups(shard: ShardArrays) -> dict[str, bool]:
-    corpus = shard.corpus[0]
-    count, number = int(corpus["pages"]), int(corpus["groups"])
-    pages, groups = shard.pages.records[:count], shard.groups.records[:number]
+def _check_groups(shard: ShardArrays, used: _Used) -> dict[str, bool]:
+    pages, groups = used["pages"], used["groups"]
+    number = groups.size
     members = np.bincount(pages["group"][pages["rule"] != FORGOTTEN], minlength=number)
     leased = _count_leased(pages, shard.groups.records["host"], number)
     return {
@@ -93,24 +93,21 @@ def _check_groups(shard: ShardArrays) -> dict[str, bool]:
     }
 
 
-def _check_seasonality(shard: ShardArrays) -> dict[str, bool]:
-    count, seasonality = int(shard.corpus["pages"][0]), shard.seasonality
+def _check_seasonality(used: _Used) -> dict[str, bool]:
+    links, schedules, profiles = used["links"], used["schedules"][1:], used["profiles"]
+    named = np.sort(links["schedule"][links["schedule"] > 0])
     return {
-        "each schedule belongs to one page": _have_one_owner(seasonality, count),
-        "pages use existing profiles": bool(
-            np.all(seasonality.links["profile"][:count] < seasonality.state["profiles"][0])
-        )
-        and not np.any(seasonality.links["version"][:count] > 1),
-        "published weights of hours are positive, and counts finite": _are_positive(seasonality),
-        "each page's best schedule has a positive weight": _keep_weight(seasonality),
+        "each schedule belongs to one page": bool(np.array_equal(named, np.arange(1, schedules.size + 1))),
+        "pages use existing profiles": bool(np.all(links["profile"] < profiles.size))
+        and not np.any(links["version"] > 1),
+        "published weights of hours are positive, and counts finite": _are_positive(profiles),
+        "each page's best schedule has a positive weight": _keep_weight(profiles, schedules),
     }
 
 
-def _check_related(shard: ShardArrays) -> dict[str, bool]:
-    count, related = int(shard.corpus["pages"][0]), shard.related
-    state = related.state[0]
-    keys, chances = related.keys[: int(state["keys"])], related.chances[: int(state["keys"])]
-    members = np.count_nonzero(shard.seasonality.links["related"][:count] & KEY_BITS)
+def _check_related(used: _Used) -> dict[str, bool]:
+    keys, chances, state = used["keys"], used["chances"], used["related"][0]
+    members = np.count_nonzero(used["links"]["related"] & KEY_BITS)
     evidence = (chances["followed"], chances["failed"], state["followed"], state["failed"])
     return {
         "keys have as many members as pages have keys": bool(
@@ -122,15 +119,12 @@ def _check_related(shard: ShardArrays) -> dict[str, bool]:
     }
 
 
-def _check_signals(shard: ShardArrays) -> dict[str, bool]:
-    count, signals = int(shard.corpus["pages"][0]), shard.signals
-    state = signals.state[0]
-    sources = signals.sources[: int(state["sources"])]
-    groups = shard.groups.records[: int(shard.corpus["groups"][0])]
-    evidence = (sources["evidence"], signals.kinds["evidence"])
-    return _check_signalled(shard.pages.signals[: count if state["kinds"] else 0]) | {
-        "each source is one of its host": _are_chained(groups, sources),
-        "sources are of known kinds": not np.any(sources["kind"] >= state["kinds"]),
+def _check_signals(used: _Used) -> dict[str, bool]:
+    sources = used["signal_sources"]
+    evidence = (sources["evidence"], used["signal_kinds"]["evidence"])
+    return _check_signalled(used["signals"]) | {
+        "each source is one of its host": _are_chained(used["groups"], sources),
+        "sources are of known kinds": not np.any(sources["kind"] >= used["signal_state"]["kinds"][0]),
         "evidence on sources is finite": all(bool(np.all(np.isfinite(one))) for one in evidence),
     }
 
@@ -165,36 +159,24 @@ def _are_positive_numbers(values: npt.NDArray[Any]) -> bool:
     return bool(np.all(np.isfinite(values) & (values > 0)))
 
 
-def _are_sampled(shard: ShardArrays, count: int) -> bool:
+def _are_sampled(corpus: Records, shadows: Records, count: int) -> bool:
     """Return whether the sample with shadows is as large as it may be, and no evidence is negative or NaN."""
-    stride = int(shard.corpus["shadow_stride"][0])
+    stride = int(corpus["shadow_stride"][0])
     if stride < 1 or stride & (stride - 1) or not count <= SHADOW_PAGES * stride:
         return False
-    shadows = shard.shadows[: -(-count // stride)]
     sound = np.all(shadows["shape"] >= 0) and np.all(shadows["exposure"] >= 0)
     return bool(sound) and (stride == 1 or count > SHADOW_PAGES * stride // 2)
 
 
-def _have_one_owner(seasonality: SeasonalityArrays, count: int) -> bool:
-    """Return whether the schedules in use are numbered from 1, each linked to one page."""
-    named = seasonality.links["schedule"][:count]
-    named = np.sort(named[named > 0])
-    return bool(np.array_equal(named, np.arange(1, int(seasonality.state["schedules"][0]) + 1)))
-
-
-def _are_positive(seasonality: SeasonalityArrays) -> bool:
+def _are_positive(profiles: Records) -> bool:
     """Return whether published weights of hours are above 0, and counts of profiles finite."""
-    profiles = seasonality.profiles[: int(seasonality.state["profiles"][0])]
     cumulative = profiles["cumulative"].reshape(-1, 2, WEEK_HOURS + 1).astype(np.int64)
     rising = bool(np.all(np.diff(cumulative, axis=2) > 0) and np.all(cumulative[:, :, 0] == 0))
     return rising and all(bool(np.all(np.isfinite(profiles[name]))) for name in ("changes", "exposure", "odds"))
 
 
-def _keep_weight(seasonality: SeasonalityArrays) -> bool:
+def _keep_weight(profiles: Records, schedules: Records) -> bool:
     """Return whether what fits a page best has a weight, however rare it is among pages."""
-    state = seasonality.state[0]
-    profiles = seasonality.profiles[: int(state["profiles"])]
-    schedules = seasonality.schedules[1 : 1 + int(state["schedules"])]
     rarest = [profiles["sets_rarity"].reshape(-1, DAY_SETS)[:, 1:], profiles["hours_rarity"]]
     fits = [schedules["sets"][:, 1:], schedules["hours"]]
     return all(bool(np.all(one <= RAREST)) for one in rarest) and all(bool(np.all(one.min(1) <= SPARE)) for one in fits)

@@ -6,32 +6,25 @@ stays, empty, and nothing finds, ranks or counts it any more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.content.significance import refresh_significance
+from streamsched.estimation.content import refresh_significance
 from streamsched.estimation.forgetting import narrow_shadows
 from streamsched.estimation.hierarchical_prior import refresh_prior
-from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
-from streamsched.estimation.seasonality.profile_assignment import inherit_profile
+from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
+from streamsched.numerics.arrays import Bytes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.page_bounds import BoundLimits
 from streamsched.records.page_schema import FORGOTTEN, VISITED
-from streamsched.records.pattern_members import remove_member
-from streamsched.records.related.related_schema import KEY_BITS
+from streamsched.records.related_schema import KEY_BITS
+from streamsched.records.schema import DirtyArrays, ShardArrays
 from streamsched.records.url_index import LOOKUP_CHUNK, NOT_FOUND, IndexArrays, append_page, find_row, resolve
-from streamsched.records.url_patterns import assign_group, locate_host, renew_candidates
+from streamsched.records.url_patterns import assign_group, locate_host, remove_member, renew_candidates
 from streamsched.records.visit_journal import narrow_sample
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Ints, Record, Records
-    from streamsched.records.group_schema import GroupArrays
-    from streamsched.records.page_bounds import BoundLimits
-    from streamsched.records.schema import DirtyArrays, ShardArrays
-
-__all__ = ["NewUrl", "add_page", "add_pages", "forget_rows"]
-
 
 _EMPTY_PAGE: Final = {
     "last_visit_s": 0.0,

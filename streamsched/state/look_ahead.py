@@ -15,20 +15,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.compilation.machine_operations import load_acquired, prefetch, store_released
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.page_schema import PageArrays
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Ints
-    from streamsched.records.page_schema import PageArrays
-
-__all__ = ["ALONE", "PREFETCHED", "LookAhead", "look_up", "looking_ahead", "prefetch_page"]
 
 FEWEST: Final = 1 << 15  # outcomes of a batch for which a thread is worth its start: some 6 ms of work
 PREFETCHED: Final = 24  # outcomes between prefetching a page's records and using them

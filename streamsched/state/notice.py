@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.signals.arrival import APPLIED, apply_signal
+from streamsched.estimation.signal_update import APPLIED, apply_signal
+from streamsched.numerics.arrays import Bytes, Floats, Ints
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.signals.signal_schema import MOST_KINDS
+from streamsched.records.page_bounds import BoundLimits
+from streamsched.records.schema import ShardArrays
+from streamsched.records.score_invalidation import InvalidationBuffer
+from streamsched.records.signal_schema import MOST_KINDS
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 from streamsched.state.known_pages import NewUrl, add_page
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Floats, Ints
-    from streamsched.records.page_bounds import BoundLimits
-    from streamsched.records.schema import ShardArrays
-    from streamsched.records.score_invalidation import InvalidationBuffer
-
-__all__ = ["FATES", "NoticeResult", "NoticeRules", "SignalColumns", "apply_signals"]
 
 # Positions in the counts that `apply_signals` adds to, in the order of `Noticed`; `arrival` has those of known pages.
 DISCOVERED: Final = 1

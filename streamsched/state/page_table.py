@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
 
 import numpy as np
 
+from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.forgetting import init_half_life
 from streamsched.estimation.hierarchical_prior import init_corpus
-from streamsched.estimation.related.key_members import join_pages
-from streamsched.estimation.related.related_tables import RelatedTables
+from streamsched.estimation.related_members import join_pages
+from streamsched.estimation.seasonality.group_profiles import assign_profiles, init_profiles
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
-from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
-from streamsched.estimation.signals.signal_tables import SignalTables
 from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
-from streamsched.numerics.growable_array import GrowableArray
-from streamsched.numerics.hash_slots import move_slots
 from streamsched.numerics.keyed_hash import draw_key, read_key
-from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
-from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
-from streamsched.records.page_schema import PAGE, TRACE, PageArrays
-from streamsched.records.pattern_members import rebuild_members
-from streamsched.records.related.related_schema import SHARE_BITS
-from streamsched.records.schema import CORPUS, SHADOW, SHADOW_PAGES, VISIT, ShardArrays
+from streamsched.records.related_schema import SHARE_BITS
+from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex, url_texts
-from streamsched.records.url_patterns import candidate_space, place_groups
-from streamsched.records.visit_journal import JOURNAL_VISITS
+from streamsched.records.url_patterns import place_groups, rebuild_members
+from streamsched.signals import SignalBatch
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
 from streamsched.state.invariants import find_faults
 from streamsched.state.known_pages import add_pages
+from streamsched.state.lazy_kernels import lazy_kernels
 from streamsched.state.look_ahead import looking_ahead
 from streamsched.state.notice import FATES, NoticeResult, NoticeRules, SignalColumns, apply_signals
-from streamsched.state.seldom_kernels import seldom_kernels
+from streamsched.state.state_arrays import Room
+from streamsched.state.state_memory import StateMemory
 
-if TYPE_CHECKING:
-    from streamsched.outcomes import OutcomeBatch
-    from streamsched.signals import SignalBatch
-
-__all__ = ["PageTable"]
-
-_RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 120 bytes would be 16 GB of memory
-_RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
-_FEWEST_GROUP_SLOTS: Final = 1 << 10
+_NO_KIND: Final = -1  # in place of the number of a kind of source without an applied signal
 
 
 class PageTable:
@@ -57,7 +46,7 @@ class PageTable:
 
     Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
     groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the URL's own text, and at
-    most 29 for seasonality (`SeasonalityTables`); 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
+    most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
 
     ``threads``: how many `observe` may use, itself included; the result is the same.
     """
@@ -65,45 +54,36 @@ class PageTable:
     def __init__(
         self,
         cycle_s: float,
-        change_bits: int,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
         bounds: PageBounds | None = None,
         key: Hashes | None = None,
+        signal_kinds: Sequence[str] = (),
     ) -> None:
         """Create a table without pages.
 
         `regions`: those whose seasonality is learned, None to learn none; `bounds`: on pages and URL patterns, None for
-        the default ones; `key`: uint64[2], of the indexes' hash, None to draw a new one.
+        the default ones; `key`: uint64[2], of the indexes' hash, None to draw a new one; `signal_kinds`: the names of
+        the kinds of sources of change signals, by number.
         """
         self.cycle_s = cycle_s
-        self.change_bits = change_bits
         self.bounds = bounds or PageBounds()
         self.threads = os.cpu_count() or 1
         self.key = draw_key() if key is None else key
-        self._pages = GrowableArray(PAGE, _RESERVED_PAGES)
-        self._traces = GrowableArray(TRACE, _RESERVED_PAGES)
-        self._leases = GrowableArray(np.float64, _RESERVED_PAGES)
-        self._text = GrowableArray(np.uint8, _RESERVED_TEXT)
-        self._groups = GrowableArray(GROUP, _RESERVED_PAGES // 8)
-        self._member_links = GrowableArray(MEMBER_LINK, _RESERVED_PAGES)
-        self._first_members = GrowableArray(np.uint32, _RESERVED_PAGES // 8)
-        self._names = GrowableArray(np.uint8, _RESERVED_TEXT // 8)
-        self._candidates = GrowableArray(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
-        self._candidates.ensure(candidate_space(0))  # memory may be reserved for less
-        self._journal = GrowableArray(VISIT, JOURNAL_VISITS)
-        self._journal.ensure(JOURNAL_VISITS)
-        self._shadows = GrowableArray(SHADOW, SHADOW_PAGES)
-        self._group_slots = np.zeros(_FEWEST_GROUP_SLOTS, np.uint64)
-        self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
-        self._corpus = np.zeros(1, CORPUS)
+        self.regions = regions
+        self.signal_kinds = list(signal_kinds)
+        self._memory = StateMemory(self.key, regions or {})
+        self._memory.hears = bool(self.signal_kinds)
         self._index = UrlIndex(self.key)
-        self.seasonality = SeasonalityTables(regions, _RESERVED_PAGES)
-        self.related = RelatedTables(self.key, _RESERVED_PAGES)
-        self.signals = SignalTables((), _RESERVED_PAGES)
         self.marks = DirtyTracker()
         self.touched: InvalidatedRows | None = None
+        arrays = self.arrays
+        self._corpus = arrays.corpus
         init_corpus(self._corpus, cycle_s)
         init_half_life(self._corpus)
+        arrays.seasonality.state["off"] = regions is None
+        init_profiles(arrays.seasonality, len(regions or {}))
+        arrays.signals.state["kinds"] = len(self.signal_kinds)
+        self._memory.clear_keys(arrays)
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Self:
@@ -112,9 +92,7 @@ class PageTable:
         saved = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
         regions = None if saved is None else {name: TimeRegion.from_json(region) for name, region in saved.items()}
         bounds, key = PageBounds(**settings["bounds"]), read_key(state["index_key"])
-        table = cls(settings["cycle_s"], settings["change_bits"], regions, bounds, key)
-        table.signals = SignalTables(state["signal_kinds"], _RESERVED_PAGES)
-        return table
+        return cls(settings["cycle_s"], regions, bounds, key, state["signal_kinds"])
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
@@ -122,26 +100,7 @@ class PageTable:
     @property
     def arrays(self) -> ShardArrays:
         """The arrays for kernels, valid until the next call that adds pages."""
-        return ShardArrays(
-            PageArrays(self._pages.array, self._traces.array, self._text.array, self._leases.array, self.signals.pages),
-            GroupArrays(
-                self._groups.array,
-                self._names.array,
-                self.key,
-                self._group_slots,
-                self._candidates.array,
-                self._scratch,
-                self._member_links.array,
-                self._first_members.array,
-            ),
-            self._journal.array,
-            self._shadows.array,
-            self._corpus,
-            self.marks.arrays,
-            self.seasonality.arrays,
-            self.related.arrays,
-            self.signals.arrays,
-        )
+        return self._memory.arrays(self.marks.arrays)
 
     def find(self, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], -1 for pages never seen or forgotten. O(1) a URL."""
@@ -187,8 +146,8 @@ class PageTable:
                 self._ensure_room(batch.urls, *span, batch.moved_to)
                 shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
                 offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
-                seldom = seldom_kernels(shard, index, columns.blob, offsets, given, bounds)
-                rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, bounds, seldom)
+                lazy = lazy_kernels(shard, index, columns.blob, offsets, given, bounds)
+                rules = IngestRules(self.cycle_s, CHANGE_BITS, limits, surges, stream, bounds, lazy)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 self._join_pages()
                 if then is not None:
@@ -217,7 +176,9 @@ class PageTable:
         `discovers`: whether signals of unknown pages add them, within the bounds. O(1) a signal.
         """
         buffer = self.touched.buffer if self.touched else UNWATCHED
-        fates, kinds = np.zeros(FATES, np.int64), self.signals.begin_batch(batch)
+        fates, names = np.zeros(FATES, np.int64), self.signal_kinds
+        kinds = np.array([names.index(name) if name in names else _NO_KIND for name in batch.names], np.int64)
+        self._memory.hears = True
         columns = SignalColumns(
             frozen(batch.urls.blob), frozen(batch.urls.offsets), frozen(batch.at), frozen(batch.source), kinds
         )
@@ -227,7 +188,10 @@ class PageTable:
             rules = NoticeRules(self.cycle_s, discovers, self.bounds.limits)
             apply_signals(self.arrays, self._index.arrays(), columns, span, rules, NoticeResult(fates, buffer))
             self._join_pages()
-        self.signals.end_batch(batch, kinds)
+        named = {int(number): name for number, name in zip(kinds, batch.names, strict=True)}
+        names += [named[number] for number in range(len(names), int(self.arrays.signals.state["kinds"][0]))]
+        if not names:
+            self._memory.stop_hearing()
         self._index.settle()
         return fates
 
@@ -240,7 +204,7 @@ class PageTable:
             self.touched.add(rows)
         shard = self.arrays
         mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
-        self._pages.array["importance"][rows] = importance
+        shard.pages.records["importance"][rows] = importance
 
     def watch(self) -> InvalidatedRows:
         """Start recording the rows whose scores may change, for one reader; return the record. O(1).
@@ -257,51 +221,24 @@ class PageTable:
 
     def rebuild_index(self) -> None:
         """Rebuild the hash indexes, member lists and profile assignments after the records were loaded. O(pages)."""
-        groups = int(self._corpus["groups"][0])
-        self._index.rebuild(self.arrays.pages, self._corpus)
-        self._group_slots = np.zeros(_group_slots(groups), np.uint64)
+        shard, groups = self.arrays, int(self._corpus["groups"][0])
+        self._index.rebuild(shard.pages, self._corpus)
+        self._memory.clear_group_slots(groups)
         place_groups(self.arrays.groups, groups)
-        rebuild_members(self.arrays.groups, self._pages.array, self._corpus)
-        self.seasonality.rebuild(self.arrays.groups, groups)
+        rebuild_members(shard.groups, shard.pages.records, self._corpus)
+        shard.seasonality.state["off"] = self.regions is None
+        assign_profiles(shard.seasonality, shard.groups, groups)
         self._rejoin_keys()
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory that each part of the state takes, in whole pages where it grows. O(1)."""
-        corpus = self._corpus[0]
-        pages, groups = int(corpus["pages"]), int(corpus["groups"])
-        journaled = min(int(corpus["journaled"]), self._journal.array.size)
-        return {
-            "pages": self._pages.resident_bytes(pages) + self._traces.resident_bytes(pages),
-            "leases": self._leases.resident_bytes(pages),
-            "member_lists": self._member_links.resident_bytes(pages) + self._first_members.resident_bytes(groups),
-            "url_index": self._index.nbytes(),
-            "seasonality": self.seasonality.nbytes(pages, groups),
-            "related_pages": self.related.nbytes(pages),
-            "signals": self.signals.nbytes(pages),
-            "groups": self._groups.resident_bytes(groups)
-            + self._names.resident_bytes(int(corpus["names_end"]))
-            + self._group_slots.nbytes,
-            "pattern_sketch": self._candidates.resident_bytes(candidate_space(pages)),
-            "journal": self._journal.resident_bytes(journaled),
-            "shadows": self._shadows.resident_bytes(min(pages, SHADOW_PAGES)),
-            "url_text": self._text.resident_bytes(int(corpus["text_end"])),
-        }
+        return self._memory.nbytes(self.arrays) | {"url_index": self._index.nbytes()}
 
-    def reserve(self, pages: int, text: int, groups: int, names: int) -> None:
+    def reserve(self, room: Room) -> None:
         """Make room for that much in all. Raises MemoryError beyond `MAX_PAGES` pages."""
-        if pages > MAX_PAGES:
-            raise MemoryError(f"a shard holds at most {MAX_PAGES} pages, found {pages}: use more shards")
-        for array in (self._pages, self._traces, self._leases, self._member_links):
-            array.ensure(pages)
-        self._candidates.ensure(candidate_space(pages))
-        self._shadows.ensure(min(pages, SHADOW_PAGES))
-        self._text.ensure(text)
-        self._groups.ensure(groups)
-        self._first_members.ensure(groups)
-        self._names.ensure(names)
-        self.seasonality.reserve(pages, groups)
-        self.related.reserve(pages)
-        self.signals.reserve(pages, groups)
+        if room.pages > MAX_PAGES:
+            raise MemoryError(f"a shard holds at most {MAX_PAGES} pages, found {room.pages}: use more shards")
+        self._memory.reserve(room)
 
     def faults(self) -> list[str]:
         """Return the invariants of the table that do not hold. O(pages)."""
@@ -311,18 +248,19 @@ class PageTable:
 
     def _join_pages(self) -> None:
         """Make new pages members of their keys. O(their URLs)."""
-        if self.related.joined < len(self):
-            join_pages(self.arrays, len(self))
+        shard = self.arrays
+        if shard.related.state["joined"][0] < len(self):
+            join_pages(shard, len(self))
 
     def _rejoin_keys(self) -> None:
         """Make all pages members of their keys, after the records were loaded. O(URLs)."""
-        count = len(self)
-        links = self.seasonality.arrays.links[:count]
+        count, groups = len(self), int(self._corpus["groups"][0])
+        links = self.arrays.seasonality.links[:count]
         known = links["related"].copy()
         links["related"] &= SHARE_BITS
-        self.related.clear()
+        self._memory.clear_keys(self.arrays)
         for start in range(0, count, _CHUNK):
-            self.related.make_room(min(_CHUNK, count - start))
+            self._memory.make_slots(self.arrays, groups, min(_CHUNK, count - start))
             join_pages(self.arrays, min(start + _CHUNK, count))
         links["related"] = known
 
@@ -338,14 +276,6 @@ class PageTable:
         text = sum(int(column.offsets[stop] - column.offsets[start]) for column in columns) if new else 0
         groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * new
         names = int(corpus["names_end"]) + _GROUPS_PER_PAGE * text
-        self.reserve(known + new, int(corpus["text_end"]) + text, groups, names)
-        if 2 * groups > self._group_slots.size:
-            slots, self._group_slots = self._group_slots, np.zeros(_group_slots(groups), np.uint64)
-            move_slots(slots, self._group_slots, 0, slots.size)
+        self.reserve(Room(known + new, groups, int(corpus["text_end"]) + text, names))
+        self._memory.make_slots(self.arrays, groups, new)
         self._index.ensure(known + new)
-        self.related.make_room(new)
-
-
-def _group_slots(groups: int) -> int:
-    """Return the size of an index with room for `groups` groups at half its slots or fewer."""
-    return max(_FEWEST_GROUP_SLOTS, 1 << (2 * groups - 1).bit_length())

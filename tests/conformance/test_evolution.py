@@ -11,20 +11,18 @@ import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch
-from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import copy_cycle_times
-from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
+from streamsched.evolution.data.change_history import ChangeHistory, copy_cycle_times
+from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.policy_names import FORMULAS
-from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.ground_truth import Window
+from streamsched.replay.simulation.policies import FORMULAS, make_policy
+from streamsched.replay.simulation.scheduled_policies import ScheduledPolicy
 from streamsched.replay.simulation.simulator import DAY_S, Schedule, simulate
-from streamsched.replay.truth.ground_truth import Window
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.scheduler import Scheduler
 

@@ -40,7 +40,6 @@ def learned(estimator: type[OnlineEstimator], **parameters: Any) -> OnlineEstima
 def test_the_search_finds_them_all() -> None:
     names = {"CG", "NAD", "SAD", "AAD", "GAD", "NaiveInterval", "ModifiedInterval", "GammaPosterior"}
     assert {estimator.__name__ for estimator in ESTIMATORS} == names
-    assert names | {"OnlineEstimator"} == set(river_estimators.__all__)
 
 
 @every

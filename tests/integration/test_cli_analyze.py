@@ -44,7 +44,7 @@ def test_json_has_every_number(streamsched: Command, log: Path, tmp_path: Path) 
     assert sum(content["near"]["observed"]) + content["near"]["longer"][0] == content["near"]["intervals"]
     week = content["week"]["regions"]["other"]
     assert len(week["relative"]) == 168
-    assert sum(week["arrivals"]) == pytest.approx(week["changes"])
+    assert sum(week["changes_by_hour"]) == pytest.approx(week["changes"])
     assert len(content["rates"]["modified"]["share_within"]) == len(content["rates"]["marks_s"])
     out = tmp_path / "new" / "numbers.json"
     beside = streamsched("analyze", log, "--json", out)
@@ -74,7 +74,7 @@ def test_every_option_reaches_the_analysis(streamsched: Command, log: Path) -> N
     regions = "--region Ex=example@Asia/Tokyo --local --json"
     week = streamsched("analyze", log, *shlex.split(regions)).json["week"]
     assert list(week["regions"]) == ["Ex"]
-    arrivals = week["regions"]["Ex"]["arrivals"]
+    arrivals = week["regions"]["Ex"]["changes_by_hour"]
     assert {hour % 24 for hour, count in enumerate(arrivals) if count} == {9}  # UTC's first hour
 
 

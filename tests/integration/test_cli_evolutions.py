@@ -10,7 +10,7 @@ import pytest
 from streamsched import Scheduler
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
-from streamsched.persistence.lock import lock_state
+from streamsched.persistence.state_directory import lock_state
 from streamsched.scheduler.evolver import Evolver
 from tests.support.command_line import NOW, Command, crawl, write
 

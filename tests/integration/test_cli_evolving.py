@@ -13,8 +13,7 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.evolution import pipeline
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
-from streamsched.service.hooks.evolution import FileEvolution
-from streamsched.service.hooks.stream_parts import cut_at_cycles
+from streamsched.service.stream_hooks import FileEvolution, cut_at_cycles
 from tests.support import fake_evolutions
 from tests.support.command_line import DAY, NOW, Command, crawl, write
 

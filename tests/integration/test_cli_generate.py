@@ -22,7 +22,7 @@ def test_a_generated_log_can_be_replayed(streamsched: Command, tmp_path: Path) -
     assert answer.out == f"wrote 200 pages and {log.times_s.size - 200:,} changes of theirs in 9 days to {out}\n"
     content = streamsched("replay", out, "--policy", "nad", "--json", "-").json
     assert (content["pages"], content["cycles"], content["rejected"]) == (200, 9, 0)
-    assert content["policies"]["nad"]["change_rate"] > 0.3
+    assert content["policies"]["nad"]["figures"]["change_rate"]["value"] > 0.3
     assert files(out.parent) == ["log.tsv.gz"]
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from streamsched import SettingsError
 from streamsched.cli import exits
-from streamsched.cli.options import DURATION, parse_moment, parse_url, parse_whole
+from streamsched.cli.options import DURATION, parse_url, parse_whole
 from streamsched.cli.output import plain
 from streamsched.cli.program import program
+from streamsched.numerics.durations import parse_moment
 from tests.support.command_line import Command
 from tests.support.paths import ROOT
 
@@ -37,7 +38,7 @@ COMMANDS = (
     "warm",
     "experiment",
 )
-SLOW_TO_IMPORT = {"matplotlib", "msgpack", "msgspec", "rich", "scipy"}
+SLOW_TO_IMPORT = {"matplotlib", "msgpack", "rich", "scipy"}
 
 
 def examples(text: str) -> list[list[str]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -14,10 +12,10 @@ from typing import Any, Self
 import pytest
 
 from streamsched import Scheduler
-from streamsched.cli.interruption import Interruption, orderly_exit
+from streamsched.cli.exits import Interruption, orderly_exit
 from streamsched.connectors import Delivery, Source, open_source
 from streamsched.outcomes import OutcomeBatch
-from streamsched.persistence.write_ahead_log.log_reader import has_calls
+from streamsched.persistence.log_reader import has_calls
 from tests.support.command_line import Answer, Command, crawl, finish, start, write
 
 LINES = crawl()
@@ -185,24 +183,3 @@ def test_a_pipe_that_stays_silent(tmp_path: Path, number: signal.Signals) -> Non
         answer = finish(process)
     assert (answer.code, answer.err) == (DRAINED[number], "")
     assert answer.json["applied"] == len(Scheduler.load(state)) == 3
-
-
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc, to see what is being imported")
-@pytest.mark.parametrize("words", [("explain", "--help"), ("state", "show", "--state", "nowhere"), ("run", "--help")])
-def test_ctrl_c_while_libraries_are_imported(words: tuple[str, ...]) -> None:
-    """Sent at many moments from the first import of a library on; Python itself answers to earlier ones."""
-    codes = set()
-    for part in range(12):
-        process = start(*words)
-        maps = Path(f"/proc/{process.pid}/maps")
-        while "_multiarray_umath" not in maps.read_text() and process.poll() is None:
-            pass
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(part * 0.04)
-        process.send_signal(signal.SIGINT)
-        answer = finish(process)
-        assert "Traceback" not in answer.err
-        assert "KeyboardInterrupt" not in answer.err
-        assert answer.code == 130 or (answer.code in (0, 4) and answer.out + answer.err)
-        codes.add(answer.code)
-    assert 130 in codes

@@ -25,9 +25,8 @@ from streamsched import (
 )
 from streamsched.errors import StateInUse
 from streamsched.formula import champion
-from streamsched.persistence.lock import lock_state
-from streamsched.persistence.recovery import newest_image
-from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from streamsched.persistence.state_directory import lock_state, newest_image
+from streamsched.scheduler.settings import DEFAULT_FORMULA
 from tests.support.command_line import DAY, NOW, Answer, Command, outcome, write
 
 DAMAGED = ("damaged", "truncated", "version")
@@ -109,8 +108,8 @@ def test_per_host_is_a_limit_beside_those_of_the_state(streamsched: Command, sta
 
 def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:
     batch = streamsched("next", "--state", state, "-k", "3", "--now", str(NOW), "--lease", "90s", "--json").json
-    assert set(batch) == {"urls", "scores", "hosts", "reasons", "now", "lease_until"}
-    assert [len(batch[name]) for name in ("urls", "scores", "hosts", "reasons")] == [3, 3, 3, 3]
+    assert set(batch) == {"urls", "scores", "probabilities", "hosts", "reasons", "now", "lease_until"}
+    assert [len(batch[name]) for name in ("urls", "scores", "probabilities", "hosts", "reasons")] == [3] * 5
     assert set(batch["reasons"]) == {"in_batch_by_score"}
     assert batch["hosts"] == [url.split("/")[2] for url in batch["urls"]]
     assert batch["scores"] == sorted(batch["scores"], reverse=True)

@@ -17,7 +17,7 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.cli import main
-from streamsched.persistence.recovery import has_state
+from streamsched.persistence.state_directory import has_state
 from tests.support.command_line import Command, change_log, crawl, finish, outcome, start, write
 from tests.support.paths import ROOT
 

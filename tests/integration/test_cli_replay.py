@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from streamsched import Scheduler
-from streamsched.persistence.recovery import newest_image
-from streamsched.replay import STEADY, experiment, saved_state
+from streamsched.persistence.state_directory import newest_image
+from streamsched.replay import METRICS, STEADY, experiment
 from streamsched.replay.simulation.policies import make_policy
 from streamsched.replay.simulation.simulator import Policy
 from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, write
 
-FIGURES = {"change_rate", "ndcg", "freshness", "delay_mean", "delay_p95", "visits"}
 FORMULA = "(1 - exp(-rate * t)) * importance + 0.001 * log(n + 1) * t + 0 * (CG + NAD + SAD + AAD + GAD)"
 
 
@@ -33,10 +32,10 @@ def test_json_has_the_agreed_schema(streamsched: Command, log: Path) -> None:
     assert (content["log"], content["pages"], content["budget"]) == (str(log), 20, 0.1)
     assert content["cycles"] == 39
     assert list(content["policies"]) == list(STEADY)
-    for figures in content["policies"].values():
-        assert set(figures) >= FIGURES
-        assert 0 <= figures["change_rate"] <= 1
-        assert figures["visits"] == 2 * 37
+    for policy in content["policies"].values():
+        assert set(policy["figures"]) == {*METRICS, "stale"}
+        assert 0 <= policy["figures"]["change_rate"]["value"] <= 1
+        assert policy["visits"] == 2 * 37
 
 
 def test_json_goes_to_a_file_beside_the_table(streamsched: Command, log: Path, tmp_path: Path) -> None:
@@ -86,8 +85,8 @@ def test_policies_are_compared_with_the_one_named(streamsched: Command, log: Pat
     assert (content["against"], list(content["policies"])) == ("rand", ["default", "rand"])
     assert content["policies"]["rand"]["against"] is None
     default, rand = content["policies"].values()
-    difference = default["against"]["change_rate"]["difference"]
-    assert difference == pytest.approx(default["change_rate"] - rand["change_rate"])
+    ours, theirs = (policy["figures"]["change_rate"]["value"] for policy in (default, rand))
+    assert default["against"]["change_rate"]["difference"]["value"] == pytest.approx(ours - theirs)
     answer = streamsched("replay", log, "--policy", "default", "--policy", "t", "--against", "t")
     assert "Differences from t" in answer.out
 
@@ -101,16 +100,17 @@ def test_calibration_judges_probabilities_only(streamsched: Command, log: Path, 
     found = {name: policy["calibration"] for name, policy in answer.json["policies"].items()}
     assert found["age"] is None
     for name in ("default", "due"):
-        assert found[name]["visits"] == answer.json["policies"][name]["visits"]
-        assert sum(one["visits"] for one in found[name]["bins"]) == found[name]["visits"]
-        assert found[name]["came"] == pytest.approx(answer.json["policies"][name]["change_rate"])
-        assert 0 <= found[name]["error"] <= 1
+        policy, every = answer.json["policies"][name], found[name]["all_visits"]
+        assert every["visits"] == policy["visits"]
+        assert sum(one["visits"] for one in every["bins"]) == every["visits"]
+        assert every["observed"] == pytest.approx(policy["figures"]["change_rate"]["value"])
+        assert 0 <= every["error"] <= 1
         parts = [found[name][part]["visits"] for part in ("without_surge", "with_surge")]
-        assert sum(parts) == found[name]["visits"]
-        gaps = [one["visits"] * abs(one["foretold"] - one["came"]) for one in found[name]["bins"]]
-        assert found[name]["error"] == pytest.approx(sum(gaps) / found[name]["visits"])
+        assert sum(parts) == every["visits"]
+        gaps = [one["visits"] * abs(one["predicted"] - one["observed"]) for one in every["bins"]]
+        assert every["error"] == pytest.approx(sum(gaps) / every["visits"])
     assert "No calibration for age" in report.read_text()
-    assert "Foretold" in streamsched("replay", log, *policies, "--calibration").out
+    assert "Predicted" in streamsched("replay", log, *policies, "--calibration").out
     plain = streamsched("replay", log, "--policy", "default", "--json", "-").json
     assert plain["policies"]["default"]["calibration"] is None
 
@@ -156,7 +156,6 @@ def test_an_evolving_policy_saves_its_records_with_its_state(
 
     made: list[str] = []
     monkeypatch.setattr(experiment, "make_policy", make)
-    monkeypatch.setattr(saved_state, "make_policy", make)
     answer = streamsched("replay", log, "--policy", "gp4c", "--save-state", tmp_path / "state")
     assert answer.lines[-1] == f"state of policy gp4c: {newest_image(tmp_path / 'state')}"
     assert made == ["gp4c"]  # it takes too long to run twice
@@ -269,8 +268,7 @@ def test_figures_are_null_where_nothing_changed(streamsched: Command, tmp_path: 
     lines = [f"{NOW - 9 * DAY:.0f}\tA\thttps://h.example/{page}" for page in range(3)]
     log = write(tmp_path / "log.tsv", [*lines, f"{NOW:.0f}\tA\thttps://h.example/late"])
     content = streamsched("replay", log, "--policy", "age", "--json", "-").json
-    assert content["policies"]["age"]["change_rate"] == 0.0
-    assert content["policies"]["age"]["ndcg"] is None
-    assert content["policies"]["age"]["freshness"] == 1.0
+    figures = {name: figure["value"] for name, figure in content["policies"]["age"]["figures"].items()}
+    assert (figures["change_rate"], figures["ndcg"], figures["freshness"]) == (0.0, None, 1.0)
     assert "–" in streamsched("replay", log, "--policy", "age").out
     assert json.dumps(content, allow_nan=False)

@@ -358,7 +358,7 @@ def test_signals_beside_outcomes_end_and_resume_on_their_own(streamsched: Comman
     found = streamsched(*words, "--set", f"signals.dead_letters={dead}")
     assert (found.code, found.json["applied"], found.json["signals_applied"]) == (0, 20, 2)
     assert (found.json["rejected"], found.json["signals_rejected"]) == (0, 1)
-    assert "signals.jsonl.gz, line 3: at: expected a number, found nothing" in found.err
+    assert "signals.jsonl.gz, line 3: at: expected UTC epoch seconds, found nothing" in found.err
     assert json.loads(dead.read_text())["raw"] == LINES[0]
     write(source, LINES[20:], append=True)
     write(signals, [signal(40, 9.1), signal(3, 9.5)], append=True)

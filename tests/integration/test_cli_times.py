@@ -69,7 +69,7 @@ def test_the_bound_of_a_run(streamsched: Command, tmp_path: Path) -> None:
     assert rejected("few", "--max-ahead", "1d") == 2
     assert Scheduler.load(tmp_path / "few").max_ahead == DAY
     assert rejected("few", "--from-start") == 2
-    assert rejected("few", "--from-start", "--set", "max_ahead=10d") == 1
+    assert rejected("few", "--from-start", "--set", "scheduler.max_ahead=10d") == 1
     assert rejected("few", "--from-start") == 1
     answer = streamsched("run", "--source", source, "--state", tmp_path / "bad", "--max-ahead", "soon")
     assert answer.code == 2

@@ -13,7 +13,7 @@ import pytest
 
 from streamsched import DurableScheduler, HostRule, Outcome, OutcomeBatch, Signal
 from streamsched.evolution.promotion import Verdict
-from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.records import Decision, EvolutionRecord, RecordBook
 from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
 from tests.support.browser import open_browser, opened
@@ -70,7 +70,10 @@ def record_contests(scheduler: DurableScheduler) -> None:
     )
     won = Verdict(True, 0.30, 0.33, 0.03, 0.004, 8, 4, 12, "promoted: the gain exceeds the noise")
     lost = Verdict(False, 0.33, 0.331, 0.001, 0.004, 8, 4, 12, "not promoted: the gain does not exceed the noise")
-    records = [(won, FORMULA, "promoted", first), (lost, "gain * tau", "kept", champion)]
+    records: list[tuple[Verdict, str, Decision, Champion]] = [
+        (won, FORMULA, "promoted", first),
+        (lost, "gain * tau", "kept", champion),
+    ]
     for number, (verdict, challenger, decision, before) in enumerate(records, 1):
         record = EvolutionRecord(number, NOW, "schedule", decision, verdict.why, before, champion)
         record = replace(record, challenger=challenger, metric="ndcg", verdict=verdict)
@@ -313,7 +316,7 @@ def test_alerts_in_words(page: Page) -> None:
           const { findAlerts } = await import("/console/alerts.js");
           const latest = {lag: 90_000, outcomes_per_s: 100, waiting: 40, lock_wait_s: 0.5, leased: 7,
             drifted: true, image_age_s: 7_200};
-          const calibration = {visits: 5_000, error: 0.2, foretold: 0.3, came: 0.1};
+          const calibration = {visits: 5_000, error: 0.2, predicted: 0.3, observed: 0.1};
           const outcomes = {applied: 900, rejected: 100};
           const stats = {latest, calibration, outcomes, trouble: "the disk is full", requests: {500: 2, 200: 9},
             refused_pages: 3};

@@ -13,8 +13,8 @@ import pytest
 
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.errors import SnapshotError
+from streamsched.evolution import job
 from streamsched.evolution.plan import EvolutionPlan
-from streamsched.evolution.process import job
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.scheduler.evolver import Evolver
 from tests.support.guarded_memory import small_reserve

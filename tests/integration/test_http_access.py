@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.http.access.tokens import TokenFile
 from streamsched.http.server import HttpServer
+from streamsched.http.tokens import TokenFile
 from streamsched.service.http_settings import HttpSettings
 from tests.support.command_line import Command
 from tests.support.http_service import TOKENS, Running, make_client, running, write_tokens
@@ -69,7 +69,7 @@ def test_every_route_but_these_needs_a_scope(service: Running) -> None:
 
 
 def test_a_token_is_revoked_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsched.http.access.tokens._LOOK_S", 0.0)
+    monkeypatch.setattr("streamsched.http.tokens._LOOK_S", 0.0)
     with running(tmp_path, tokens=True) as service, service.as_token("read") as client:
         assert client.get("/v1/rank").status_code == 200
         path = tmp_path / "tokens.toml"
@@ -150,7 +150,7 @@ def test_the_audit_log_has_every_call_of_an_administrator(tmp_path: Path) -> Non
 
 def test_what_cannot_be_audited_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path) as service:
-        monkeypatch.setattr("streamsched.http.access.audit.os.fsync", _fail)
+        monkeypatch.setattr("streamsched.http.gate.os.fsync", _fail)
         answer = service.client.put("/v1/rules", json={"rules": {"a.example": {"delay": "1s"}}})
         monkeypatch.undo()
         assert answer.status_code == 503

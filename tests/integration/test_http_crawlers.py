@@ -175,7 +175,7 @@ def test_a_clock_put_back_does_not_stop_time(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = {"outcomes": [outcome("https://full.example/", NOW - 1.0)]}
     with running(tmp_path) as service:
-        monkeypatch.setattr("streamsched.persistence.write_ahead_log.call_log.os.fdatasync", _fail)
+        monkeypatch.setattr("streamsched.persistence.call_log.os.fdatasync", _fail)
         answer = service.client.post("/v1/outcomes", json=body)
         assert (answer.status_code, answer.json()["code"]) == (503, "state_not_writable")
         assert service.client.get("/readyz").status_code == 503

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -11,8 +12,8 @@ import msgspec
 import pytest
 
 from streamsched import OutcomeBatch, SignalBatch
-from streamsched.connectors.records.outcome_frames import encode_frame
-from streamsched.connectors.records.signal_frames import encode_signal_frame
+from streamsched.frames import encode_frame
+from streamsched.http.protocol import bodies
 from streamsched.http.protocol.bodies import MOST_RECORDS
 from tests.support.http_service import NOW, URLS, Running, outcome, running
 
@@ -124,7 +125,7 @@ def test_frames_are_applied_as_events_are(service: Running, crawler: httpx.Clien
     frame = encode_frame(OutcomeBatch(urls, [NOW - 9.0, NOW - 8.0, 1e12], changed=[True, None, False]))
     counts = crawler.post("/v1/outcomes", content=frame, headers=FRAMES).json()
     assert (counts["applied"], counts["rejected"]) == (2, 1)
-    signals = encode_signal_frame(SignalBatch(urls[:2], [NOW - 1.0, NOW - 1.0], "sitemap"))
+    signals = encode_frame(SignalBatch(urls[:2], [NOW - 1.0, NOW - 1.0], "sitemap"))
     assert crawler.post("/v1/signals", content=signals, headers=FRAMES).json()["applied"] == 2
     assert urls[0] in service.scheduler
 
@@ -207,6 +208,37 @@ def test_refusals(crawler: httpx.Client, method: str, path: str, given: Any, sta
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     if status == 405:
         assert answer.headers["allow"] == "POST"
+
+
+def test_a_large_body_is_decoded_beside_the_event_loop(crawler: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def decode(*given: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return bodies.decode_body(*given)
+
+    monkeypatch.setattr(bodies.MessageBody, "read", lambda self, body, media_type: decode(body, media_type, self.kind))
+    for count in (1, 10_000):
+        urls = [f"https://large.example/{number:020}" for number in range(count)]
+        assert crawler.post("/v1/release", json={"urls": urls}).json() == {"known": 0}
+    assert [name.startswith("streamsched decoder") for name in threads] == [False, True]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/v1/rank", "/openapi.json", "/"])
+def test_head_answers_as_get_without_a_body(crawler: httpx.Client, path: str) -> None:
+    whole, head = crawler.get(path), crawler.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert int(head.headers["content-length"]) > 0
+
+
+@pytest.mark.parametrize("path", ["/console/", "/v1", "/v1/next/", "/v1/pages/", "/v1/pages/a/b", "/V1/next"])
+def test_other_paths_lead_nowhere(crawler: httpx.Client, path: str) -> None:
+    assert crawler.get(path).status_code == 404
+
+
+def test_a_path_says_by_which_methods_it_is_called(crawler: httpx.Client) -> None:
+    assert crawler.delete("/v1/champion").headers["allow"] == "GET, HEAD, PUT"
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamsched import DurableScheduler, Outcome, OutcomeBatch, SettingsError
-from streamsched.http.figures.sampler import Sampler
-from streamsched.http.figures.service_figures import KEPT_SAMPLES, ServiceFigures
 from streamsched.http.open_http import open_http
 from streamsched.http.scheduler_thread import SchedulerThread
+from streamsched.http.service_figures import KEPT_SAMPLES, Sampler, ServiceFigures
 from streamsched.service.http_settings import HttpSettings
 from tests.support.http_service import NOW, URLS, Running, outcome, running
 from tests.support.paths import ROOT
@@ -83,9 +82,9 @@ def test_samples_show_what_happened_and_what_is_believed(service: Running) -> No
     assert latest["applied"] == found["outcomes"]["applied"] == 12 * 20
     assert (latest["served"], latest["hits"]) == (found["outcomes"]["served"], found["outcomes"]["hits"])
     assert 0 < latest["hits"] < latest["served"] == calibration["visits"]
-    assert calibration["came"] == pytest.approx(latest["hits"] / latest["served"])
+    assert calibration["observed"] == pytest.approx(latest["hits"] / latest["served"])
     assert sum(one["visits"] for one in calibration["bins"]) == calibration["visits"]
-    distance = sum(abs(one["foretold"] - one["came"]) for one in calibration["bins"])
+    distance = sum(abs(one["predicted"] - one["observed"]) for one in calibration["bins"])
     assert latest["calibration_error"] == calibration["error"] == pytest.approx(distance / calibration["visits"])
     assert 0.3 < latest["freshness"] < 1.0
     assert (latest["lag"], latest["drifted"]) == (None, None)
@@ -144,7 +143,14 @@ def test_metrics_are_the_figures(service: Running) -> None:
 def test_what_is_not_known_has_no_value(service: Running) -> None:
     names = {name for name, _ in metrics(service)}
     assert "streamsched_pages" in names
-    unknown = {"lag_messages", "freshness_ratio", "calibration_error_ratio", "foretold_ratio", "found_ratio", "drifted"}
+    unknown = {
+        "lag_messages",
+        "freshness_ratio",
+        "calibration_error_ratio",
+        "predicted_ratio",
+        "observed_ratio",
+        "drifted",
+    }
     assert names.isdisjoint({f"streamsched_{name}" for name in unknown})
 
 

@@ -132,6 +132,7 @@ def test_a_compressed_bomb_is_refused_unread(service: Running) -> None:
     ("media_type", "body"),
     [
         ("application/json", b"[" * 9_000),
+        ("application/json", b'{"urls":' + b"[" * 500 + b"]" * 500 + b"}"),
         ("application/json", b'{"urls":' * 1_000),
         ("application/json", b'{"urls": ["\xff"]}'),
         ("application/json", b'{"urls": ["\\ud800"]}'),
@@ -185,6 +186,13 @@ def test_a_very_long_target_is_refused(service: Running) -> None:
     with socket.create_connection(service.place, timeout=10.0) as connection:
         connection.sendall(head("GET", "/v1/pages/" + "a" * 60_000, "connection: close"))
         assert status(read_all(connection)) in (404, 414)
+
+
+@pytest.mark.parametrize("chunk", [b"zz\r\nabc\r\n", b'5\r\n{"urlsXX\r\n', b"-1\r\n", b"f" * 18 + b"\r\n"])
+def test_a_malformed_chunk_is_refused(service: Running, chunk: bytes) -> None:
+    answer = exchange(service.place, post("transfer-encoding: chunked"), chunk + b"0\r\n\r\n")
+    assert status(answer) == 400
+    assert b'"malformed"' in answer
 
 
 def test_two_lengths_are_refused(service: Running) -> None:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import httpx
 
 from streamsched import DurableScheduler
-from streamsched.http.access.audit import AUDIT_NAME
+from streamsched.http.gate import AUDIT_NAME
 from tests.support.command_line import write
 from tests.support.http_service import clock_now, make_client, outcome, started
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from streamsched import Outcome, Scheduler, Signal
-from streamsched.evolution.elites import ARCHIVE_NAME
-from streamsched.evolution.process.exchange_files import read_json
+from streamsched.evolution.exchange_files import ARCHIVE_NAME, read_json
 from streamsched.evolution.records import RecordBook
 from tests.support.command_line import announce, crawl, outcome, spread_crawl, write
 from tests.support.extras import needs_casadi

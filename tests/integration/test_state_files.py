@@ -14,7 +14,7 @@ import pytest
 
 from streamsched import Outcome, Scheduler, SnapshotError
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.verification import check_directory
+from streamsched.persistence.state_directory import check_directory
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.recovered_state import continue_without_lost_calls
 from streamsched.state.page_table import PageTable

@@ -16,11 +16,12 @@ import click
 import pytest
 import yaml
 
-from streamsched.cli.commands.run import command as run_command
-from streamsched.cli.commands.serve import command as serve_command
-from streamsched.cli.commands.warm import command as warm_command
-from streamsched.service.run_settings import SETTING_NAMES, read_run_settings
-from streamsched.service.setting_sources import Given
+from streamsched.cli.commands.run import run_command
+from streamsched.cli.commands.serve import serve_command
+from streamsched.cli.commands.warm import warm_command
+from streamsched.service.run_settings import SETTINGS
+from streamsched.service.setting_sources import Given, read_run_settings
+from tests.support.command_line import finish, start
 from tests.support.paths import ROOT
 
 COMMANDS: dict[str, click.Command] = {"run": run_command, "serve": serve_command, "warm": warm_command}
@@ -73,6 +74,27 @@ def test_what_compose_names_exists(compose: dict[str, Any]) -> None:
     assert used == set(compose["secrets"])
 
 
+def test_a_container_that_is_read_only_can_keep_its_kernels(compose: dict[str, Any]) -> None:
+    service = compose["services"]["streamsched"]
+    (cache,) = re.findall(r"NUMBA_CACHE_DIR=(\S+)", CONTAINERFILE)
+    assert service["read_only"]
+    assert cache in {volume.split(":")[1] for volume in service["volumes"]}
+    assert {"mem_limit", "pids_limit", "ulimits"} <= service.keys()
+
+
+def test_a_wrong_setting_ends_the_unit_and_does_not_start_it_again(tmp_path: Path) -> None:
+    (prevented,) = re.findall(r"^RestartPreventExitStatus=(\d+)$", UNIT.read_text(), re.MULTILINE)
+    path = tmp_path / "service.toml"
+    path.write_text('state = "state"\nno_such_setting = 1\n')
+    assert finish(start("serve", "--config", path)).code == int(prevented)
+
+
+def test_test_files_named_in_the_rules_exist() -> None:
+    named = re.findall(r"tests/[\w/]+\.py", (ROOT / "deploy" / "prometheus" / "streamsched.rules.yml").read_text())
+    assert named
+    assert all((ROOT / name).exists() for name in named)
+
+
 def test_images_have_versions_and_no_registry(compose: dict[str, Any]) -> None:
     images = [service["image"] for service in compose["services"].values() if "build" not in service]
     images += [image.split()[0] for image in instructions("FROM")]
@@ -108,8 +130,8 @@ def test_settings_in_the_documentation_are_valid(tmp_path: Path) -> None:
     path = tmp_path / "service.toml"
     path.write_text(text)
     settings, unknown = read_run_settings({"source": Given("-", "serve")}, path)
-    assert (settings.http.address, unknown) == ("0.0.0.0:8080", [])
-    assert {"http.tokens", "politeness.delay"} <= SETTING_NAMES
+    assert (settings.http["address"], unknown) == ("0.0.0.0:8080", [])
+    assert {"http.tokens", "politeness.delay"} <= SETTINGS.keys()
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

@@ -16,16 +16,15 @@ from hypothesis import strategies as st
 from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
 from streamsched.errors import ReplayError
-from streamsched.estimation.seasonality.timezones import offsets_between
+from streamsched.estimation.seasonality.regions import offsets_between
 from streamsched.replay import ChangeLog
 from streamsched.replay.analysis import AnalysisSettings, merge_regions, parse_region
-from streamsched.replay.analysis.statistics.frequencies import count_intervals, count_near
-from streamsched.replay.analysis.statistics.observation import Observation, observe_steps, observe_visits
-from streamsched.replay.analysis.statistics.poisson_null import binomial_tail, exceedance
-from streamsched.replay.analysis.statistics.rates import estimate_rates
-from streamsched.replay.analysis.statistics.site_regions import find_domains
-from streamsched.replay.analysis.statistics.week import RegionWeek, _spread, count_week
-from streamsched.replay.truth.reader import read_outcomes
+from streamsched.replay.analysis.analysis_settings import find_domains
+from streamsched.replay.analysis.intervals import count_intervals, count_near, estimate_rates
+from streamsched.replay.analysis.observation import Observation, observe_steps, observe_visits
+from streamsched.replay.analysis.page_types import binomial_tail, exceedance
+from streamsched.replay.analysis.week import RegionWeek, _spread, count_week
+from streamsched.replay.log_reader import read_outcomes
 from tests.reference import analysis
 
 Record = tuple[float, str, str]

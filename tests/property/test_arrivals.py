@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, SignalBatch
 from streamsched.connectors import Delivery, Position
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
-from streamsched.service.intake.arrivals import Arrival, InputStream, arrivals
+from streamsched.connectors.records import OUTCOMES, SIGNALS
+from streamsched.service.arrivals import Arrival, InputStream, arrivals
 
 times = st.lists(st.sampled_from([1.0, 2.0, 3.0, 5.0, 90.0]), max_size=14)
 cuts = st.lists(st.integers(0, 14), max_size=3)

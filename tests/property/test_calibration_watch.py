@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.records.page_schema import PAGE
-from streamsched.scheduler.monitoring.calibration_watch import CalibrationWatch
+from streamsched.scheduler.monitoring import CalibrationWatch
 from tests.reference import calibration
 
 PAGES = 5

@@ -21,7 +21,7 @@ from streamsched.persistence.image_format import ImageWriter
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.snapshot_view import SnapshotView
 from streamsched.records.dirty_tracking import find_dirty
-from streamsched.state.digest import digest_state
+from streamsched.state.state_arrays import digest_state
 from tests.support.guarded_memory import small_reserve
 from tests.support.random_calls import KINDS, URLS, Call, calls, settings_of
 
@@ -79,11 +79,11 @@ def test_nothing_is_written_unmarked(
     assert {row for row in moved if row >= rows_copied} <= set(old_rows["row"].tolist())
     assert {group for group in stirred if group >= groups_copied} <= set(old_groups["number"].tolist())
     for old in old_rows:
-        kept = old["page"].tobytes() + old["trace"].tobytes() + old["lease_until_s"].tobytes()
+        kept = old["pages"].tobytes() + old["traces"].tobytes() + old["lease_until_s"].tobytes()
         assert old["row"] >= rows_copied
         assert kept == rows[old["row"]]
     for old in old_groups:
-        assert old["group"].tobytes() == groups[old["number"]]
+        assert old["groups"].tobytes() == groups[old["number"]]
 
 
 @settings(max_examples=60)

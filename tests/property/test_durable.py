@@ -16,15 +16,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from streamsched import Outcome, Scheduler, SnapshotError
 from streamsched.outcomes import OutcomeBatch
-from streamsched.persistence import snapshot_view
+from streamsched.persistence import call_log, snapshot_view
 from streamsched.persistence.files import list_segments
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.verification import check_directory
-from streamsched.persistence.write_ahead_log import call_log
-from streamsched.persistence.write_ahead_log.log_reader import LoggedCalls, newest_log
-from streamsched.persistence.write_ahead_log.segment_format import FIRST_FRAME_AT
+from streamsched.persistence.log_reader import LoggedCalls, newest_log
+from streamsched.persistence.log_segments import FIRST_FRAME_AT
+from streamsched.persistence.state_directory import check_directory
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.logged_calls import replay
+from streamsched.scheduler.recovered_state import replay
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import streams
 from tests.support.random_calls import Call, calls, settings_of

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.evolution.data import shared_changes
-from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import CycleTimes
-from streamsched.evolution.gp.genomes import to_formula
-from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet, TerminalSet
+from streamsched.evolution.data.change_history import ChangeHistory, CycleTimes
+from streamsched.evolution.genomes import to_formula
 from streamsched.evolution.simulation.compiled_programs import SizedProgram, compile_program
 from streamsched.evolution.simulation.evaluator import Evaluator, Metric, Program
 from streamsched.evolution.simulation.trials import Trial
+from streamsched.evolution.symbols import TERMINAL_SETS, SymbolSet
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
+from streamsched.formula.terminal_table import TerminalSet
 from streamsched.numerics.arrays import Ints
 from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS
 from tests.reference import simulated_crawl as naive

@@ -11,8 +11,18 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings
-from streamsched.evolution.gp.genomes import (
+from streamsched.evolution.evolution_settings import EvolutionSettings
+from streamsched.evolution.generations import (
+    Individual,
+    Reproduction,
+    cross,
+    evolve_population,
+    evolve_seeds,
+    rank_individuals,
+    replace_subtree,
+    swap_subtrees,
+)
+from streamsched.evolution.genomes import (
     depth_of,
     from_formula,
     full_tree,
@@ -23,9 +33,7 @@ from streamsched.evolution.gp.genomes import (
     subtree_end,
     to_formula,
 )
-from streamsched.evolution.gp.loop import Individual, evolve_population, evolve_seeds, rank_individuals
-from streamsched.evolution.gp.operators import Reproduction, cross, replace_subtree, swap_subtrees
-from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet
+from streamsched.evolution.symbols import TERMINAL_SETS, SymbolSet
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 from tests.reference import genomes as naive

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from streamsched.errors import FormulaError
 from streamsched.formula import TERMINALS, Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
 from streamsched.formula.evaluation.protected import apply
-from streamsched.formula.evaluation.value_claims import claims_of
-from streamsched.formula.syntax.lexer import tokenize
+from streamsched.formula.evaluation.simplify import claims_of
+from streamsched.formula.syntax.parser import tokenize
 from streamsched.numerics.arrays import Floats
 from tests.reference import estimators
 

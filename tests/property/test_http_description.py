@@ -16,9 +16,9 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from streamsched import OutcomeBatch
-from streamsched.connectors.records.outcome_frames import encode_frame
+from streamsched.frames import encode_frame
 from streamsched.http.open_http import make_routes
-from streamsched.http.protocol.media_types import FRAMES, MSGPACK
+from streamsched.http.protocol.bodies import FRAMES, MSGPACK
 from streamsched.http.service import Service
 from tests.support.http_service import NOW, TOKENS, URLS, running
 

@@ -9,12 +9,9 @@ from kafka.partitioner.default import murmur2
 
 from streamsched.connectors import encode_frame
 from streamsched.connectors.kafka.clients.protocol import Messages
-from streamsched.connectors.kafka.decoding import MessageDecoder
+from streamsched.connectors.kafka.decoding import MessageDecoder, classify_messages
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys, not_equal
-from streamsched.connectors.kafka.message_kinds import classify_messages
-from streamsched.connectors.records.outcome_columns import join_outcomes
-from streamsched.connectors.records.packed_columns import pack_bytes
-from streamsched.connectors.records.record_types import OUTCOMES
+from streamsched.connectors.records import OUTCOMES
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.reference import message_keys
@@ -36,7 +33,9 @@ urls = st.lists(
 
 
 def to_map(outcome: Outcome) -> dict[str, object]:
-    return {field: getattr(outcome, field) for field in outcome.__slots__ if getattr(outcome, field) is not None}
+    return {
+        field: getattr(outcome, field) for field in outcome.__struct_fields__ if getattr(outcome, field) is not None
+    }
 
 
 whole = (
@@ -56,12 +55,12 @@ def test_hosts(found: list[str]) -> None:
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 1000))
 def test_partitions_are_those_of_kafkas_own_clients(keys: list[bytes], count: int) -> None:
     expected = [(murmur2(key) & 0x7FFFFFFF) % count for key in keys]
-    assert choose_partitions(pack_bytes(keys), count).tolist() == expected
+    assert choose_partitions(PackedUrls.pack_bytes(keys), count).tolist() == expected
 
 
 @given(st.lists(st.tuples(st.binary(max_size=4), st.binary(max_size=4))))
 def test_what_differs(pairs: list[tuple[bytes, bytes]]) -> None:
-    left, right = pack_bytes([pair[0] for pair in pairs]), pack_bytes([pair[1] for pair in pairs])
+    left, right = PackedUrls.pack_bytes([pair[0] for pair in pairs]), PackedUrls.pack_bytes([pair[1] for pair in pairs])
     assert not_equal(left, right).tolist() == [pair[0] != pair[1] for pair in pairs]
 
 
@@ -94,5 +93,5 @@ def test_messages_decoded_together_equal_those_decoded_alone(found: list[bytes |
 
 @given(st.lists(st.lists(outcomes, max_size=4), min_size=1, max_size=5))
 def test_joining_batches(batches: list[list[Outcome]]) -> None:
-    joined = join_outcomes([OutcomeBatch.from_outcomes(batch) for batch in batches])
+    joined = OUTCOMES.join([OutcomeBatch.from_outcomes(batch) for batch in batches])
     assert list(joined) == [one for batch in batches for one in batch]

@@ -26,13 +26,12 @@ from hypothesis.stateful import (
 
 from streamsched import Scheduler
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
-from streamsched.formula.terminals import PROVIDED
+from streamsched.formula.terminal_table import PROVIDED
 from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.incremental_topk import IncrementalTopK
-from streamsched.records.related.related_schema import SHARE_BITS
+from streamsched.records.related_schema import SHARE_BITS
 from streamsched.records.seasonality_schema import WEEK_HOURS
-from streamsched.scheduler.logged_calls import FOLLOW_PLAN
 from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
 from streamsched.state.crawl_plan import CrawlPlan
 from tests.property.test_politeness import lengths, some_counts
@@ -360,7 +359,7 @@ class LiveRanking(RuleBasedStateMachine):
         rates = scheduler.core.pages.arrays.pages.traces["crawl_rate"][:pages].copy()
         moved = rng.random(pages) < share
         rates[moved] = rng.choice(np.array([0.0, 1e-30, 0.1, 0.1, 3.0, 3e38], np.float32), int(moved.sum()))
-        scheduler._perform(FOLLOW_PLAN, CrawlPlan(1, "lambdacrawl", self.twins.now, "5%", 1.0, pages), rates)
+        scheduler._follow_plan(CrawlPlan(1, "lambdacrawl", self.twins.now, "5%", 1.0, pages), rates)
         self.twins.is_current = True
         self.met["plans"] += bool(pages)
 

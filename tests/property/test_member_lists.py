@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.estimation.related.member_lists import append_row, clear_rows, list_rows, remove_row
-from streamsched.estimation.related.related_tables import RelatedTables
-from streamsched.records.related.related_schema import MOST_MEMBERS, RelatedArrays
+from streamsched.estimation.related_members import append_row, clear_rows, list_rows, remove_row
+from streamsched.records.related_schema import MOST_MEMBERS, RelatedArrays
+from streamsched.state.page_table import PageTable
+from streamsched.state.state_arrays import Room
 
 KEYS = 3
 
@@ -24,9 +25,9 @@ def listed(related: RelatedArrays, key: int) -> list[int]:
 
 @given(st.lists(actions, max_size=200))
 def test_lists_hold_what_was_appended_and_not_removed(steps: list[tuple[str, int, int]]) -> None:
-    tables = RelatedTables(np.zeros(2, np.uint64), 1000)
-    tables.reserve(1000)
-    related = tables.arrays
+    table = PageTable(86_400.0)
+    table.reserve(Room(1000))
+    related = table.arrays.related
     twins: list[list[int]] = [[] for _ in range(KEYS)]
     most = 0
     for action, key, row in steps:

@@ -257,7 +257,7 @@ acts: st.SearchStrategy[tuple[str, set[int], float]] = st.one_of(
 @given(st.lists(acts, max_size=25))
 def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]) -> None:
     """Granted again or not, freed by outcomes or not, in whatever order; and hosts count what is out."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     urls = [f"https://{host}.example/{i}" for host in "ab" for i in range(3)]
     table.discover(PackedUrls.pack(urls), 0.0)
     leases, twin = Leases(), reference_politeness.Leases()

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.estimation.related.claims import join_claims, unclaimed
+from streamsched.estimation.related_pages import join_claims, unclaimed
 from streamsched.numerics.url_syntax import find_authority
-from streamsched.records.related.name_keys import find_name, hash_names
+from streamsched.records.related_schema import find_name, hash_names
 from streamsched.records.seasonality_schema import SEASONAL_LINK
 from tests.reference.related_pages import UNIT, hash_key, names_of
 

@@ -104,7 +104,6 @@ def test_digest_tells_states_apart() -> None:
         Scheduler(formula="t"),
         Scheduler(cycle="1h"),
         Scheduler(per_host=1),
-        Scheduler(change_bits=5),
         Scheduler(panel=0.1),
         Scheduler(max_ahead="9d"),
         fed([Outcome(url, 1.0)]),

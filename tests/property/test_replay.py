@@ -15,9 +15,9 @@ from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
 from streamsched.numerics.arrays import Rows
 from streamsched.replay import ChangeLog, Window
+from streamsched.replay.log_reader import read_outcomes
 from streamsched.replay.simulation.metrics import WAITS_DAYS
 from streamsched.replay.simulation.simulator import PolicyQuery, Reading, Schedule, simulate
-from streamsched.replay.truth.reader import read_outcomes
 from tests.reference import replay
 
 CYCLE_S = 10.0

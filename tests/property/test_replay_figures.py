@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from streamsched.replay import Trace
 from streamsched.replay.confidence_intervals import BATCH_DAYS, cut_batches
 from streamsched.replay.replay_results import COMPARED, MeasuredCycles, summarise
-from streamsched.replay.simulation.calibration import Calibration, Forecast
-from streamsched.scheduler.monitoring.reliability import BIN_EDGES, BINS, Reliability
+from streamsched.replay.simulation.metrics import Calibration, Forecast
+from streamsched.scheduler.monitoring import BIN_EDGES, BINS, Reliability
 from tests.reference import replay
 
 WEEK = 7 * 86_400.0
@@ -92,9 +92,9 @@ def test_calibration_is_that_of_a_second_look_at_every_visit(
 ) -> None:
     found = count(first) + count(second)
     visits = [*first, *second]
-    check(found.all_visits, [(p, came) for p, came, _ in visits])
-    check(found.without_surge, [(p, came) for p, came, shown in visits if not shown])
-    check(found.with_surge, [(p, came) for p, came, shown in visits if shown])
+    check(found.all_visits, [(p, observed) for p, observed, _ in visits])
+    check(found.without_surge, [(p, observed) for p, observed, shown in visits if not shown])
+    check(found.with_surge, [(p, observed) for p, observed, shown in visits if shown])
 
 
 def are_close(found: float | None, expected: float | None) -> bool:
@@ -104,8 +104,8 @@ def are_close(found: float | None, expected: float | None) -> bool:
 
 
 def count(visits: Sequence[tuple[float, bool, bool]]) -> Calibration:
-    foretold, came, shown = (np.array([visit[place] for visit in visits]) for place in range(3))
-    return Calibration.of(Forecast(foretold, shown.astype(bool)), came.astype(bool))
+    predicted, observed, shown = (np.array([visit[place] for visit in visits]) for place in range(3))
+    return Calibration.of(Forecast(predicted, shown.astype(bool)), observed.astype(bool))
 
 
 def check(found: Reliability, visits: Sequence[tuple[float, bool]]) -> None:
@@ -113,5 +113,5 @@ def check(found: Reliability, visits: Sequence[tuple[float, bool]]) -> None:
     assert found.visits.tolist() == counts
     assert found.total == len(visits)
     assert are_close(found.error, error)
-    assert found.came.sum() == sum(came for _, came in visits)
-    assert found.foretold.sum() == pytest.approx(sum(p for p, _ in visits))
+    assert found.observed.sum() == sum(observed for _, observed in visits)
+    assert found.predicted.sum() == pytest.approx(sum(p for p, _ in visits))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
 from streamsched.persistence.image_format import read_image
 from streamsched.persistence.image_reader import check_image, load_images
-from streamsched.persistence.recovery import newest_image
+from streamsched.persistence.state_directory import newest_image
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
 from tests.support.paths import ROOT
@@ -27,7 +27,7 @@ STEPS = 40  # batches that the process below observes, and states that it saves
 SAVING = """
 import sys
 from streamsched import Scheduler
-from streamsched.persistence.recovery import has_state
+from streamsched.persistence.state_directory import has_state
 from pathlib import Path
 from tests.support.outcome_streams import cut, daily_crawl
 
@@ -63,7 +63,7 @@ def test_loaded_scheduler_goes_on_as_the_saved_one(
     outcomes: list[Outcome], at: int, formula: str, per_host: int | None
 ) -> None:
     politeness = Politeness(delay=3, in_flight=4, per_batch=per_host, min_revisit="1h", max_revisit="9d")
-    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, politeness=politeness, change_bits=3, panel=0.4)
+    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, politeness=politeness, panel=0.4)
     scheduler.set_rules({"a.example": HostRule(delay=9), "*/docs/*": Rule(never=True), "b.example/1": Rule()})
     scheduler.observe(outcomes[:at])
     scheduler.next_batch(5, now=1e5)

@@ -30,7 +30,7 @@ def records(table: PageTable) -> list[bytes]:
 @settings(max_examples=60)
 @given(streams(), st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4), st.data())
 def test_what_is_not_told_stays(outcomes: list[Outcome], sizes: list[int], data: st.DataObject) -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     touched = table.watch()
     before = records(table)
     for part in cut(outcomes, sizes):

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
-from streamsched.estimation.seasonality.local_time import quarters_at
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
     empty_by_day,
@@ -21,7 +20,7 @@ from streamsched.estimation.seasonality.page_schedules import (
     scheduled_factor,
     scheduled_hours,
 )
-from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
+from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks, quarters_at
 from streamsched.estimation.seasonality.schedule_update import count_change, update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     SeasonalityView,

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamsched import Noticed, OutcomeBatch, Scheduler
-from streamsched.formula.terminals import SEASONAL
+from streamsched.formula.terminal_table import SEASONAL
 from streamsched.outcomes import Outcome
 from streamsched.signals import Signal, SignalBatch
 from tests.reference import shard as reference_shard
@@ -83,7 +83,7 @@ def events(draw: st.DrawFn) -> list[Event]:
 def assert_same(both: Both) -> None:
     assert both.scheduler.core.pages.faults() == []
     shard, twin = both.scheduler.core.pages.arrays, both.shard.signals
-    names = both.scheduler.core.pages.signals.names
+    names = both.scheduler.core.pages.signal_kinds
     assert names == twin.kinds
     count = int(shard.signals.state["sources"][0])
     assert count == len(twin.sources)
@@ -158,7 +158,7 @@ def test_two_streams_of_different_hosts_may_arrive_in_any_order(
         scheduler.observe(known)
         noticed = sum((scheduler.notice(next(waiting[side])) for side in order), Noticed())
         rows = scheduler.core.pages.arrays.pages.signals[: len(URLS)]
-        names = scheduler.core.pages.signals.names
+        names = scheduler.core.pages.signal_kinds
         seen = [(row["first_after_s"], row["last_after_s"], kinds_of(row, names)) for row in rows]
         found.append((noticed, seen))
     assert found[0] == found[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamsched.estimation.content.simhash import SEPARATORS, WORDS_ALONE, simhash
+from streamsched.estimation.content import SEPARATORS, WORDS_ALONE, simhash
 from tests.reference import estimators
 
 bounds = st.sampled_from([edge + d for span in (*SEPARATORS, *WORDS_ALONE) for edge in span for d in (-1, 0, 1)])

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from streamsched import OutcomeBatch, PackedUrls, SignalBatch
 from streamsched.numerics.arrays import Rows
 from streamsched.replay import SimulatedSource, Window
-from streamsched.replay.simulation.scheduler_policy import SignalledPolicy
-from streamsched.replay.simulation.signals.signal_simulation import simulate_signals
-from streamsched.replay.simulation.signals.signal_stream import join_signals
+from streamsched.replay.simulation.scheduled_policies import SignalledPolicy
+from streamsched.replay.simulation.signal_sources import simulate_signals
+from streamsched.replay.simulation.signal_stream import join_signals
 from streamsched.replay.simulation.simulator import PolicyQuery, Schedule, simulate
 from tests.reference import simulated_signals
 

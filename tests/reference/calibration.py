@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Watch", "calibration_error", "freshness"]
-
 
 @dataclass
 class Forecast:
@@ -47,7 +45,7 @@ class Watch:
 
 
 def calibration_error(compared: list[tuple[float, bool]]) -> float | None:
-    """Return the mean of |foretold − came| over 20 bins of equal steps of the square root, per visit."""
+    """Return the mean of |predicted − observed| over 20 bins of equal steps of the square root, per visit."""
     if not compared:
         return None
     difference = [0.0] * 20

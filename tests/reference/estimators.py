@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from streamsched.connectors.formats.msgpack_boundaries import ANONYMOUS, EVENT, FRAME, INCOMPLETE, MALFORMED, MAX_DEPTH
-from streamsched.estimation.content.simhash import SEPARATORS, WORDS_ALONE
+from streamsched.estimation.content import SEPARATORS, WORDS_ALONE
 from streamsched.formula import Constant, Node, Terminal, Unary
 from streamsched.numerics.jit import mix
-from streamsched.numerics.packed_urls import hash_bytes
+from streamsched.numerics.url_bytes import hash_bytes
 
 # --- posterior
 

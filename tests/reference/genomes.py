@@ -1,4 +1,4 @@
-"""Genomes and their operators as trees: the slow, obvious reference for `streamsched.evolution.gp`."""
+"""Genomes and their operators as trees: the slow, obvious reference for `evolution.genomes` and `generations`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from streamsched.evolution.gp.symbols import SymbolSet
+from streamsched.evolution.symbols import SymbolSet
 
 Tree: TypeAlias = tuple[int, list["Tree"]]  # a symbol and its operands
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamsched.connectors.formats.msgpack_boundaries import FRAME
-from streamsched.connectors.kafka.message_kinds import BROKEN, EMPTY, FRAME_MAP, JSON, MAP, OTHER
+from streamsched.connectors.kafka.decoding import BROKEN, EMPTY, FRAME_MAP, JSON, MAP, OTHER
 from tests.reference.estimators import MsgpackMap
 
 
@@ -29,5 +29,5 @@ def host_of(url: str) -> str:
     for mark in "/?#":
         rest = rest.partition(mark)[0]
     host = "".join(letter.lower() if letter.isascii() else letter for letter in rest.rpartition("@")[2])
-    implied = {4: ":80", 5: ":443"}.get(len(scheme.encode()), "\0")  # `http` and `https`, whatever their case
+    implied = {4: ":80", 5: ":443"}.get(len(scheme.encode()), "")  # `http` and `https`, whatever their case
     return host.removesuffix(implied) if host != implied else host

@@ -192,12 +192,12 @@ def judge_forecasts(forecasts: Sequence[tuple[float, bool]], bins: int) -> tuple
     counts, error = [], 0.0
     for step in range(bins):
         low, high = (step / bins) ** 2, ((step + 1) / bins) ** 2
-        inside = [(p, came) for p, came in forecasts if low <= p < high or (p == 1 and step == bins - 1)]
+        inside = [(p, observed) for p, observed in forecasts if low <= p < high or (p == 1 and step == bins - 1)]
         counts.append(len(inside))
         if inside:
-            foretold = math.fsum(p for p, _ in inside) / len(inside)
-            came = sum(came for _, came in inside) / len(inside)
-            error += len(inside) / len(forecasts) * abs(foretold - came)
+            predicted = math.fsum(p for p, _ in inside) / len(inside)
+            observed = sum(found for _, found in inside) / len(inside)
+            error += len(inside) / len(forecasts) * abs(predicted - observed)
     return counts, error if forecasts else None
 
 

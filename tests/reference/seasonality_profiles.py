@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from streamsched.estimation.seasonality import page_schedules, profile_assignment, profile_fit
+from streamsched.estimation.seasonality import group_profiles, page_schedules, profile_fit
 from streamsched.estimation.seasonality.regions import REGIONS
 from tests.reference.seasonality import (
     ANYONE,
@@ -29,8 +29,6 @@ from tests.reference.seasonality import (
     weight_of,
     weighted,
 )
-
-__all__ = ["Seasonality"]
 
 
 def expected_changes(mean: float) -> float:
@@ -157,7 +155,7 @@ class Seasonality:
             self.publish_profile(self.profiles[name], pooled[name], sweep + 1 & 1)
         for profile in self.profiles.values():
             profile.scheduled, profile.beliefs = [], []
-        most = len(REGIONS) + 1 + profile_assignment.FEWEST_PROFILES + pages // 2_048
+        most = len(REGIONS) + 1 + group_profiles.FEWEST_PROFILES + pages // 2_048
         for group, changes in groups.items():
             if (
                 changes >= profile_fit.EARN_CHANGES

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from streamsched.estimation.signals import reliability as rules
+from streamsched.estimation import signal_sources as rules
 
 DAY = 86_400.0
 UNIT = 1 << 16

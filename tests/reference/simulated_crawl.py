@@ -11,8 +11,8 @@ import numpy as np
 
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
-from streamsched.estimation.seasonality.local_time import local_hours
 from streamsched.estimation.seasonality.page_schedules import ScheduleView
+from streamsched.estimation.seasonality.regions import local_hours
 from streamsched.estimation.seasonality.schedule_update import update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
@@ -25,11 +25,12 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
 from streamsched.estimation.surges import SHARES
 from streamsched.evolution.data import shared_changes
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.simulation import simulated_surges
+from streamsched.evolution.simulation import simulated_events
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import TERMINALS, Formula
 from streamsched.formula.expected_gain import expected_gain
-from streamsched.formula.terminals import NO_CONTEXT, PROVIDED, SEASONAL, TerminalColumns
+from streamsched.formula.terminal_table import PROVIDED, SEASONAL
+from streamsched.formula.terminals import NO_CONTEXT, TerminalColumns
 from streamsched.numerics.arrays import Bools, Floats, Records
 from streamsched.numerics.jit import mix
 from streamsched.numerics.vector_math import expm1
@@ -168,7 +169,7 @@ class Surges:
         cycles = trial.cycles or trial.history.cycles - trial.first
         self.numbers = shared_changes.number_large_groups(trial.history.groups)
         changed = trial.history.changed[:, trial.first : trial.first + cycles]
-        self.surge_hazard = simulated_surges.cumulative_surge_hazard(
+        self.surge_hazard = simulated_events.cumulative_surge_hazard(
             changed, self.numbers
         )  # equal to the bit; its own reference is `hit_share`
 

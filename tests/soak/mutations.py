@@ -6,8 +6,6 @@ import gzip
 import random
 from collections.abc import Callable
 
-__all__ = ["damage_gzip", "mutate"]
-
 TOKENS = [
     b"NaN", b"-Infinity", b"1e400", b"-1e-400", b"1.7e308", b"9" * 400, b"-0.0", b"0x10", b"1_000", "١٢".encode(),
     b"null", b"true", b'"url":', b'"\\ud800"', b'"\\u0000"', b"\xed\xa0\x80", b"\xff\xfe", b"\xef\xbb\xbf", b"\x00",

@@ -14,8 +14,8 @@ import pytest
 
 from streamsched.connectors import Position, open_source
 from streamsched.evolution import pipeline
+from streamsched.persistence.call_log import CallLog
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.write_ahead_log.call_log import CallLog
 from streamsched.scheduler.durable import DurableScheduler
 from tests.soak.orderly import call
 from tests.support import fake_evolutions

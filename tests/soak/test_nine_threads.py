@@ -25,7 +25,7 @@ from streamsched import (
     Scheduler,
     Signal,
 )
-from streamsched.scheduler.any_scheduler import AnyScheduler
+from streamsched.outcomes import StatusWord
 from tests.soak.orderly import PATIENCE_S, patience
 from tests.soak.saved_crawl import quick_and_small
 from tests.support.guarded_memory import small_rankings
@@ -125,7 +125,7 @@ class Crowd:
         assert observed.refused == 0  # these pages are known
 
     def _outcome(self, url: str, rng: random.Random) -> Outcome:
-        statuses: list[int | str] = [200, 200, 200, 404, 429, 500, "robots_denied", "not_attempted"]
+        statuses: list[int | StatusWord | None] = [200, 200, 200, 404, 429, 500, "robots_denied", "not_attempted"]
         moved_to = rng.choice([None, None, None, rng.choice(URLS), f"{url}/moved"])
         return Outcome(
             url,
@@ -316,18 +316,18 @@ class Crowd:
         assert len(self.scheduler) >= len(URLS)
 
 
-def public_methods(kind: type[AnyScheduler]) -> list[str]:
+def public_methods(kind: type[Scheduler]) -> list[str]:
     """All methods of `kind`, and two names for its properties: those to read, and those that may be set."""
     names = {name for name in dir(kind) if not name.startswith("_")} - LIFETIME - {*properties(kind)}
     return sorted(names | {"read_properties", "set_property"})
 
 
-def properties(kind: type[AnyScheduler]) -> list[str]:
+def properties(kind: type[Scheduler]) -> list[str]:
     return sorted(name for name in dir(kind) if not name.startswith("_") and isinstance(getattr(kind, name), property))
 
 
 @pytest.mark.parametrize("kind", [Scheduler, DurableScheduler])
-def test_every_property_that_may_be_set_is_set(kind: type[AnyScheduler]) -> None:
+def test_every_property_that_may_be_set_is_set(kind: type[Scheduler]) -> None:
     own = {name for name in properties(kind) if getattr(kind, name).fset is not None}
     assert own - {"core"} == SETTABLE.keys()
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from streamsched.numerics.compilation.code_libraries import signals_deferred
 
-__all__ = ["child_process", "run_to_end"]
-
 
 @contextmanager
 def child_process(words: Sequence[str], **settings: Any) -> Iterator[subprocess.Popen[str]]:

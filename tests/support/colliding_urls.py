@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import string
 
-__all__ = ["colliding_hosts", "colliding_urls"]
-
 _PATH = frozenset(range(0x21, 0x7F)) - frozenset(b"/?#")
 _HOST = frozenset((string.ascii_lowercase + string.digits + "-_.").encode())
 

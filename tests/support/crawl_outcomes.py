@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamsched.connectors import Delivery
-from streamsched.outcomes import COLUMNS, MOVED_TO, STATUS_WORDS, Outcome, OutcomeBatch
+from streamsched.outcomes import OPTIONAL, STATUSES, Outcome, OutcomeBatch
 
 Value = TypeVar("Value")
 
@@ -45,7 +45,7 @@ def make_outcomes(count: int, seed: int = 0) -> list[Outcome]:
         Outcome(
             f"https://host{rng.integers(5)}.example/päge/{rng.integers(50)}",
             1.7e9 + i + float(rng.random()),
-            status=sometimes(int(rng.integers(0, 1000)) if rng.random() < 0.8 else str(rng.choice(list(STATUS_WORDS)))),
+            status=sometimes(int(rng.integers(0, 1000)) if rng.random() < 0.8 else list(STATUSES)[rng.integers(2)]),
             fingerprint=sometimes(int(rng.integers(0, 2**64, dtype=np.uint64))),
             changed=sometimes(bool(rng.random() < 0.5)),
             importance=sometimes(float(rng.random())),
@@ -83,9 +83,4 @@ def fields(batch: OutcomeBatch, record: int) -> list[object]:
     """What a record carries, as text, so that NaN equals itself."""
     carried = batch.urls.blob[batch.urls.offsets[record] : batch.urls.offsets[record + 1]].tobytes()
     values: list[object] = [carried, repr(batch.fetched_at[record]), int(batch.given[record])]
-    for field, (bit, _) in COLUMNS.items():
-        if batch.given[record] & bit:
-            values.append(repr(getattr(batch, field)[record]))
-    if batch.given[record] & MOVED_TO:
-        values.append(batch.moved_to[record])
-    return values
+    return values + [repr(getattr(batch, one.column)[record]) for one in OPTIONAL if batch.given[record] & one.bit]

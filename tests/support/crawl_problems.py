@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from streamsched.numerics.arrays import Bools, Floats, Ints
 
-__all__ = ["Problem", "problems"]
-
 
 @dataclass(frozen=True)
 class Problem:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from streamsched.evolution.findings import Candidate, EvolutionResult
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings
-from streamsched.evolution.process.worker import RESULT_NAME
+from streamsched.evolution.evolution_settings import EvolutionSettings
 from streamsched.evolution.promotion import decide
+from streamsched.evolution.records import Candidate, EvolutionResult
+from streamsched.evolution.worker import RESULT_NAME
 from streamsched.formula import Formula
 
 

@@ -13,8 +13,6 @@ from typing import Final
 
 from tests.support.http_service import exchange
 
-__all__ = ["APPLIED", "MENDED", "NOT_APPLIED", "Fault", "FaultyProxy", "proxy_before"]
-
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _PATH: Final = re.compile(rb"(?P<line>\w+ /[^ ?]*)")
 

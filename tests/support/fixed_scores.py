@@ -11,8 +11,6 @@ from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.state.page_table import PageTable
 
-__all__ = ["SCORE", "make_pages", "set_scores"]
-
 SCORE: Final = Formula.parse("rate").compile()
 
 
@@ -25,7 +23,7 @@ def set_scores(table: PageTable, values: Floats) -> None:
 
 def make_pages(count: int) -> PageTable:
     """Pages ``https://a.example/0`` and so on."""
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     blob = "".join(f"https://a.example/{i}" for i in range(count)).encode()
     lengths = 18 + np.char.str_len(np.arange(count).astype(str))
     table.discover(PackedUrls(blob, np.concatenate([[0], np.cumsum(lengths)])), 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched import PackedUrls
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings
+from streamsched.evolution.evolution_settings import EvolutionSettings
 from streamsched.numerics.arrays import Floats
 from streamsched.replay import ChangeLog
 from streamsched.replay.gp4c import Choice, Evolved, Outcome, ProtocolResult, ProtocolSettings

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from streamsched import Scheduler
 
-__all__ = ["by_probability"]
-
 
 def by_probability(scheduler: Scheduler, urls: list[str], now: float) -> list[str]:
     """Return `urls`, the likeliest to have changed first; equally likely ones stay in their order."""

@@ -17,10 +17,10 @@ import httpx
 import pytest
 
 from streamsched import DurableScheduler
-from streamsched.http.access.tokens import PERMISSIONS, write_entry
 from streamsched.http.open_http import open_http
 from streamsched.http.server import HttpServer
 from streamsched.http.service_clock import ServiceClock
+from streamsched.http.tokens import PERMISSIONS, write_entry
 from streamsched.service.http_settings import HttpSettings
 from streamsched.state.stream_clock import WallClock
 from tests.support.command_line import start

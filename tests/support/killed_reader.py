@@ -13,8 +13,6 @@ from streamsched.connectors.signals.document_memory import RememberedDocument
 from tests.reference.document_changes import DatedEntry
 from tests.support.signal_documents import HOST, sitemap
 
-__all__ = ["PAGES", "kill_after", "read_version"]
-
 PAGES = 50
 _BALLAST = 200_000  # entries: a file of 5 MB, which is not written in one instant
 

@@ -18,8 +18,6 @@ from tests.support import fake_evolutions
 from tests.support.command_line import crawl, write
 from tests.support.guarded_memory import small_reserve
 
-__all__ = ["kill_after", "run", "warm_forkserver"]
-
 
 def run(words: list[str], result: Path) -> None:
     """Call the command line; its output goes to the file `result`, its errors to ``<result>.err``."""

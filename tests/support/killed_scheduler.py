@@ -12,12 +12,10 @@ import numpy as np
 
 from streamsched import HostRule, Optimiser, OutcomeBatch, Politeness, SignalBatch
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.scheduler import Scheduler
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl
-
-__all__ = ["SETTINGS", "STEPS", "do", "is_logged", "reread", "work"]
 
 STEPS: Final = 240
 _POLITENESS: Final = Politeness(in_flight=6, host_backoff_503=1)  # hosts rest and are probed often
@@ -32,7 +30,7 @@ def is_logged(number: int) -> bool:
     return number % 3 == 2
 
 
-def do(scheduler: AnyScheduler, number: int) -> None:
+def do(scheduler: Scheduler, number: int) -> None:
     """Do step `number`: take outcomes of the stream, or call."""
     now = 1.7e9 + 7_200.0 * number
     if not is_logged(number):

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.outcomes import Outcome, OutcomeBatch, StatusWord
 
 DAY = 86_400.0
 PREFIXES = (  # a page's number follows; all spellings of one host and of one directory below it, and other hosts
@@ -33,7 +33,7 @@ class Crawl:
     count: int
     start_s: float
     step_s: float
-    statuses: Sequence[int | str | None] = (None,)
+    statuses: Sequence[int | StatusWord | None] = (None,)
     fingerprints: Sequence[int | None] = (None,)
     verdicts: Sequence[bool | None] = (None,)
     importances: Sequence[float | None] = (None,)

@@ -67,7 +67,7 @@ class Twins:
 
     # --- the same changes
     def observe(self, outcomes: Sequence[Outcome], stream: str | None = None) -> None:
-        self.scheduler.core.observe(OutcomeBatch.from_outcomes(outcomes), stream=stream)
+        self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes), stream=stream)
         self.world.observe(outcomes, stream)
         self.is_current = True
 

@@ -10,8 +10,6 @@ from xml.sax.saxutils import escape
 
 from tests.reference.document_changes import DatedEntry
 
-__all__ = ["HOST", "WRITERS", "atom", "index_now", "json_feed", "rss", "rss_1", "sitemap", "sitemap_index"]
-
 HOST = "https://a.example"
 SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"
 

@@ -10,8 +10,6 @@ from streamsched import OutcomeBatch, PackedUrls, Politeness, Scheduler
 from streamsched.numerics.arrays import Ints
 from tests.support.outcome_streams import DAY
 
-__all__ = ["LAYOUTS", "SortedCorpus"]
-
 FREE = Politeness(delay=0.0, in_flight=None, backoff=1.0, min_revisit=0.0, max_revisit=None, retire_after=None)
 START_S = 1_000 * DAY
 LEASE_S = 600.0

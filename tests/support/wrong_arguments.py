@@ -37,10 +37,11 @@ from streamsched import (
     simhash,
 )
 from streamsched.estimation.seasonality.regions import TimeRegion
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings
+from streamsched.evolution.evolution_settings import EvolutionSettings
+from streamsched.outcomes import OPTIONAL
 
 URLS = ["https://a.example/", "https://b.example/"]
-COLUMNS = ("status", "fingerprint", "changed", "importance", "cost", "retry_after", "significance", "moved_to")
+COLUMNS = tuple(field.name for field in OPTIONAL)
 
 
 def generate() -> Iterator[float]:
@@ -165,7 +166,6 @@ def signal_cases() -> list[Case]:
         *of("SignalBatch", SignalBatch, {"at": FLOATS}, urls=URLS, source="feed"),
         *of("SignalBatch", SignalBatch, {"source": TEXT}, urls=URLS, at=[1.0, 2.0]),
         *of("SignalBatch", SignalBatch, {"significance": {"none", "nones", "floats"}}, urls=URLS, **known),
-        *of("SignalBatch", SignalBatch, {"names": NONE}, urls=URLS, at=[1.0, 2.0], source=["feed", "feed"]),
         *of("SignalBatch", SignalBatch.from_signals, {"signals": NOTHING}),
     ]
 
@@ -182,7 +182,6 @@ def settings_cases() -> list[Case]:
         "seed": WHOLE,
         "politeness": NONE,
         "per_host": NONE,
-        "change_bits": NOTHING,
         "panel": NOTHING,
         "new_share": NOTHING,
         "explore_share": NOTHING,
@@ -356,7 +355,6 @@ def scheduler_cases() -> list[Case]:
         case("note", "observed", lambda place, value: Evolver(place.scheduler).note(value)),
         case("due", "now", lambda place, value: Evolver(place.scheduler).due(value), TIME),
         case("evolve_now", "now", lambda place, value: Evolver(place.scheduler).evolve_now(value), TIME),
-        case("evolve_now", "trigger", lambda place, value: Evolver(place.scheduler).evolve_now(0.0, value)),
         case("keep", "directory", lambda place, value: Evolver(place.scheduler).keep(value, [])),
         case("keep", "records", lambda place, value: Evolver(place.scheduler).keep(place.folder, value)),
     ]  # fmt: skip
@@ -396,8 +394,6 @@ def connector_cases() -> list[Case]:
         case("write_msgpack", "path", lambda _, value: connectors.write_msgpack([batch], value)),
         case("write_msgpack", "frames",
              lambda place, value: connectors.write_msgpack([batch], place.folder / "b", frames=value), "flag"),
-        *of("encode_frame", connectors.encode_frame, {"outcomes": NOTHING}),
-        *of("decode_frame", connectors.decode_frame, {"columns": {"dict"}}),
         *of("decode_frame", lambda **column: connectors.decode_frame({**frame, **column}), absent),
         case("write_sample", "directory", lambda _, value: connectors.write_sample(value, 1)),
         *[case("write_sample", name, sample(name), valid)
@@ -447,7 +443,6 @@ def replay_cases() -> list[Case]:
         case("write_changes", "path", lambda place, value: replay.write_changes(place.log, value)),
         *of("read_truth", replay.read_truth, {"path": NOTHING}),
         *of("read_truth", replay.read_truth, {"change_bits": NOTHING}, path="x"),
-        *of("to_json", replay.to_json, {"result": NOTHING}),
     ]
 
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamsched import InvalidOutcome, Outcome, OutcomeBatch, PackedUrls
-from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, SIGNIFICANCE, STATUS
+from streamsched.outcomes import OPTIONAL, OutcomeEvent
+from tests.support.crawl_outcomes import outcomes
 
 FULL = Outcome("https://a.example/", 1.5, 200, 2**64 - 1, True, 0.5, 2.5, 60.0, significance=0.25)
 BARE = Outcome("https://b.example/", -2.0)
@@ -73,6 +76,8 @@ def outcome_with(field: str, value: Any) -> Outcome:
         ("significance", 1.1),
         ("significance", math.nan),
         ("significance", "1"),
+        ("moved_to", ""),
+        ("moved_to", "\ud800"),
     ],
 )
 def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) -> None:
@@ -118,7 +123,7 @@ def test_columns_give_back_the_outcomes_that_made_them() -> None:
     batch = OutcomeBatch.from_outcomes(outcome for outcome in (FULL, BARE, FULL))
     assert list(batch) == [FULL, BARE, FULL]
     assert batch[-1] == FULL
-    all_given = STATUS | FINGERPRINT | CHANGED | IMPORTANCE | COST | RETRY_AFTER | SIGNIFICANCE
+    all_given = sum(field.bit for field in OPTIONAL if field.name in FIELDS)
     assert batch.given.tolist() == [all_given, 0, all_given]
     assert repr(batch) == "OutcomeBatch(3 outcomes: url, fetched_at, " + ", ".join(FIELDS) + ")"
     with pytest.raises(IndexError):
@@ -131,6 +136,26 @@ def test_column_that_no_record_carries_is_empty() -> None:
     assert repr(batch) == "OutcomeBatch(2 outcomes: url, fetched_at)"
     assert len(OutcomeBatch([], [])) == 0
     assert list(OutcomeBatch([], np.empty(0), status=[])) == []
+
+
+@given(st.lists(outcomes, max_size=6))
+def test_columns_hold_what_the_events_said(rows: list[Outcome]) -> None:
+    batch = OutcomeBatch.from_events(list(OutcomeBatch.from_outcomes(rows).to_events()))
+    assert list(batch) == rows
+    for field in OPTIONAL:
+        some = any(getattr(row, field.name) is not None for row in rows)
+        assert len(getattr(batch, field.column)) == (len(rows) if some else 0)
+
+
+def test_fingerprints_as_text() -> None:
+    given_values = ("00000000000000ff", 7, None)
+    batch = OutcomeBatch.from_events([OutcomeEvent("u", 1.0, fingerprint=value) for value in given_values])
+    assert [outcome.fingerprint for outcome in batch] == [255, 7, None]
+    assert Outcome("u", 1.0, fingerprint="00000000000000FF").fingerprint == 255
+    with pytest.raises(ValueError, match="255"):
+        OutcomeBatch.from_events([OutcomeEvent("u", 1.0, fingerprint="255")])
+    with pytest.raises(OverflowError):
+        OutcomeBatch.from_events([OutcomeEvent("u", 1.0, fingerprint=2**64)])
 
 
 def test_taking_is_indexing() -> None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from streamsched.connectors.kafka.kafka_settings import check_credentials
+from streamsched.connectors.kafka.clients.protocol import Consumer, Producer
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings, check_credentials
 from streamsched.errors import SettingsError
-
-if TYPE_CHECKING:
-    from streamsched.connectors.kafka.clients.protocol import Consumer, Producer
-    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-
-__all__ = ["choose_client", "open_consumer", "open_producer"]
 
 _MODULES: Final = {"confluent": "confluent_kafka", "kafka-python": "kafka"}  # the faster first
 
@@ -36,10 +31,10 @@ def open_consumer(settings: KafkaSettings) -> Consumer:
     check_credentials(settings)
     # Imported on demand: one may not be installed, and both take time that reading files does not need.
     if choose_client(settings.client) == "confluent":
-        from streamsched.connectors.kafka.clients.confluent_consumer import ConfluentConsumer  # noqa: PLC0415
+        from streamsched.connectors.kafka.clients.confluent import ConfluentConsumer  # noqa: PLC0415
 
         return ConfluentConsumer(settings)
-    from streamsched.connectors.kafka.clients.kafka_python_consumer import PythonConsumer  # noqa: PLC0415
+    from streamsched.connectors.kafka.clients.kafka_python import PythonConsumer  # noqa: PLC0415
 
     return PythonConsumer(settings)
 
@@ -48,9 +43,9 @@ def open_producer(settings: KafkaSettings) -> Producer:
     """Return a connected producer of the client in `settings`. Raises SourceError, SettingsError."""
     check_credentials(settings)
     if choose_client(settings.client) == "confluent":
-        from streamsched.connectors.kafka.clients.confluent_producer import ConfluentProducer  # noqa: PLC0415
+        from streamsched.connectors.kafka.clients.confluent import ConfluentProducer  # noqa: PLC0415
 
         return ConfluentProducer(settings)
-    from streamsched.connectors.kafka.clients.kafka_python_producer import PythonProducer  # noqa: PLC0415
+    from streamsched.connectors.kafka.clients.kafka_python import PythonProducer  # noqa: PLC0415
 
     return PythonProducer(settings)

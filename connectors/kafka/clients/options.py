@@ -28,8 +28,6 @@ from typing import Any, Final
 
 from streamsched.errors import SettingsError
 
-__all__ = ["shown_value", "to_confluent", "to_python"]
-
 _CONFLUENT_NAMES: Final = {"fetch.max.wait.ms": "fetch.wait.max.ms"}  # Kafka's names of settings that are the same
 _PYTHON_NAMES: Final = {
     "fetch.message.max.bytes": "max_partition_fetch_bytes",

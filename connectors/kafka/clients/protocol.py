@@ -10,16 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-__all__ = [
-    "Consumer",
-    "Headers",
-    "Messages",
-    "OffsetOutOfRange",
-    "Producer",
-    "RebalanceListener",
-    "partition_path",
-]
-
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 

@@ -1,24 +1,28 @@
-"""``streamsched evolutions``: the records of all evolutions of a state."""
+"""``streamsched evolutions`` and ``use``: the records of all evolutions of a state, and the formula in use."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_error, echo_json, plain
 from streamsched.cli.remote import asks_service, open_client, plain_fields, state_or_service
-from streamsched.errors import SnapshotError
+from streamsched.errors import SettingsError, SnapshotError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import METRIC_NAMES
 from streamsched.numerics.durations import format_moment
+from streamsched.service.open_state import open_state, set_formula, use_recorded_formula
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from streamsched.formula.champion import Champion
+
 
 _MOST_RECORDS: Final = 10_000  # that a service answers
-_EPILOG: Final = """
+_EVOLUTIONS_EPILOG: Final = """
 \b
 Examples:
   streamsched evolutions --state state/
@@ -29,10 +33,10 @@ To use the champion of record 3 again: streamsched use 3 --state state/
 """
 
 
-@click.command("evolutions", epilog=_EPILOG)
+@click.command("evolutions", epilog=_EVOLUTIONS_EPILOG)
 @state_or_service
 @click.option("--json", is_flag=True, help="Print JSON.")
-def command(state: Path | None, service: str | None, token_file: Path | None, json: bool) -> int:
+def evolutions_command(state: Path | None, service: str | None, token_file: Path | None, json: bool) -> int:
     """List the evolutions of a state or a service.
 
     Each record has the champion, the challenger, the data of the contest, and the reason for the decision. Of a service
@@ -108,3 +112,79 @@ def _gain(record: EvolutionRecord) -> str:
     name = METRIC_NAMES.get(record.metric or "", record.metric or "")
     noise = "?" if verdict.noise is None else f"{100 * verdict.noise / verdict.champion:.1f}"
     return f"{100 * verdict.gain / verdict.champion:+.1f} ± {noise} % {name}"
+
+
+_USE_EPILOG: Final = """
+\b
+Examples:
+  streamsched use 'posterior + 0.01 * t' --state state/
+  streamsched use freshness --state state/
+  streamsched use freshness --service http://127.0.0.1:8080
+  streamsched use 7 --state state/    # the champion after evolution 7, as `streamsched evolutions` lists it
+"""
+
+
+class _FormulaCommand(click.Command):
+    """A command whose argument may begin with a minus: what is no option is a formula."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take -h for help only if it is a word of its own: `-(t * h)` has the letter too."""
+        return super().parse_args(ctx, ["--help" if word == "-h" else word for word in args])
+
+
+@click.command(
+    "use",
+    cls=_FormulaCommand,
+    epilog=_USE_EPILOG,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)
+@click.argument("choice", metavar="FORMULA|NUMBER")
+@state_or_service
+@click.option("--now", type=options.MOMENT, metavar="TIME", show_default="the current time", help="Time of the change.")
+def use_command(
+    choice: str, state: Path | None, service: str | None, token_file: Path | None, now: float | None
+) -> int:
+    """Set the formula of a state or a service, or a former one.
+
+    FORMULA is a score formula in quotes, or an objective: changes, freshness or balanced(D). NUMBER is the number of an
+    evolution's record: the champion after that evolution is used again. To set the constant formula 7 or -7, write (7)
+    or (-7).
+    """
+    choice = choice.strip()
+    if asks_service(state, service, now=now):
+        assert service is not None
+        with open_client(service, token_file) as client:
+            champion = client.use(int(choice) if _is_number(choice) else choice)
+        echo(f"{champion.formula}: {champion.text}")
+    else:
+        assert state is not None
+        _use(choice, state, options.current_time(now))
+    return DONE
+
+
+def _use(choice: str, state: Path, now_s: float) -> None:
+    with open_state(state) as scheduler:
+        book = RecordBook(state)
+        if _is_number(choice):
+            champion, number = _champion_of(book, choice), int(choice)
+            why = f"asked to go back to the champion of record {number}"
+            record = EvolutionRecord(book.next_number(), now_s, "asked", "set", why, scheduler.champion, champion)
+            record = use_recorded_formula(scheduler, book, record)
+            what = f"{champion}, as after record {number}"
+        else:
+            record = set_formula(scheduler, book, now_s, choice)
+            what = "set by hand"
+    echo(f"{scheduler.formula}: {what}; this is record {record.number}")
+
+
+def _is_number(choice: str) -> bool:
+    return choice.removeprefix("-").isdecimal()
+
+
+def _champion_of(book: RecordBook, choice: str) -> Champion:
+    record = book.find(int(choice)) if len(choice) < 20 else None
+    if record is None:
+        raise SettingsError(
+            "NUMBER", choice, f"the number of a record in {book.path}, as `streamsched evolutions` lists them"
+        )
+    return record.champion_after

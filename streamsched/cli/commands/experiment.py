@@ -11,29 +11,25 @@ from rich.console import Console
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import check_writable, name_rejections, note_output, show_results, write_file
+from streamsched.cli.output import check_writable, name_rejections, show_report
 from streamsched.replay.optimisers import (
     CrawlExperiment,
     CrawlSettings,
-    ExperimentReport,
     PlanSettings,
     SyncPlan,
-    print_report,
-    render_report,
     report_lambdacrawl,
     report_mirrorsync,
     report_webfountain,
     run_lambdacrawl,
     run_mirrorsync,
     run_webfountain,
-    to_json,
 )
+from streamsched.replay.reporting.report import Report
 from streamsched.replay.reporting.terminal import show_progress
 
 if TYPE_CHECKING:
     from streamsched.replay.experiment import Progress
 
-__all__ = ["command"]
 
 _EPILOG: Final = """
 \b
@@ -51,11 +47,13 @@ _PLANS: Final = PlanSettings()
 
 
 @click.group("experiment", epilog=_EPILOG, no_args_is_help=False)
-def command() -> None:
+def experiment_command() -> None:
     """Rerun the experiments of the papers on optimal crawling."""
 
 
-@command.command("lambdacrawl", epilog="Example: streamsched experiment lambdacrawl --report lambdacrawl.html")
+@experiment_command.command(
+    "lambdacrawl", epilog="Example: streamsched experiment lambdacrawl --report lambdacrawl.html"
+)
 @click.option(
     "--data",
     type=options.FILE,
@@ -78,13 +76,13 @@ def _lambdacrawl(data: Path | None, figures: str | None, report: Path | None, **
     settings = CrawlSettings(data=None if data is None else str(data), **given)
     check_writable(report, figures, log=settings.data)
 
-    def run(progress: Progress | None) -> ExperimentReport:
+    def run(progress: Progress | None) -> Report:
         return _name_rejected(run_lambdacrawl(settings, progress))
 
     return _show(run, "Experiments 1 and 2", figures, report)
 
 
-@command.command("mirrorsync", epilog="Example: streamsched experiment mirrorsync --report mirrorsync.html")
+@experiment_command.command("mirrorsync", epilog="Example: streamsched experiment mirrorsync --report mirrorsync.html")
 @click.option("--runs", type=options.whole(1), default=_SYNCS.runs, help="Runs of each experiment.")
 @click.option("--arms", type=options.whole(1), default=_SYNCS.arms, help="What is synchronised: pages, cache entries.")
 @click.option("--rounds", type=options.whole(1), default=_SYNCS.rounds, help="Rounds of learning.")
@@ -101,7 +99,9 @@ def _mirrorsync(figures: str | None, report: Path | None, **given: Any) -> int:
     return _show(lambda progress: report_mirrorsync(run_mirrorsync(plan, progress)), "Experiment 1", figures, report)
 
 
-@command.command("webfountain", epilog="Example: streamsched experiment webfountain --report webfountain.html")
+@experiment_command.command(
+    "webfountain", epilog="Example: streamsched experiment webfountain --report webfountain.html"
+)
 @click.option(
     "--budget",
     type=float,
@@ -127,20 +127,15 @@ def _webfountain(figures: str | None, report: Path | None, **given: Any) -> int:
     )
 
 
-def _name_rejected(result: CrawlExperiment) -> ExperimentReport:
+def _name_rejected(result: CrawlExperiment) -> Report:
     if result.file is not None:
         name_rejections(result.file.rejections, result.file.rejected)
     return report_lambdacrawl(result)
 
 
-def _show(
-    run: Callable[[Progress | None], ExperimentReport], first: str, figures: str | None, report: Path | None
-) -> int:
+def _show(run: Callable[[Progress | None], Report], first: str, figures: str | None, report: Path | None) -> int:
     """Run with a progress bar; print the tables or the JSON, and write the files."""
     with show_progress(Console(stderr=True), "Running", first) as progress:
         found = run(progress)
-    show_results(figures, lambda: to_json(found), lambda: print_report(found))
-    if report is not None:
-        write_file(report, render_report(found))
-        note_output(f"report: {report}", figures)
+    show_report(found, figures, report)
     return DONE

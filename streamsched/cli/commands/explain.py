@@ -1,24 +1,27 @@
-"""``streamsched explain``: why a page has its rank."""
+"""``streamsched explain`` and ``signals``: why a page has its rank, and how far the sources of signals proved true."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from streamsched.cli import options
-from streamsched.cli.exits import DONE
-from streamsched.cli.output import echo, echo_json, plain
+from streamsched.cli.exits import DONE, NOTHING
+from streamsched.cli.output import echo, echo_error, echo_json, plain
 from streamsched.cli.remote import asks_service, open_client, plain_fields, state_or_service
+from streamsched.numerics.durations import format_duration
 from streamsched.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from streamsched.answers import Explained
+    from streamsched.estimation.source_list import SourceReliability
 
-__all__ = ["command"]
 
-_EPILOG: Final = """
+_EXPLAIN_EPILOG: Final = """
 \b
 Examples:
   streamsched explain https://example.org/news --state state/
@@ -27,14 +30,14 @@ Examples:
 """
 
 
-@click.command("explain", epilog=_EPILOG)
+@click.command("explain", epilog=_EXPLAIN_EPILOG)
 @click.argument("url", metavar="URL", type=options.URL)
 @state_or_service
 @options.now
 @click.option("-k", type=options.whole(1), default=1000, help="Size of the batch to check for the page.")
 @click.option("--lease", type=options.DURATION, show_default="10m", help="Lease time of that batch.")
 @click.option("--json", is_flag=True, help="Print JSON.")
-def command(**given: Any) -> int:
+def explain_command(**given: Any) -> int:
     """Explain the rank of a page.
 
     URL is the address of the page, as in the crawl outcomes. The explanation has the page's score
@@ -44,7 +47,7 @@ def command(**given: Any) -> int:
     if asks_service(arguments.state, arguments.service, now=arguments.now, lease=arguments.lease):
         with open_client(arguments.service, arguments.token_file) as client:
             explained = client.explain(arguments.url, k=arguments.k)
-        fields, text = _fields_of(explained), _describe(explained)
+        fields, text = _fields_of(explained), _explain_describe(explained)
     else:
         scheduler, now = Scheduler.load(arguments.state), options.current_time(arguments.now)
         lease = "10m" if arguments.lease is None else arguments.lease
@@ -66,7 +69,7 @@ def _fields_of(explained: Explained) -> dict[str, Any]:
     return fields
 
 
-def _describe(explained: Explained) -> str:
+def _explain_describe(explained: Explained) -> str:
     """Return what a service has answered as text, as `str` does of an `Explanation`."""
     place = (
         f"{explained.position} of {explained.of_eligible} eligible pages"
@@ -86,3 +89,68 @@ def _describe(explained: Explained) -> str:
 
 def _format(value: float | None) -> str:
     return "not finite" if value is None else f"{value:.6g}"
+
+
+_ALL_HOSTS: Final = "all hosts"
+_SIGNALS_HEAD: Final = ("source", "host", "signals", "pages", "precision", "recall", "lateness")
+_SIGNALS_EPILOG: Final = """
+\b
+Examples:
+  streamsched signals --state state/
+  streamsched signals --state state/ --host example.org --json
+
+\b
+precision   share of the signals that announced a change, of those that a visit has checked
+recall      share of the changes of the source's pages that it announced, of those that a visit has seen
+lateness    mean time from a change to its signal
+"""
+
+
+@click.command("signals", epilog=_SIGNALS_EPILOG)
+@options.state
+@click.option("--host", metavar="HOST", help="Only the sources of this host.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def signals_command(state: Path, host: str | None, json: bool) -> int:
+    """List the sources of change signals and what they proved.
+
+    A source is a kind, such as sitemap or feed, on a host. Each kind has a line for all of its hosts together, by which
+    new sources of the kind are judged at first. The figures are learned from the visits that follow signals.
+    """
+    sources = [one for one in Scheduler.load(state).sources() if host is None or one.host == host]
+    if json:
+        echo_json([asdict(one) for one in sources])
+    elif sources:
+        _print_table([_SIGNALS_HEAD, *map(_signals_describe, sources)])
+    else:
+        echo_error(f"streamsched: no signal has been noticed yet{'' if host is None else f' of {plain(host)}'}")
+    return DONE if sources else NOTHING
+
+
+def _signals_describe(source: SourceReliability) -> tuple[str, ...]:
+    """Return the cells of a source's line."""
+    host = _ALL_HOSTS if source.host is None else source.host
+    return (
+        plain(source.kind),
+        plain(host),
+        f"{source.signals:,}",
+        f"{source.pages:,}",
+        _signals_share(source.precision, source.checked),
+        _signals_share(source.recall, source.changes),
+        format_duration(source.lateness_s),
+    )
+
+
+def _signals_share(share: float | None, count: float) -> str:
+    """Return a share in per cent and what it is of; a dash where nothing is proved."""
+    return "–" if share is None else f"{100 * share:.0f} % of {count:,.0f}"
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    """Print rows in columns, names aligned left and figures right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if place < 2 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        echo("  ".join(cells).rstrip())

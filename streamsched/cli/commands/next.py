@@ -19,7 +19,6 @@ from streamsched.state.stream_clock import WallClock
 if TYPE_CHECKING:
     from streamsched.scheduler.results import Batch
 
-__all__ = ["command"]
 
 _EPILOG: Final = """
 \b
@@ -44,7 +43,7 @@ Control characters in URLs are percent-encoded; --json prints the URLs unchanged
 @click.option("--formula", metavar="FORMULA", help="Rank by this formula, this time only.")
 @click.option("--scores", is_flag=True, help="Print each page's score before its URL.")
 @click.option("--json", is_flag=True, help="Print JSON.")
-def command(**given: Any) -> int:
+def next_command(**given: Any) -> int:
     """Print the best pages to visit next, and lease them.
 
     A leased page is not printed again until the lease has expired or an outcome of the page has been read.
@@ -78,7 +77,13 @@ def _ask(arguments: SimpleNamespace) -> dict[str, Any]:
             more = {"reasons": [page.why for page in batch.pages], "now": batch.now, "lease_until": until_s}
             pages = [*batch.pages]
     scores = [math.nan if page.score is None else page.score for page in pages]
-    return {"urls": [page.url for page in pages], "scores": scores, "hosts": [page.host for page in pages], **more}
+    return {
+        "urls": [page.url for page in pages],
+        "scores": scores,
+        "probabilities": [page.probability for page in pages],
+        "hosts": [page.host for page in pages],
+        **more,
+    }
 
 
 def _batch_fields(batch: Batch) -> dict[str, Any]:
@@ -86,6 +91,7 @@ def _batch_fields(batch: Batch) -> dict[str, Any]:
     return {
         "urls": batch.urls,
         "scores": batch.scores.tolist(),
+        "probabilities": batch.probabilities.tolist(),
         "hosts": batch.hosts,
         "reasons": batch.reasons,
         "now": batch.now,

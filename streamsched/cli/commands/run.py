@@ -7,29 +7,30 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from streamsched.cli.exits import DONE, after_drain
-from streamsched.cli.interruption import Interruption
+from streamsched.cli.exits import DONE, Interruption, after_drain
 from streamsched.cli.output import name_rejections
 from streamsched.cli.service_options import (
-    SERVICE_OPTIONS,
     given_settings,
     log_run,
     print_counts,
     service_clock,
     service_options,
+    setting,
 )
-from streamsched.persistence.lock import lock_state
+from streamsched.persistence.state_directory import lock_state
+from streamsched.service.arrivals import Arrival, arrivals
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
-from streamsched.service.intake.arrivals import Arrival, arrivals
-from streamsched.service.intake.ingest_loop import IngestLoop
-from streamsched.service.progress import ProgressLine
-from streamsched.service.run_settings import RunSettings, read_run_settings
+from streamsched.service.ingest_loop import IngestLoop
+from streamsched.service.run_settings import RunSettings
+from streamsched.service.setting_sources import read_run_settings
 from streamsched.service.setup import (
     open_run_batches,
     open_run_hooks,
@@ -44,19 +45,10 @@ if TYPE_CHECKING:
     from streamsched.http.server import HttpServer
     from streamsched.scheduler.durable import DurableScheduler
 
-__all__ = ["command"]
 
-_OPTIONS: Final = {
-    **SERVICE_OPTIONS,
-    "source": "source",
-    "signals": "signals.source",
-    "format": "format",
-    "until_end": "until_end",
-    "from_start": "from_start",
-    "dead_letters": "dead_letters",
-    "batches_to": "batches.to",
-}
 _TICK_S: Final = 0.25  # most time of a wait for messages before signals are checked
+_SPEED_S: Final = 0.2  # interval of speed measurements
+_WEIGHT: Final = 0.3  # of the newest measurement in the moving average
 _PROGRESS_S: Final = 10.0  # interval of progress events in the log
 _EPILOG: Final = """
 \b
@@ -77,32 +69,24 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
 
 
 @click.command("run", epilog=_EPILOG)
-@click.option(
-    "--source", metavar="SOURCE", help="Where outcomes come from: a file, - for standard input, or kafka://HOST/TOPIC."
-)
-@click.option(
-    "--signals", metavar="SOURCE", help="Where change signals come from, beside the outcomes: a file, - or a topic."
-)
-@click.option("--format", metavar="FORMAT", show_default="detected by name and content", help="Format of a file.")
-@click.option(
-    "--until-end", is_flag=True, default=None, help="Stop at the topic's present end; files are always read to theirs."
-)
-@click.option(
-    "--from-start", is_flag=True, default=None, help="Read the file from its start; outcomes already known are ignored."
-)
-@click.option("--dead-letters", metavar="FILE", help="Append rejected records to FILE as JSON.")
-@click.option("--batches-to", metavar="URL", help="Send the pages to visit next to this topic: kafka://HOST/TOPIC.")
+@setting("--source", metavar="SOURCE")
+@setting("--signals", setting="signals.source", metavar="SOURCE")
+@setting("--format", metavar="FORMAT", show_default="detected by name and content")
+@setting("--until-end", is_flag=True, default=None)
+@setting("--from-start", is_flag=True, default=None)
+@setting("--dead-letters", metavar="FILE")
+@setting("--batches-to", setting="batches.to", metavar="URL")
 @service_options
-def command(**given: Any) -> int:
+def run_command(**given: Any) -> int:
     """Read crawl outcomes into a saved state.
 
     The outcomes come from a file or a Kafka topic. Reading starts where the last run on this state stopped. A file is
     read to its end, a topic until SIGTERM or Ctrl-C. With --http crawlers ask this process for pages, and it goes on
     after a file's end.
     """
-    settings, unknown = read_run_settings(*given_settings(given, _OPTIONS))
+    settings, unknown = read_run_settings(*given_settings(given))
     console = Console(stderr=True)
-    is_service = settings.is_topic or settings.http.address is not None
+    is_service = settings.is_topic or "address" in settings.http
     with log_run(settings, unknown, console, level="info" if is_service else "warning"):
         return _serve(settings, ProgressLine(console), as_json=given["json"])
 
@@ -116,7 +100,7 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
         sources: list[AnySource] = [source]
         if signals is not None:
             sources.append(stack.enter_context(signals))
-        is_live = settings.is_topic or settings.http.address is not None or not source.is_replayable
+        is_live = settings.is_topic or "address" in settings.http or not source.is_replayable
         wall, begin = service_clock(settings)
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=is_live))
         for one in sources:
@@ -169,7 +153,7 @@ def _arrivals(
     """Yield what arrives, None whenever nothing does for a while, until the streams end or SIGTERM or SIGINT comes."""
     taken = {} if settings.from_start else scheduler.core.reached.beyond
     arriving = arrivals(loop.streams, taken, scheduler.latest_time, _TICK_S)
-    if settings.http.address is not None and not settings.until_end:
+    if "address" in settings.http and not settings.until_end:
         arriving = chain(arriving, _wait())
     for (arrival,) in interruption.until(zip(arriving, strict=False)):  # in tuples, because `until` ends at None
         yield arrival
@@ -186,15 +170,49 @@ def _wait() -> Iterator[None]:
 def _open_http(
     settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float]
 ) -> Iterator[HttpServer | None]:
-    if settings.http.address is None:
+    if "address" not in settings.http:
         yield None
         return
     from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra that other runs do without
 
-    with open_http(scheduler, HttpSettings(**settings.http.given()), wall) as server:
+    with open_http(scheduler, HttpSettings(**settings.http), wall) as server:
         yield server
 
 
 def _without_query(source: str) -> str:
     """Return `source` without its query, which may hold passwords."""
     return source.partition("?")[0] if source.startswith("kafka://") else source
+
+
+class ProgressLine:
+    """Shows the progress of an ingest loop while its block runs, if `console` is a terminal: ``is_shown``."""
+
+    def __init__(self, console: Console) -> None:
+        self.is_shown = console.is_terminal
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, transient=True, disable=not self.is_shown)
+        self._task = self._bar.add_task("", total=None)
+        self._since = time.monotonic()
+        self._applied = 0
+        self._speed = 0.0
+
+    def show(self, loop: IngestLoop) -> None:
+        """Update the line from `loop`."""
+        if not self.is_shown:
+            return
+        now, applied = time.monotonic(), loop.total.applied
+        if now >= self._since + _SPEED_S:
+            self._speed += (applied - self._applied) / (now - self._since) * _WEIGHT - self._speed * _WEIGHT
+            self._applied, self._since = applied, now
+        lag = "" if loop.lag is None else f", {loop.lag:,} messages behind"
+        text = f"{applied:,} outcomes, {loop.pages:,} pages, {self._speed:,.0f} a second{lag}"
+        self._bar.update(self._task, description=text)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

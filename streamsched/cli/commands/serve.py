@@ -10,10 +10,8 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from streamsched.cli.exits import DONE, after_drain
-from streamsched.cli.interruption import Interruption
+from streamsched.cli.exits import DONE, Interruption, after_drain
 from streamsched.cli.service_options import (
-    SERVICE_OPTIONS,
     given_settings,
     log_run,
     print_counts,
@@ -21,17 +19,14 @@ from streamsched.cli.service_options import (
     service_options,
 )
 from streamsched.http.open_http import open_http
-from streamsched.scheduler.warming.warm import warm
+from streamsched.scheduler.warm import warm
 from streamsched.service.event_log import LOG
-from streamsched.service.hooks.stream_parts import find_drift
 from streamsched.service.http_settings import HttpSettings
-from streamsched.service.run_settings import RunSettings, read_run_settings
-from streamsched.service.save_log import SaveLog
-from streamsched.service.setting_sources import Given
-from streamsched.service.setting_tables import NO_STREAM
+from streamsched.service.ingest_loop import SaveLog
+from streamsched.service.run_settings import NO_STREAM, RunSettings
+from streamsched.service.setting_sources import Given, read_run_settings
 from streamsched.service.setup import open_run_hooks, open_run_state
-
-__all__ = ["command"]
+from streamsched.service.stream_hooks import find_drift
 
 _TICK_S: Final = 1.0  # between two looks at saves and hooks
 _EPILOG: Final = """
@@ -48,12 +43,12 @@ service at once. docs/service.md describes requests, tokens and settings.
 
 @click.command("serve", epilog=_EPILOG)
 @service_options
-def command(**given: Any) -> int:
+def serve_command(**given: Any) -> int:
     """Serve a saved state over HTTP.
 
     Crawlers ask for pages and report outcomes; there is no other stream. `run --http` serves beside a stream.
     """
-    options, file = given_settings(given, SERVICE_OPTIONS)
+    options, file = given_settings(given)
     settings, unknown = read_run_settings(options | {"source": Given(NO_STREAM, "serve")}, file)
     with log_run(settings, unknown, Console(stderr=True), level="info"):
         return _serve(settings, as_json=given["json"])
@@ -67,7 +62,7 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
         LOG.info("started", state=str(settings.state), pages=len(scheduler))
-        server = stack.enter_context(open_http(scheduler, HttpSettings(**settings.http.given()), wall))
+        server = stack.enter_context(open_http(scheduler, HttpSettings(**settings.http), wall))
         begin()
         saves = SaveLog(scheduler)
         for _ in interruption.until(_ticks()):

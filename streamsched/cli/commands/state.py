@@ -15,8 +15,7 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
-from streamsched.persistence.recovery import newest_image
-from streamsched.persistence.verification import check_directory
+from streamsched.persistence.state_directory import check_directory, newest_image
 from streamsched.records.page_schema import DENIED
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
@@ -27,7 +26,6 @@ from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
 if TYPE_CHECKING:
     from streamsched.state.page_table import PageTable
 
-__all__ = ["command"]
 
 _EPILOG: Final = """
 \b
@@ -43,17 +41,17 @@ Examples:
 _present: Final = click.option(
     "--now", type=options.MOMENT, metavar="TIME", show_default="the current time", help="What is later is the future."
 )
-_max_ahead: Final = click.option(
-    "--max-ahead", type=options.DURATION, default=MAX_AHEAD_OF_CLOCK, help="How far ahead a time may be."
+_tolerance: Final = click.option(
+    "--max-ahead", "ahead_s", type=options.DURATION, default=MAX_AHEAD_OF_CLOCK, help="How far ahead a time may be."
 )
 
 
 @click.group("state", epilog=_EPILOG, no_args_is_help=False)
-def command() -> None:
+def state_command() -> None:
     """Show, verify, repair, hash or export a saved state."""
 
 
-@command.command("show", epilog="Example: streamsched state show --state state/")
+@state_command.command("show", epilog="Example: streamsched state show --state state/")
 @options.state
 @click.option("--json", is_flag=True, help="Print JSON.")
 def _show(state: Path, json: bool) -> int:
@@ -68,12 +66,12 @@ def _show(state: Path, json: bool) -> int:
     return DONE
 
 
-@command.command("verify", epilog="Example: streamsched state verify --state state/")
+@state_command.command("verify", epilog="Example: streamsched state verify --state state/")
 @options.state
 @_present
-@_max_ahead
+@_tolerance
 @click.option("--json", is_flag=True, help="Print JSON.")
-def _verify(state: Path, now: float | None, max_ahead: float, json: bool) -> int:
+def _verify(state: Path, now: float | None, ahead_s: float, json: bool) -> int:
     """Check every byte of every file of a saved state.
 
     Older snapshots and the log of calls are checked too. Each damaged or missing file is reported, and so are pages
@@ -87,7 +85,7 @@ def _verify(state: Path, now: float | None, max_ahead: float, json: bool) -> int
         raise faults[0]
     found = recover_state(state, report=False)
     file = str(newest_image(state))
-    _check_pages(file, found.core.pages, options.current_time(now) + max_ahead)
+    _check_pages(file, found.core.pages, options.current_time(now) + ahead_s)
     result: dict[str, Any] = {"file": file, "sound": True}
     if found.unfinished_bytes:
         result["unfinished_bytes"] = found.unfinished_bytes
@@ -106,13 +104,13 @@ def _check_pages(file: str, pages: PageTable, latest_s: float) -> None:
         raise SnapshotError(file, f"{future}; `streamsched state repair` mends them")
 
 
-@command.command("repair", epilog="Example: streamsched state repair --state state/")
+@state_command.command("repair", epilog="Example: streamsched state repair --state state/")
 @options.state
 @_present
-@_max_ahead
+@_tolerance
 @click.option("--drop-lost-calls", is_flag=True, help="Continue without logged calls that cannot be read.")
 @click.option("--json", is_flag=True, help="Print JSON.")
-def _repair(state: Path, now: float | None, max_ahead: float, drop_lost_calls: bool, json: bool) -> int:
+def _repair(state: Path, now: float | None, ahead_s: float, drop_lost_calls: bool, json: bool) -> int:
     """Mend times in the future, as wrong clocks left them, and on request a damaged log of calls.
 
     Prints how many records of each kind were changed. A mended page counts as visited at the newest outcome that is
@@ -125,7 +123,7 @@ def _repair(state: Path, now: float | None, max_ahead: float, drop_lost_calls: b
     dropped = drop_lost_log(state) if drop_lost_calls else []
     for fault in dropped:
         echo_error(f"streamsched: dropped: {fault}")
-    counts = repair_state(state, options.current_time(now) + max_ahead)
+    counts = repair_state(state, options.current_time(now) + ahead_s)
     changed = {name: count for name, count in counts.items() if count}
     file = str(newest_image(state))
     if json:
@@ -136,7 +134,7 @@ def _repair(state: Path, now: float | None, max_ahead: float, drop_lost_calls: b
     return _print({"file": file, **changed}, json)
 
 
-@command.command("digest", epilog="Example: streamsched state digest --state state/")
+@state_command.command("digest", epilog="Example: streamsched state digest --state state/")
 @options.state
 @click.option("--json", is_flag=True, help="Print JSON.")
 def _digest(state: Path, json: bool) -> int:
@@ -148,7 +146,7 @@ def _digest(state: Path, json: bool) -> int:
     return DONE
 
 
-@command.command("export", epilog="Example: streamsched state export --state state/ --to pages.parquet")
+@state_command.command("export", epilog="Example: streamsched state export --state state/ --to pages.parquet")
 @options.state
 @click.option("--to", "output", type=options.FILE, required=True, help="File to write: .parquet, .arrow or .feather.")
 @click.option("--json", is_flag=True, help="Print JSON.")

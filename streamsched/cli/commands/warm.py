@@ -13,9 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_json
-from streamsched.scheduler.warming.warm import WarmProgress, warm
-
-__all__ = ["command"]
+from streamsched.scheduler.warm import WarmProgress, warm
 
 _EPILOG: Final = """
 \b
@@ -27,7 +25,7 @@ Examples:
 
 @click.command("warm", epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> int:
+def warm_command(as_json: bool) -> int:
     """Compile the kernels for this machine ahead of time.
 
     Later commands and programs load them from a cache and start at once. A second run compiles nothing.

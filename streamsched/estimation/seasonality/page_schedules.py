@@ -10,46 +10,15 @@ This module has the likelihoods; `schedule_update` learns from visits.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.seasonality.local_time import DAY_HOURS
+from streamsched.estimation.seasonality.regions import DAY_HOURS
+from streamsched.numerics.arrays import Bytes, Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bytes, Floats, Record, Records
-
-__all__ = [
-    "CHANCE",
-    "FIRST_SETS",
-    "NAT",
-    "OBSERVATION",
-    "QUIET",
-    "RAREST",
-    "SPARE",
-    "WEIGHTS",
-    "DayCover",
-    "ScheduleView",
-    "count_passes",
-    "cover_days",
-    "empty_by_day",
-    "empty_by_hour",
-    "hour_overlap",
-    "hour_weight",
-    "hourly_chance",
-    "most_schedules",
-    "probability_empty",
-    "quiet_by_stretch",
-    "schedule_scale",
-    "scheduled_factor",
-    "scheduled_hours",
-    "set_weight",
-    "split_by_hour",
-    "to_misfits",
-]
 
 CHANCE: Final = 0.97  # probability that a day of the set brings an update
 FEWEST_SCHEDULES: Final = 4_096  # capacity of a shard, beside 3 per 64 pages: 9 bytes a page, 0.2 µs a visit

@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from streamsched.estimation.published_estimators import modified_interval
 from streamsched.estimation.seasonality.page_schedules import NAT
+from streamsched.numerics.arrays import Floats, Record
 from streamsched.records.seasonality_schema import DAY_SETS, SeasonalityArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Record
-
-__all__ = ["LEVEL", "PageType", "Periodicity", "find_periodicity"]
 
 PageType: TypeAlias = Literal["poisson", "hourly", "daily", "weekly", "other"]
 

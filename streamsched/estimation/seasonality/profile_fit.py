@@ -9,24 +9,26 @@ does not make hours differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.group_profiles import FIRST_ODDS, UNIT, hour_factor
-from streamsched.estimation.seasonality.local_time import DAY_HOURS
+from streamsched.estimation.seasonality.group_profiles import (
+    FIRST_ODDS,
+    UNIT,
+    assign_profiles,
+    begin_profile,
+    hour_factor,
+    most_profiles,
+)
 from streamsched.estimation.seasonality.page_schedules import FIRST_SETS, NAT, RAREST, WEIGHTS, ScheduleView
-from streamsched.estimation.seasonality.profile_assignment import assign_profiles, begin_profile, most_profiles
+from streamsched.estimation.seasonality.regions import DAY_HOURS
 from streamsched.estimation.seasonality.schedule_update import add_beliefs
+from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
+from streamsched.records.group_schema import GroupArrays
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Record, Records
-    from streamsched.records.group_schema import GroupArrays
-
-__all__ = ["EARN_CHANGES", "publish_profiles", "sum_schedules"]
 
 EARN_CHANGES: Final = 64  # changes seen of a group's pages before it gets its own profile: nine per weekday
 MEMORY_S: Final = 56 * 86_400.0  # time constant of the decay of counts: eight of each hour of the week

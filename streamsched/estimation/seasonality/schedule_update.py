@@ -12,12 +12,11 @@ most. `periodicity` uses it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.seasonality.local_time import DAY_HOURS, HOUR_S
 from streamsched.estimation.seasonality.page_schedules import (
     OBSERVATION,
     QUIET,
@@ -36,22 +35,11 @@ from streamsched.estimation.seasonality.page_schedules import (
     split_by_hour,
     to_misfits,
 )
+from streamsched.estimation.seasonality.regions import DAY_HOURS, HOUR_S
+from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
 from streamsched.records.seasonality_schema import DAY_SETS, SeasonalityArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Record
-
-__all__ = [
-    "LEAST_CHANGES",
-    "LEAVING",
-    "add_beliefs",
-    "count_change",
-    "earns_schedule",
-    "open_schedule",
-    "update_schedule",
-]
 
 LEAST_RATE: Final = 1 / 28  # changes per day: a page with fewer shows no weekday within months
 LEAST_CHANGES: Final = 2  # nor does a page with a single change

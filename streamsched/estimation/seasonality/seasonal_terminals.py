@@ -6,11 +6,11 @@ page's rate under its group's profile, its own daily schedule, and an hourly sch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.probability_columns import convert_to_posterior
+from streamsched.estimation.gamma_posterior import convert_to_posterior
 from streamsched.estimation.seasonality.group_profiles import (
     WeekPlace,
     hour_factor,
@@ -18,7 +18,6 @@ from streamsched.estimation.seasonality.group_profiles import (
     week_place,
     weighted_hours,
 )
-from streamsched.estimation.seasonality.local_time import HOUR_S, hour_in_week, local_hours, week_of
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
     empty_by_day,
@@ -27,31 +26,13 @@ from streamsched.estimation.seasonality.page_schedules import (
     scheduled_factor,
     scheduled_hours,
 )
+from streamsched.estimation.seasonality.regions import HOUR_S, hour_in_week, local_hours, week_of
+from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.compilation.machine_operations import prefetch_whole
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Record, Records
-
-__all__ = [
-    "DUE",
-    "HOURLY_ODDS",
-    "RHYTHM",
-    "TAU",
-    "SeasonalityView",
-    "bound_seasonal_terminal",
-    "changed_since",
-    "due_since",
-    "fill_cycles_by_profile",
-    "fill_seasonal_terminal",
-    "fill_seasonal_terminal_at",
-    "prefetch_schedule",
-    "seasonality_view",
-    "tau_since",
-]
 
 # Codes of these terminals in kernels: their positions in the vocabulary.
 TAU: Final = 12
@@ -149,7 +130,7 @@ def due_since(view: SeasonalityView, link: Record, page: Record, since_s: float,
 
 
 class _FactorScale(NamedTuple):
-    """What the factors of all hours of a page have in common."""
+    """The part of a page's factors that is the same for all hours."""
 
     weights: ScheduleOdds
     scale: float

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from streamsched.estimation.related.claims import is_claimed, unclaimed
+from streamsched.estimation.gamma_posterior import ObservedInterval
+from streamsched.estimation.related_pages import is_claimed, unclaimed
 from streamsched.estimation.seasonality.group_profiles import (
     count_changes,
     prefetch_profile,
     update_profile,
     weighted_hours,
 )
-from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
     most_schedules,
 )
+from streamsched.estimation.seasonality.regions import HOUR_S, local_hours
 from streamsched.estimation.seasonality.schedule_update import (
     LEAST_CHANGES,
     count_change,
@@ -27,18 +28,13 @@ from streamsched.estimation.seasonality.schedule_update import (
 )
 from streamsched.estimation.seasonality.seasonal_terminals import DAY_S, SeasonalityView, changed_since, due_since
 from streamsched.estimation.surges import share_not_hit
+from streamsched.numerics.arrays import Record
 from streamsched.numerics.compilation.machine_operations import call_for_float, prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp
 from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
-
-if TYPE_CHECKING:
-    from streamsched.estimation.observed_interval import ObservedInterval
-    from streamsched.numerics.arrays import Record
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["OUTCOMES_OF_SCHEDULE", "prefetch_seasonality", "update_own_schedule", "update_seasonality"]
 
 OUTCOMES_OF_SCHEDULE: Final = LEAST_CHANGES + 2  # a page gets one after its first visit, the changes and one more
 

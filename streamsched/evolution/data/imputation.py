@@ -13,19 +13,14 @@ known (`shared_changes`), their hazard adds to the page's own.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.evolution.data.kernel_random import draw_gamma, draw_uniform, seed_state
-from streamsched.evolution.data.shared_changes import SharedChanges
+from streamsched.evolution.data.shared_changes import SharedChanges, draw_gamma, draw_uniform, seed_state
+from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints
 from streamsched.numerics.jit import bare_kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints
-
-__all__ = ["UNIFORM_ACTIVITY", "PageVisits", "impute_history"]
 
 # Status of one cycle of a page.
 _IMPUTED: Final = 0  # at least part of it is drawn

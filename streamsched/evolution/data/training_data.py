@@ -1,29 +1,36 @@
-"""Training data of a running scheduler: its visit journal, imputed to a complete change history."""
+"""Training data of a running scheduler: its visit journal, imputed to complete change histories of a uniform sample."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from streamsched.estimation.content.significance import expected_significances
-from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, cycle_activity
+from streamsched.estimation.content import expected_significances
+from streamsched.evolution.data.change_history import ChangeHistory, CycleTimes, copy_cycle_times, cycle_activity
 from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
 from streamsched.evolution.data.shared_changes import GroupVisits, draw_shared_changes
-from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
-from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["Span", "Training", "TrainingInputs", "count_cycles", "gather_training", "impute_training"]
+from streamsched.numerics.argument_checks import check_part, check_time, check_whole
+from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
+from streamsched.records.page_schema import FORGOTTEN, LONGEST_INTERVAL, VISITED
+from streamsched.records.schema import ShardArrays
+from streamsched.records.visit_journal import (
+    copy_sample,
+    find_sampled,
+    number_sample,
+    read_visits,
+    sample_bar,
+    sample_hashes,
+)
+from streamsched.state.page_table import PageTable
 
 _APART: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: multiples of it are all different
 _ROUNDING: Final = 1e-6  # of a cycle: float64 error of epoch seconds if cycles are short
+_MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
 
 
 class Span(NamedTuple):
@@ -56,7 +63,7 @@ class Training:
     ``history.changed`` is what visits observed; elsewhere it is a draw from the page's Gamma posterior and the surges
     of its group given the visits, with the activity of its profile's hours. ``panel``: bool[n], pages of the panel,
     visited every cycle.
-    ``newcomers``: number of sampled pages left out because their first visit came later.
+    ``newcomers``: number of sampled pages left out because their first visit was later.
     """
 
     history: ChangeHistory
@@ -90,12 +97,8 @@ class TrainingInputs(NamedTuple):
     span: Span
     visits: PageVisits
     prior_shape: float
-    prior_mean: Floats
-    importance: Floats
-    cost: Floats
     groups: Ints
-    significance: Floats
-    crawl_rate: Floats
+    columns: dict[str, Floats]  # by name: those of `change_history.DEFAULTS`
     timing: CycleTimes | None
     panel: Bools
     newcomers: int
@@ -104,7 +107,7 @@ class TrainingInputs(NamedTuple):
 def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> TrainingInputs:
     """Return the data of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
 
-    Pages whose first visit came later are left out: a history that began with draws would reflect the prior more than
+    Pages whose first visit was later are left out: a history that began with draws would reflect the prior more than
     the page. ``in_panel``: bool[pages], whether each page is in the panel.
     """
     journal = read_visits(shard.journal, shard.corpus)
@@ -132,12 +135,14 @@ def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> Training
         span,
         visits,
         prior_shape,
-        prior_mean,
-        pages["importance"].astype(np.float64),
-        pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
-        expected_significances(shard.seasonality.links[rows]),
-        shard.pages.traces["crawl_rate"][rows].astype(np.float64),
+        {
+            "prior_mean": prior_mean,
+            "importance": pages["importance"].astype(np.float64),
+            "cost": pages["cost"].astype(np.float64),
+            "significance": expected_significances(shard.seasonality.links[rows]),
+            "crawl_rate": shard.pages.traces["crawl_rate"][rows].astype(np.float64),
+        },
         timing,
         in_panel[rows],
         newcomers,
@@ -188,13 +193,9 @@ def impute_training(inputs: TrainingInputs, seed: int) -> Training:
         changed,
         visits.hashes,
         inputs.prior_shape,
-        inputs.prior_mean,
-        inputs.importance,
-        inputs.cost,
-        inputs.groups,
-        inputs.significance,
-        inputs.crawl_rate,
-        inputs.timing,
+        groups=inputs.groups,
+        timing=inputs.timing,
+        **inputs.columns,
     )
     return Training(history, inputs.span, observed, inputs.panel, inputs.newcomers)
 
@@ -219,3 +220,54 @@ def _relevant_visits(rows: Ints, times: Floats) -> Bools:
     last = np.ones(rows.size, np.bool_)
     last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] > 0.0)
     return (times > 0.0) | last
+
+
+class SampledPanel(Protocol):
+    """A panel of a scheduler. ``bar``: the largest sample hash of its members, below 0 for none."""
+
+    bar: int
+
+
+class Sampled(Protocol):
+    """A scheduler whose pages are sampled. ``lock``: held while they change."""
+
+    lock: AbstractContextManager[object]
+    pages: PageTable
+
+    @property
+    def panel(self) -> SampledPanel:
+        """Its panel."""
+        ...
+
+
+def draw_trainings(scheduler: Sampled, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
+    """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
+    count = check_whole("cycles", cycles, 1, f"1 to {_MOST_CYCLES:,} cycles", most=_MOST_CYCLES)
+    span = Span.up_to(check_time(now), count, scheduler.pages.cycle_s)
+    sample, in_panel = _copy_sample(scheduler)
+    gathered = gather_training(sample, span, in_panel)
+    for seed in seeds:
+        yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
+
+
+def count_known_cycles(scheduler: Sampled, *, now: float, share: float = 0.5) -> float:
+    """Return how many whole cycles up to `now` are known for at least `share` of the pages; inf if the journal no
+    longer has their first visits. O(pages).
+    """
+    share = check_part("share", share)
+    return count_cycles(_copy_sample(scheduler)[0], check_time(now), scheduler.pages.cycle_s, share)
+
+
+def _copy_sample(scheduler: Sampled) -> tuple[ShardArrays, Bools]:
+    """Return the journal's sample as a table of its own, and which of its pages are in the panel: bool[m].
+
+    O(pages), O(m) of it locked. What is sampled follows from the rows, so the sample is found without the lock.
+    """
+    with scheduler.lock:
+        pages, bar = len(scheduler.pages), sample_bar(scheduler.pages.arrays.corpus)
+    rows = find_sampled(0, pages, bar)
+    with scheduler.lock:
+        rows = rows[scheduler.pages.arrays.pages.records["rule"][rows] != FORGOTTEN]
+        copied, panel_bar = copy_sample(scheduler.pages.arrays, rows), scheduler.panel.bar
+    in_panel = sample_hashes(rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_)
+    return number_sample(copied, rows), in_panel

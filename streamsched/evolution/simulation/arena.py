@@ -2,64 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.formula.evaluation.machine import ROWS, make_slots
+from streamsched.formula.terminal_table import Part
 from streamsched.formula.terminals import NO_CONTEXT, Context
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 from streamsched.numerics.jit import mix
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK
 
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
-
-__all__ = [
-    "PADDING",
-    "READS_CHANGES",
-    "READS_COST",
-    "READS_CRAWL_RATE",
-    "READS_GROUP",
-    "READS_HISTORY",
-    "READS_IMPORTANCE",
-    "READS_LAST",
-    "READS_LINK",
-    "READS_RATE",
-    "READS_SEASONALITY",
-    "READS_SIGNIFICANCE",
-    "READS_VISITS",
-    "READS_WEIGHTED",
-    "UNSORTED",
-    "VISITED_AGAIN",
-    "Arena",
-    "CompiledProgram",
-    "CrawlHistory",
-    "CrawlRules",
-    "CrawlTrace",
-    "CycleClocks",
-    "SimulatedCrawl",
-    "WarmState",
-    "make_arena",
-    "tie_offset",
-]
-
 PageNumbers = npt.NDArray[np.int32]  # page numbers
 
 # Bits of CompiledProgram.reads: the parts of a page's state, besides its last visit, that its score depends on.
-READS_VISITS: Final = 1
-READS_CHANGES: Final = 2
-READS_LAST: Final = 4  # result of the last visit
-READS_WEIGHTED: Final = 8
-READS_HISTORY: Final = 16
-READS_RATE: Final = 32
-READS_IMPORTANCE: Final = 64
-READS_COST: Final = 128
-READS_GROUP: Final = 256
-READS_SEASONALITY: Final = 512  # its profile, and its own schedule
-READS_SIGNIFICANCE: Final = 1024
-READS_CRAWL_RATE: Final = 2048
+READS: Final[dict[Part, int]] = {part: 1 << place for place, part in enumerate(get_args(Part))}
+READS_VISITS: Final = READS["visits"]
+READS_CHANGES: Final = READS["changes"]
+READS_LAST: Final = READS["last"]
+READS_WEIGHTED: Final = READS["weighted"]
+READS_HISTORY: Final = READS["history"]
+READS_RATE: Final = READS["rate"]
+READS_IMPORTANCE: Final = READS["importance"]
+READS_COST: Final = READS["cost"]
+READS_GROUP: Final = READS["group"]
+READS_SEASONALITY: Final = READS["seasonality"]
+READS_SIGNIFICANCE: Final = READS["significance"]
+READS_CRAWL_RATE: Final = READS["crawl_rate"]
 READS_LINK: Final = READS_SEASONALITY | READS_SIGNIFICANCE  # what its link holds
 
 PADDING: Final = 32  # elements at the end of Arena.buffer, so that loops over it need no remainder

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from streamsched.estimation.content.significance import fill_significance
+from streamsched.estimation.content import fill_significance
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
 from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedCrawl
-from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_simulated_seasonal_terminal
-from streamsched.evolution.simulation.simulated_surges import fill_surge, simulated_surge
+from streamsched.evolution.simulation.simulated_events import (
+    SeasonalityInputs,
+    fill_simulated_seasonal_terminal,
+    fill_surge,
+    simulated_surge,
+)
 from streamsched.formula.expected_gain import expected_gain
-from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal
+from streamsched.formula.terminal_table import TERMINAL_CODES
+from streamsched.formula.terminals import fill_terminal
+from streamsched.numerics.arrays import Floats
 from streamsched.numerics.jit import bare_kernel
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = ["fill_class_terminal"]
 
 _ELAPSED: Final = TERMINAL_CODES["t"]
 _POSTERIOR: Final = TERMINAL_CODES["posterior"]

@@ -5,62 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.evolution.simulation.arena import (
-    READS_CHANGES,
-    READS_COST,
-    READS_CRAWL_RATE,
-    READS_GROUP,
-    READS_HISTORY,
-    READS_IMPORTANCE,
-    READS_LAST,
-    READS_RATE,
-    READS_SEASONALITY,
-    READS_SIGNIFICANCE,
-    READS_VISITS,
-    READS_WEIGHTED,
-    CompiledProgram,
-)
+from streamsched.evolution.simulation.arena import READS, CompiledProgram
+from streamsched.evolution.symbols import SymbolSet
 from streamsched.formula.evaluation.machine import OPERATION_CODES
 from streamsched.formula.formula import Formula
 from streamsched.formula.syntax.nodes import Binary, Constant, Node, Terminal, Unary, fold
-from streamsched.formula.terminals import TERMINAL_CODES
+from streamsched.formula.terminal_table import TERMINAL_CODES, TERMINALS
+from streamsched.numerics.arrays import Floats
 
-if TYPE_CHECKING:
-    from streamsched.evolution.gp.symbols import SymbolSet
-    from streamsched.numerics.arrays import Floats
-
-__all__ = ["SizedProgram", "compile_program"]
-
-# What the learning of a page's own schedule depends on.
-_SEASONAL_READS: Final = READS_RATE | READS_SEASONALITY | READS_VISITS | READS_CHANGES
-_READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the last visit, that its value depends on
-    "n": READS_VISITS,
-    "X": READS_CHANGES,
-    "t": 0,
-    "CG": READS_VISITS | READS_CHANGES,
-    "NAD": READS_VISITS | READS_CHANGES,
-    "SAD": READS_LAST,
-    "AAD": READS_VISITS | READS_WEIGHTED,
-    "GAD": READS_VISITS | READS_HISTORY,
-    "rate": READS_RATE,
-    "posterior": READS_RATE,
-    "importance": READS_IMPORTANCE,
-    "cost": READS_COST,
-    "tau": _SEASONAL_READS,
-    "rhythm": _SEASONAL_READS,
-    "due": _SEASONAL_READS,
-    "surge": READS_GROUP,
-    "confidence": READS_RATE,
-    "worth": READS_IMPORTANCE | READS_COST,
-    "gain": _SEASONAL_READS | READS_GROUP,
-    "signalled": 0,  # simulated crawls have no signals
-    "significance": READS_SIGNIFICANCE,
-    "crawl_rate": READS_CRAWL_RATE,
-}
+# By terminal: the page state, besides the last visit, that its value depends on.
+_READS: Final = {one.name: reduce(or_, (READS[part] for part in one.reads), 0) for one in TERMINALS.values()}
 
 
 class SizedProgram(NamedTuple):

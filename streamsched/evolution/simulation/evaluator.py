@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,15 +16,11 @@ from streamsched.evolution.simulation.arena import Arena, CrawlTrace, SimulatedC
 from streamsched.evolution.simulation.compiled_programs import SizedProgram, compile_program
 from streamsched.evolution.simulation.crawl import simulate
 from streamsched.evolution.simulation.trials import Trial, TrialRunner
+from streamsched.evolution.symbols import SymbolSet
 from streamsched.formula.evaluation.machine import ROWS, make_slots
 from streamsched.formula.formula import Formula
+from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import kernel
-
-if TYPE_CHECKING:
-    from streamsched.evolution.gp.symbols import SymbolSet
-    from streamsched.numerics.arrays import Bools, Floats, Ints
-
-__all__ = ["Evaluator", "Metric", "Series"]
 
 Metric: TypeAlias = Literal["change_rate", "ndcg"]
 Program: TypeAlias = bytes | Formula

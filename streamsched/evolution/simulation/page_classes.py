@@ -6,11 +6,11 @@ collected at the end of the cycle, and sorted when their order matters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.page_update import count_visit, update_page
+from streamsched.estimation.gamma_posterior import count_visit, update_page
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
     READS_COST,
@@ -30,15 +30,10 @@ from streamsched.evolution.simulation.arena import (
     Arena,
     SimulatedCrawl,
 )
-from streamsched.evolution.simulation.page_runs import close_gap, copy_pages, count_within, lower_bound
-from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, update_class_seasonality
-from streamsched.evolution.simulation.tie_order import mark_run
+from streamsched.evolution.simulation.simulated_events import SeasonalityInputs, update_class_seasonality
+from streamsched.evolution.simulation.tie_order import close_gap, copy_pages, count_within, lower_bound, mark_run
+from streamsched.numerics.arrays import Hashes, Record
 from streamsched.numerics.jit import inlined_kernel, mix
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Hashes, Record
-
-__all__ = ["TieSegment", "begin_cycle", "end_cycle", "visit_class"]
 
 _NEW = 2  # in Trace.visited
 

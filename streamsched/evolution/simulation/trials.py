@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.content.significance import pack_expected
-from streamsched.estimation.page_update import update_page
+from streamsched.estimation.content import pack_expected
+from streamsched.estimation.gamma_posterior import update_page
+from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.shared_changes import number_large_groups
 from streamsched.evolution.simulation.arena import (
     READS_COST,
@@ -28,22 +29,16 @@ from streamsched.evolution.simulation.arena import (
     WarmState,
     tie_offset,
 )
-from streamsched.evolution.simulation.simulated_seasonality import (
+from streamsched.evolution.simulation.simulated_events import (
     SeasonalityInputs,
+    cumulative_surge_hazard,
     set_quarters,
     update_class_seasonality,
 )
-from streamsched.evolution.simulation.simulated_surges import cumulative_surge_hazard
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
 from streamsched.numerics.jit import kernel, mix
-from streamsched.records.page_init import assign_prior
-from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.page_schema import PAGE, TRACE, assign_prior
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK
-
-if TYPE_CHECKING:
-    from streamsched.evolution.data.change_history import ChangeHistory
-    from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
-
-__all__ = ["Reading", "Trial", "TrialRunner", "visits_per_cycle"]
 
 Reading: TypeAlias = Literal["since_visit", "that_day"]
 _DISTINGUISHING: Final = (  # bits of what differs between pages from the start

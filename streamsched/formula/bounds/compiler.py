@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,7 @@ from streamsched.formula.bounds.ranges import ANY, TERMINAL, Range, range_of
 from streamsched.formula.evaluation.machine import COPY, OPERATION_CODES, make_slots
 from streamsched.formula.evaluation.program import Values, assign_registers
 from streamsched.formula.syntax.nodes import Node, fold
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = ["BoundProgram", "compile_bound"]
+from streamsched.numerics.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,6 @@ from streamsched.formula.bounds import interval_machine
 from streamsched.formula.bounds.ranges import Range
 from streamsched.formula.evaluation import machine
 
-__all__ = ["HIGH", "LOW", "EndStep", "Interval", "find_corners"]
-
 LOW: Final = 0
 HIGH: Final = 1
 

@@ -33,35 +33,16 @@ POWER_OF_2_LOW ...  a- a+ b- b+    the end of the protected power
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.formula.evaluation.machine import COPY, LOWEST_LOG, ROWS, clamp, divide, raise_base, run_step
+from streamsched.numerics.arrays import Floats
 from streamsched.numerics.compilation.machine_operations import widen_vectors
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = [
-    "DIFFERENCE_LOW",
-    "EXP_LOW",
-    "LOG_LOW",
-    "OPERANDS",
-    "POWER_LOW",
-    "POWER_OF_2_LOW",
-    "PRODUCT",
-    "PRODUCT_OF_2_LOW",
-    "PRODUCT_OF_4_LOW",
-    "QUOTIENT",
-    "QUOTIENT_LOW",
-    "SUM_LOW",
-    "BoundSteps",
-    "run_bounds",
-]
 
 BoundSteps: TypeAlias = npt.NDArray[np.int32]  # int32[m, 6]: operation, result slot, four slots of operands
 

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from streamsched.formula.evaluation.machine import EXPONENT_LIMIT, LOWEST_LOG
-
-__all__ = ["ANY", "TERMINAL", "Range", "range_of"]
-
+from streamsched.formula.terminal_table import NONNEGATIVE
 
 _WIDER: Final = 1e-6  # relative: far more than the widening of function intervals
 
@@ -36,7 +34,7 @@ class Range(NamedTuple):
 
 
 ANY: Final = Range(-math.inf, math.inf)
-TERMINAL: Final = Range(0.0, 1.7976931348623157e308)  # finite and 0 or more
+TERMINAL: Final = Range(*NONNEGATIVE)
 
 
 def range_of(op: str, *operands: Range) -> Range:

@@ -9,40 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import Floats
 from streamsched.numerics.compilation.machine_operations import widen_vectors
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log, power
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = [
-    "ADD",
-    "COPY",
-    "DIVIDE",
-    "EXP",
-    "EXPONENT_LIMIT",
-    "LOG",
-    "LOWEST_LOG",
-    "MULTIPLY",
-    "NEGATE",
-    "OPERATION_CODES",
-    "POWER",
-    "ROWS",
-    "SUBTRACT",
-    "Steps",
-    "clamp",
-    "divide",
-    "make_slots",
-    "raise_base",
-    "run_step",
-    "run_steps",
-]
 
 Steps: TypeAlias = npt.NDArray[np.int32]  # int32[m, 4]: operation, left slot, right slot, result slot
 

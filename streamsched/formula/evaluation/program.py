@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from streamsched.formula.evaluation.machine import OPERATION_CODES, Steps, make_slots, run_steps
 from streamsched.formula.evaluation.protected import apply
 from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats
-
-__all__ = ["BLOCK", "Arena", "Program", "Values", "assign_registers", "compile_tree"]
+from streamsched.numerics.arrays import Floats
 
 _Value = TypeVar("_Value", bound=Hashable)
 

@@ -20,16 +20,10 @@ are those of `streamsched.formula.evaluation.machine`: exp and log are within 1 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from streamsched.formula.evaluation.machine import OPERATION_CODES, run_steps
-
-if TYPE_CHECKING:
-    from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
-
-__all__ = ["apply"]
+from streamsched.formula.syntax.nodes import BinaryOp, UnaryOp
 
 
 def apply(op: UnaryOp | BinaryOp, *operands: float) -> float:

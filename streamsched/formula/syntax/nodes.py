@@ -11,11 +11,14 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar, get_args
+from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
-from streamsched.formula.syntax.vocabulary import FUNCTIONS, BinaryOp, UnaryOp
+UnaryOp: TypeAlias = Literal["neg", "log", "exp"]
+BinaryOp: TypeAlias = Literal["+", "-", "*", "/", "pow"]
 
-__all__ = ["MAX_DEPTH", "MAX_SIZE", "Binary", "Constant", "Node", "Terminal", "Unary", "fold", "measure"]
+FUNCTIONS: Final[dict[str, int]] = {"log": 1, "exp": 1, "pow": 2}  # name to number of arguments
+BINDING: Final[dict[str, int]] = {"+": 1, "-": 1, "*": 2, "/": 2}  # the larger, the tighter; all group to the left
+NEGATION_BINDING: Final = 3
 
 MAX_DEPTH: Final = 100  # levels of a formula's tree: recursion over one stays far from Python's limit of 1000
 MAX_SIZE: Final = 4096  # nodes of a formula's tree: four times the full tree of depth 10 that GP4C allows

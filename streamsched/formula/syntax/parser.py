@@ -18,20 +18,68 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection
-from typing import Final, NamedTuple, NoReturn, cast
+import re
+from collections.abc import Collection, Iterator
+from typing import Final, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from streamsched.errors import FormulaError, shorten
-from streamsched.formula.syntax.lexer import Token, tokenize
-from streamsched.formula.syntax.nodes import MAX_DEPTH, MAX_NAME, MAX_SIZE, Binary, Constant, Node, Terminal, Unary
-from streamsched.formula.syntax.vocabulary import BINDING, FUNCTIONS, NEGATION_BINDING, PLANNED, BinaryOp, UnaryOp
+from streamsched.formula.syntax.nodes import (
+    BINDING,
+    FUNCTIONS,
+    MAX_DEPTH,
+    MAX_NAME,
+    MAX_SIZE,
+    NEGATION_BINDING,
+    Binary,
+    BinaryOp,
+    Constant,
+    Node,
+    Terminal,
+    Unary,
+    UnaryOp,
+)
 
-__all__ = ["MAX_LENGTH", "parse_tree"]
+Kind: TypeAlias = Literal["number", "name", "mark", "unknown", "end"]
 
 MAX_LENGTH: Final = 100_000  # characters; no tree of 4096 nodes prints longer
 
 _CLOSE: Final = 0.65  # similarity from which a known name is suggested; __import__ and importance have 0.6
 _OPERAND: Final = "a number, a name, '-' or '('"
+# ASCII only: \d would accept the digits of every script.
+_TOKEN: Final = re.compile(
+    r"""[ \t\r\n]*(?:
+        (?P<number> (?: [0-9]+ (?: \. [0-9]* )? | \. [0-9]+ ) (?: [eE] [+-]? [0-9]+ )? )
+      | (?P<name>   [A-Za-z_] [A-Za-z0-9_]* )
+      | (?P<mark>   [-+*/(),] )
+      | (?P<end>    \Z )
+      | (?P<unknown> . )
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Token(NamedTuple):
+    """A piece of the text. `column` counts characters from 1; the end token is one past the last character."""
+
+    kind: Kind
+    text: str
+    column: int
+
+
+def tokenize(text: str) -> Iterator[Token]:
+    """Yield the tokens of `text`, the last of kind "end"; an invalid character is "unknown". O(length).
+
+    >>> [token.text for token in tokenize("1.5e-3*X")]
+    ['1.5e-3', '*', 'X', '']
+    """
+    for match in _TOKEN.finditer(text):
+        for kind in ("number", "name", "mark", "unknown"):
+            if match[kind] is not None:
+                yield Token(kind, match[kind], match.start(kind) + 1)
+                break
+        else:
+            yield Token("end", "", len(text) + 1)
+            return
 
 
 class _Pending(NamedTuple):
@@ -171,13 +219,11 @@ class _Parser:
         self._push(Terminal(token.text), 1, token.column)
 
     def _suggest(self, name: str) -> str:
-        """Return a question for the known name closest to `name`, or all of them if none is close; never one that pages
-        do not provide.
-        """
-        provided = [*(one for one in self.terminals if one not in PLANNED), *FUNCTIONS]
-        known = {known.casefold(): known for known in provided}
+        """Return a question for the known name closest to `name`, or all of them if none is close."""
+        names = [*self.terminals, *FUNCTIONS]
+        known = {known.casefold(): known for known in names}
         near = difflib.get_close_matches(name[:MAX_NAME].casefold(), known, n=1, cutoff=_CLOSE)
-        return f": did you mean {known[near[0]]!r}?" if near else f", expected one of {', '.join(provided)}"
+        return f": did you mean {known[near[0]]!r}?" if near else f", expected one of {', '.join(names)}"
 
     def _closer(self) -> str:
         if not self.brackets:

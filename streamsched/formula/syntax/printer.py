@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamsched.formula.syntax.nodes import Binary, Constant, Node, Terminal, Unary, fold
-from streamsched.formula.syntax.vocabulary import BINDING, NEGATION_BINDING
-
-__all__ = ["print_number", "print_tree"]
+from streamsched.formula.syntax.nodes import BINDING, NEGATION_BINDING, Binary, Constant, Node, Terminal, Unary, fold
 
 _ATOM: Final = 4  # binds tighter than any operator
 

@@ -1,28 +1,29 @@
-"""The endpoints of administrators: rules, blocks of hosts, the formula in use."""
+"""The endpoints of administrators and monitors: rules, blocks, the formula in use; health, metrics, OpenAPI."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, structs
+from starlette.responses import Response
 
 from streamsched.answers import Blocked, ChampionView, RulesSet
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.http.endpoints.messages import Block, ChampionChange, Health, RuleFields, Rules
 from streamsched.http.endpoints.reading import show_champion
-from streamsched.http.messages.administration import Block, ChampionChange, RuleFields, Rules
-from streamsched.http.protocol.bodies import MessageBody
-from streamsched.http.protocol.problems import invalid
+from streamsched.http.protocol.bodies import JSON, MessageBody
+from streamsched.http.protocol.problems import HttpError, invalid
 from streamsched.http.protocol.routes import Call, Route
+from streamsched.http.service import Service
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.politeness.rule_targets import HOST, parse_target
-from streamsched.service.formula_changes import set_formula, use_recorded_formula
-
-if TYPE_CHECKING:
-    from streamsched.http.service import Service
-
-__all__ = ["Administration"]
+from streamsched.service.open_state import set_formula, use_recorded_formula
 
 _OF_HOSTS: Final = frozenset(("delay", "in_flight", "per_batch"))
 
@@ -93,3 +94,46 @@ def _make_rule(target: str, given: RuleFields) -> Rule | HostRule:
         return HostRule(**values) if of_host else Rule(**values)
     except SettingsError as error:
         raise invalid(f"rules.{target}.{error.setting}", shorten(error.found), error.expected) from None
+
+
+class Monitoring:
+    """Answers monitors. `describe`: returns the OpenAPI document, made when it is first asked for."""
+
+    def __init__(self, service: Service, describe: Callable[[], dict[str, Any]]) -> None:
+        from streamsched.http.prometheus_metrics import PrometheusMetrics  # noqa: PLC0415  prometheus_client is an extra
+
+        self._service = service
+        self._metrics = PrometheusMetrics(service)
+        self._describe = describe
+
+    def routes(self) -> list[Route]:
+        """Return the routes of these endpoints."""
+        return [
+            Route("GET", "/healthz", self.health, None, Health, while_stopping=True),
+            Route("GET", "/readyz", self.readiness, None, Health, while_stopping=True),
+            Route("GET", "/metrics", self.metrics, "read", media_type=self._metrics.media_type, while_stopping=True),
+            Route("GET", "/openapi.json", self.openapi, None, media_type=JSON),
+        ]
+
+    async def health(self, call: Call) -> Health:  # noqa: ARG002  a handler, as the others
+        """Tell whether the process answers."""
+        return Health(status="ok")
+
+    async def readiness(self, call: Call) -> Health:  # noqa: ARG002
+        """Tell whether requests are served: 503 if not."""
+        trouble = self._service.trouble()
+        if trouble is not None:
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", trouble, headers={"retry-after": "1"})
+        return Health(status="ok")
+
+    async def metrics(self, call: Call) -> Response:  # noqa: ARG002
+        """Return metrics for Prometheus."""
+        return Response(self._metrics.write(), headers={"content-type": self._metrics.media_type})
+
+    async def openapi(self, call: Call) -> Response:  # noqa: ARG002
+        """Describe the service in OpenAPI."""
+        return Response(self._document, media_type=JSON)
+
+    @cached_property
+    def _document(self) -> bytes:
+        return msgspec.json.encode(self._describe())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,23 +18,18 @@ from streamsched.answers import (
     Rejection,
     Released,
 )
-from streamsched.connectors.records.record_types import OUTCOMES, SIGNALS
+from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.errors import InvalidRecord, shorten
+from streamsched.http.endpoints.messages import Discoveries, NextBatch, Outcomes, Releases, Signals
 from streamsched.http.endpoints.reading import show_counts
-from streamsched.http.messages.crawling import Discoveries, NextBatch, Outcomes, Releases, Signals
 from streamsched.http.protocol.bodies import MessageBody, RecordsBody
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.protocol.routes import Call, Route
+from streamsched.http.service import Service
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.scheduler.results import KEPT_REJECTIONS
-
-if TYPE_CHECKING:
-    from streamsched.http.service import Service
-    from streamsched.scheduler.durable import DurableScheduler
-    from streamsched.scheduler.results import Batch, Noticed, Observed
-
-__all__ = ["Crawling"]
+from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Noticed, Observed
 
 
 class Crawling:
@@ -148,10 +143,12 @@ _LINKS_OF_BATCH: Any = {
 def _show_batch(batch: Batch) -> LeasedBatch:
     until_s = batch.now if batch.lease_until_s is None else batch.lease_until_s
     scores = [score if math.isfinite(score) else None for score in batch.scores.tolist()]
-    columns = zip(batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.reasons, strict=True)
+    columns = batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.probabilities.tolist(), batch.reasons
     pages = [
-        LeasedPage(url=url, host=host, score=score, tier=tier, lease_until=until_s, why=why.value)
-        for url, host, score, tier, why in columns
+        LeasedPage(
+            url=url, host=host, score=score, tier=tier, probability=probability, lease_until=until_s, why=why.value
+        )
+        for url, host, score, tier, probability, why in zip(*columns, strict=True)
     ]
     return LeasedBatch(pages=pages, now=batch.now, repeated=batch.repeated)
 

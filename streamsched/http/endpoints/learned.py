@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamsched.errors import shorten
+from streamsched.estimation.source_list import SourceReliability
 from streamsched.formula.champion import parse_provided
 from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.syntax.printer import print_number
-from streamsched.formula.syntax.vocabulary import TERMINALS
-from streamsched.http.messages.learned import (
+from streamsched.formula.terminal_table import TERMINALS
+from streamsched.http.endpoints.messages import (
     FormulaNode,
     FormulaQuery,
     FormulaTree,
@@ -23,16 +25,8 @@ from streamsched.http.messages.learned import (
     WeekQuery,
 )
 from streamsched.http.protocol.problems import HttpError
-from streamsched.http.protocol.routes import Route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsched.estimation.signals.source_list import SourceReliability
-    from streamsched.http.protocol.routes import Call
-    from streamsched.http.service import Service
-
-__all__ = ["Learned"]
+from streamsched.http.protocol.routes import Call, Route
+from streamsched.http.service import Service
 
 _MOST_SOURCES: Final = 100  # hosts of a kind in one answer
 _SIGNS: Final = {"neg": "−", "-": "−", "*": "×", "/": "÷", "+": "+"}
@@ -105,7 +99,7 @@ def _show_node(node: Node, below: tuple[FormulaNode, ...]) -> FormulaNode:
     if isinstance(node, Constant):
         return FormulaNode(kind="constant", text=print_number(node.value), meaning=None, children=children)
     if isinstance(node, Terminal):
-        return FormulaNode(kind="terminal", text=node.name, meaning=TERMINALS[node.name], children=children)
+        return FormulaNode(kind="terminal", text=node.name, meaning=TERMINALS[node.name].text, children=children)
     is_function = node.op in ("log", "exp", "pow")
     text = node.op if is_function else _SIGNS[node.op]
     return FormulaNode(kind="function" if is_function else "operator", text=text, meaning=None, children=children)

@@ -1,4 +1,4 @@
-"""The endpoints of readers: the ranking, explanations, evolutions, the formula in use, figures of the service."""
+"""The endpoints of readers: the ranking, explanations, hosts, evolutions, the formula in use, figures."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import math
 from dataclasses import fields
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamsched.answers import (
+    CalibrationView,
     ChampionView,
     Evolutions,
     EvolutionView,
@@ -20,24 +21,23 @@ from streamsched.answers import (
     PageState,
     RankedPage,
     Ranking,
+    ReliabilityBin,
+    Stats,
 )
 from streamsched.errors import SettingsError, UnknownPage, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.http.messages.reading import ExplainQuery, HostsQuery, LastQuery, RankQuery
+from streamsched.formula.champion import Champion
+from streamsched.http.endpoints.messages import ExplainQuery, HostsQuery, LastQuery, RankQuery, StatsQuery
 from streamsched.http.protocol.problems import HttpError, invalid
 from streamsched.http.protocol.routes import Call, Route
+from streamsched.http.service import Service
+from streamsched.reasons import Reason
+from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.explanation import Explanation
+from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
+from streamsched.scheduler.reading.host_view import HostView
 from streamsched.scheduler.reason_text import describe_reason
-
-if TYPE_CHECKING:
-    from streamsched.formula.champion import Champion
-    from streamsched.http.service import Service
-    from streamsched.reasons import Reason
-    from streamsched.scheduler.durable import DurableScheduler
-    from streamsched.scheduler.explanation import Explanation
-    from streamsched.scheduler.reading.host_view import HostView
-    from streamsched.scheduler.results import Noticed, Observed
-
-__all__ = ["Reading", "show_champion", "show_counts"]
+from streamsched.scheduler.results import Noticed, Observed
 
 _UNKNOWN_PAGE: Final = {HTTPStatus.NOT_FOUND: "The page is not known."}
 _UNKNOWN_HOST: Final = {HTTPStatus.NOT_FOUND: "No page of the host is known."}
@@ -68,9 +68,11 @@ class Reading:
 
         def rank(scheduler: DurableScheduler) -> Ranking:
             batch = scheduler.rank(asked.k, now=self._service.clock())
-            columns = zip(batch.urls, batch.hosts, batch.scores.tolist(), batch.tiers.tolist(), strict=True)
+            scores = map(_finite, batch.scores.tolist())
+            columns = batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.probabilities.tolist()
             pages = [
-                RankedPage(url=url, host=host, score=_finite(score), tier=tier) for url, host, score, tier in columns
+                RankedPage(url=url, host=host, score=score, tier=tier, probability=probability)
+                for url, host, score, tier, probability in zip(*columns, strict=True)
             ]
             return Ranking(pages=pages, now=batch.now)
 
@@ -167,3 +169,55 @@ def _show_record(record: EvolutionRecord) -> EvolutionView:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+class Figures:
+    """Answers who watches the service, without waiting for the scheduler."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        """Return the routes of these endpoints."""
+        return [Route("GET", "/v1/stats", self.stats, "read", Stats, query=StatsQuery)]
+
+    async def stats(self, call: Call) -> Stats:
+        """Return figures of the service and samples of them."""
+        asked: StatsQuery = call.query
+        service, scheduler, figures = self._service, self._service.scheduler, self._service.figures
+        return Stats(
+            now=service.clock(),
+            started_s=service.started_s,
+            pages=len(scheduler),
+            waiting=service.thread.length,
+            cycle_s=scheduler.cycle_s,
+            formula=scheduler.formula.text,
+            refused_pages=scheduler.refused_pages,
+            refused_patterns=scheduler.refused_patterns,
+            requests={str(status): count for status, count in sorted(service.statuses.items())},
+            outcomes=show_counts(figures.watch.observed),
+            signals=show_counts(figures.watch.noticed),
+            batches=figures.watch.batches,
+            handed_out=figures.watch.handed_out,
+            trouble=service.trouble(),
+            calibration=_show_calibration(figures.calibration),
+            sample_every_s=figures.every_s,
+            latest=figures.latest,
+            samples=figures.since(asked.since),
+        )
+
+
+def _show_calibration(reliability: Reliability) -> CalibrationView:
+    columns = BIN_EDGES[:-1], BIN_EDGES[1:], reliability.visits, reliability.predicted, reliability.observed
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return CalibrationView(
+        visits=reliability.total,
+        error=reliability.error,
+        predicted=reliability.mean_predicted,
+        observed=reliability.share_observed,
+        bins=[
+            ReliabilityBin(low=low, high=high, visits=visits, predicted=predicted, observed=observed)
+            for low, high, visits, predicted, observed in rows
+            if visits
+        ],
+    )

@@ -1,23 +1,149 @@
-"""Readers of bodies: a message in JSON or msgpack, or records, which may also come as a columnar frame."""
+"""Bodies in JSON, msgpack or the project's columnar frames: which type an answer has, and how a request's is read.
+
+What a client sends is bounded before anything walks through it: no nesting beyond `_MOST_DEPTH`, and no search for the
+wrong entry beyond `_MOST_ENTRIES`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from streamsched.connectors.reading.validation import ParseError
+from streamsched.connectors.reading.rejections import ParseError
+from streamsched.connectors.records import RecordType
 from streamsched.errors import InvalidRecord
-from streamsched.http.protocol.media_types import FRAMES, JSON, MSGPACK, decode_body, decode_plain, malformed
-from streamsched.http.protocol.problems import invalid, validation_problem
+from streamsched.http.protocol.problems import HttpError, invalid, shorten_text, validation_problem
 
-if TYPE_CHECKING:
-    from streamsched.connectors.records.record_types import RecordType
+Content = TypeVar("Content")
 
-__all__ = ["MOST_RECORDS", "BodyReader", "MessageBody", "RecordsBody"]
+JSON: Final = "application/json"
+MSGPACK: Final = "application/msgpack"
+FRAMES: Final = "application/vnd.streamsched.frames"
+PROBLEM: Final = "application/problem+json"
+_EXACT: Final = 2.0**53  # up to which a float holds every whole number
+_OFFERED: Final = (JSON, MSGPACK)
+_MOST_DEPTH: Final = 32  # of lists and objects in each other; messages have four
+_MOST_ENTRIES: Final = 1_000  # of a mapping that are searched for the wrong one, as many as a message may have
+_A_FLOAT: Final = "got `float`"  # in what msgspec says of a float in place of a whole number
+_SOME_KEY: Final = "[...]"  # in its paths: a key of a mapping
+
+
+def choose_type(accept: str) -> str | None:
+    """Return the media type of an answer to a request with this Accept header, None if there is none. O(length).
+
+    >>> choose_type("*/*"), choose_type("application/msgpack, */*;q=0.1"), choose_type("text/html")
+    ('application/json', 'application/msgpack', None)
+    """
+    if not accept.strip():
+        return JSON
+    ranges = list(_read_ranges(accept))
+    weights = {offered: _weigh(offered, ranges) for offered in _OFFERED}
+    best = max(_OFFERED, key=lambda offered: weights[offered])  # of equals the first
+    return best if weights[best] > 0.0 else None
+
+
+def encode_body(content: object, media_type: str) -> bytes:
+    """Return `content`, a message, in `media_type`. O(bytes)."""
+    return msgspec.msgpack.encode(content) if media_type == MSGPACK else msgspec.json.encode(content)
+
+
+def decode_body(body: bytes, media_type: str, kind: type[Content]) -> Content:
+    """Return the message of type `kind` in `body`. O(bytes). Raises HttpError if it is not one."""
+    try:
+        decode = msgspec.msgpack.decode if media_type == MSGPACK else msgspec.json.decode
+        return decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        return _convert(decode_plain(body, media_type), kind, error)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise malformed(str(error)) from None
+
+
+def decode_plain(body: bytes, media_type: str) -> Any:
+    """Return what `body` holds, of any type but not nested deeply. O(bytes). Raises HttpError."""
+    try:
+        content = msgspec.msgpack.decode(body) if media_type == MSGPACK else msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError, TypeError) as error:
+        raise malformed(str(error)) from None
+    level = [content] if isinstance(content, dict | list) else []
+    for _ in range(_MOST_DEPTH):
+        containers = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [inner for container in containers for inner in container if isinstance(inner, dict | list)]
+        if not level:
+            return content
+    raise malformed(f"lists and objects in each other, more than {_MOST_DEPTH} deep")
+
+
+def malformed(reason: str) -> HttpError:
+    """Return the answer to a body that cannot be decoded at all."""
+    detail = f"the body cannot be decoded: {shorten_text(reason)}"
+    return HttpError(HTTPStatus.BAD_REQUEST, "malformed", detail, fields={"field": "body"})
+
+
+def _convert(content: object, kind: type[Content], refusal: msgspec.ValidationError) -> Content:
+    """Return the message of type `kind` in `content`, which a strict decoder has refused with `refusal`.
+
+    5.0 is a whole number too, as JSON Schema has it: some languages have no other numbers. Raises HttpError.
+    """
+    if _A_FLOAT in str(refusal):
+        content = _make_whole(content)
+        try:
+            return msgspec.convert(content, kind)
+        except msgspec.ValidationError as error:
+            refusal = error
+    raise validation_problem(refusal, _isolate(content, kind) if _SOME_KEY in str(refusal) else content) from None
+
+
+def _isolate(content: Any, kind: type[Content]) -> Any:
+    """Return `content` with nothing but the first invalid entry in a mapping of several, so that an error can name it.
+
+    The errors of msgspec do not. Each entry, `_MOST_ENTRIES` at most, is converted once more.
+    """
+    fields = content.items() if isinstance(content, dict) else ()
+    for name, entries in fields:
+        for key in islice(entries, _MOST_ENTRIES) if isinstance(entries, dict) else ():
+            one = {**content, name: {key: entries[key]}}
+            try:
+                msgspec.convert(one, kind)
+            except msgspec.ValidationError:
+                return one
+    return content
+
+
+def _make_whole(content: Any) -> Any:
+    """Return `content` with whole numbers in place of floats that are equal to them. O(values)."""
+    if isinstance(content, dict):
+        return {name: _make_whole(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_make_whole(value) for value in content]
+    is_whole = isinstance(content, float) and abs(content) <= _EXACT and content.is_integer()
+    return int(content) if is_whole else content
+
+
+def _read_ranges(accept: str) -> Iterator[tuple[str, float]]:
+    """Yield the media ranges of an Accept header with their weights; what cannot be read has the weight 0."""
+    for part in accept.split(","):
+        name, *parameters = (one.strip().lower() for one in part.split(";"))
+        weight = next((one.removeprefix("q=") for one in parameters if one.startswith("q=")), "1")
+        try:
+            yield name, min(max(float(weight), 0.0), 1.0)
+        except ValueError:
+            yield name, 0.0
+
+
+def _weigh(offered: str, ranges: list[tuple[str, float]]) -> float:
+    """Return the weight of `offered` by the most specific range that matches it, 0 without one."""
+    for name in (offered, f"{offered.partition('/')[0]}/*", "*/*"):
+        weights = [weight for one, weight in ranges if one == name]
+        if weights:
+            return max(weights)
+    return 0.0
+
 
 MOST_RECORDS: Final = 10_000  # of a request; the scheduler applies them in some 5 ms
 
@@ -51,7 +177,7 @@ class RecordsBody(BodyReader):
     def __init__(self, records: RecordType[Any], kind: type[msgspec.Struct]) -> None:
         super().__init__(kind)
         self.records = records
-        self._frame = msgspec.defstruct("Frame", [], bases=(records.frame,), forbid_unknown_fields=True)
+        self._frame = msgspec.defstruct("Frame", [], bases=(records.frame(),), forbid_unknown_fields=True)
 
     def read(self, body: bytes, media_type: str) -> Any:
         """Return the records as one batch."""
@@ -60,11 +186,11 @@ class RecordsBody(BodyReader):
         events: Sequence[Any] = getattr(decode_body(body, media_type, self.kind), self.records.name)
         for number, event in enumerate(events):
             try:
-                self.records.read_text(event)
+                self.records.check(event)
             except ParseError as error:
                 field = f"{self.records.name}[{number}].{error.problem.field}"
                 raise invalid(field, error.problem.found, error.problem.reason.removeprefix("expected ")) from None
-        return self.records.to_columns(events)
+        return self.records.batch.from_events(events)
 
     def _read_frame(self, body: bytes) -> Any:
         try:

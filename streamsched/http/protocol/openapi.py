@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+from starlette.routing import compile_path
 
-from streamsched.http.protocol.media_types import FRAMES, JSON, MSGPACK, PROBLEM
+from streamsched.http.protocol.bodies import FRAMES, JSON, MSGPACK, PROBLEM
 from streamsched.http.protocol.problems import Problem
-
-if TYPE_CHECKING:
-    from streamsched.http.protocol.routes import Route
-
-__all__ = ["describe_routes"]
+from streamsched.http.protocol.routes import Route
 
 _REF: Final = "#/components/schemas/{name}"
 _SECURITY: Final = "token"
@@ -100,10 +97,8 @@ def _describe_route(route: Route) -> dict[str, Any]:
 
 
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:
-    for segment in route.segments:
-        if segment.startswith("{"):
-            schema = {"type": "string", "minLength": 1}
-            yield {"name": segment.strip("{}"), "in": "path", "required": True, "schema": schema}
+    for name in compile_path(route.path)[2]:
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
 def _query_parameters(route: Route) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -20,12 +21,23 @@ from streamsched.errors import (
     UnknownPage,
     shorten,
 )
-from streamsched.http.protocol.patterns import EXPECTED_TEXTS
-from streamsched.outcomes import STATUS_EXPECTED
+from streamsched.fields import FINGERPRINT_64, HEX_64
+from streamsched.outcomes import STATUS_CODE
 
-__all__ = ["HttpError", "Problem", "invalid", "problem_of", "shorten_text", "validation_problem"]
-
-_MESSAGE: Final = re.compile(r"(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
+DURATION: Final = r"^(0*[1-9][0-9]{0,8}(\.[0-9]{1,6})?|[0-9]{1,9}\.[0-9]{0,5}[1-9]0*)(ms|s|m|h|d|w)$"
+DURATION_OR_ZERO: Final = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d|w)$"
+KEY: Final = "^[!-~]{1,128}$"
+_WITH_UNIT: Final = "with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w, or seconds as a number"
+EXPECTED_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        DURATION: f"a number above 0 {_WITH_UNIT}",
+        DURATION_OR_ZERO: f"a number {_WITH_UNIT}",
+        HEX_64: FINGERPRINT_64.expected,
+        KEY: "1 to 128 visible ASCII characters",
+    }
+)
+"""What errors say in place of a pattern that a field must match: few people read patterns."""
+_PLACE: Final = " - at `"  # in a message, before the path
 _EXPECTED: Final = re.compile(r"Expected (?P<expected>.+?)(?:, got .*)?", re.DOTALL)
 _FIELD: Final = re.compile(r"Object (?P<kind>missing required|contains unknown) field `(?P<field>.*)`", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -119,10 +131,10 @@ def validation_problem(error: msgspec.ValidationError, content: object) -> HttpE
     >>> validation_problem(refusal, {"k": 0}).problem.detail
     'k: expected int >= 1, found 0'
     """
-    message = _MESSAGE.fullmatch(str(error))
-    assert message is not None
-    text = message["text"]
-    place, found = _find(content, message["path"] or "$")
+    text, has_path, path = str(error).rpartition(_PLACE)
+    if not has_path:
+        text, path = path, "$`"
+    place, found = _find(content, path.removesuffix("`"))
     about_field = _FIELD.fullmatch(text)
     if about_field is not None:
         field = f"{place}.{about_field['field']}".removeprefix(".")
@@ -139,7 +151,7 @@ def _describe_expected(text: str) -> str:
     ('str', 'another value (Number out of range)')
     """
     if text.startswith("Invalid enum value"):  # a status is the only field of words
-        return STATUS_EXPECTED
+        return STATUS_CODE.expected
     expected = _EXPECTED.fullmatch(text)
     wanted = (expected["expected"] if expected else f"another value ({text})").replace("`", "")
     _, has_pattern, pattern = wanted.partition(_PATTERN)

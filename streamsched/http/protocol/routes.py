@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-from urllib.parse import unquote
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
-from streamsched.http.protocol.problems import HttpError
-
-if TYPE_CHECKING:
-    from streamsched.http.protocol.bodies import BodyReader
-    from streamsched.http.protocol.requests import Answer
-
-__all__ = ["Call", "Handler", "Permission", "Route", "Router", "read_query"]
+from streamsched.http.protocol.bodies import BodyReader
+from streamsched.http.protocol.problems import HttpError, shorten_text, validation_problem
 
 Permission: TypeAlias = Literal["crawl", "read", "admin"]
 """A scope of a token."""
@@ -37,7 +34,7 @@ class Call:
     body: Any
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable["msgspec.Struct | Answer"]]
+Handler: TypeAlias = Callable[[Call], Awaitable["msgspec.Struct | Response"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Route:
     """An operation of the service.
 
     ``path``: with names in braces for segments; ``permission``: the scope that a token needs, None if everyone may
-    call it; ``answer``: the type of the message that the handler returns, None if it returns an `Answer` of
+    call it; ``answer``: the type of the message that the handler returns, None if it returns a Response of
     ``media_type``; ``errors``: further statuses, beside those that any such route may answer with; ``links``: of
     OpenAPI, from this answer to other operations; ``while_stopping``: whether it is answered while the service stops;
     ``described``: whether OpenAPI has it.
@@ -76,67 +73,39 @@ class Route:
         """What the operation does: the first line of the handler's docstring."""
         return (inspect.getdoc(self.handler) or "").partition("\n")[0]
 
-    @property
-    def segments(self) -> list[str]:
-        """The parts of the path."""
-        return self.path.strip("/").split("/") if self.path != "/" else [""]
-
-
-class Router:
-    """Finds the route of a request."""
-
-    def __init__(self, routes: Sequence[Route]) -> None:
-        self.routes = tuple(routes)
-
-    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        """Return the route, and the values in its path, percent-decoded. O(routes).
-
-        Raises HttpError: 404 for an unknown path, 405 for another method.
-        """
-        segments = path.removeprefix("/").split("/")
-        allowed: list[str] = []
-        for route in self.routes:
-            values = _match(route.segments, segments)
-            if values is None:
-                continue
-            if route.method == method:
-                return route, values
-            allowed.append(route.method)
-        if allowed:
-            detail = f"this path is called by {' or '.join(sorted(allowed))}"
-            headers = {"allow": ", ".join(sorted(allowed))}
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", detail, headers=headers)
-        raise HttpError(HTTPStatus.NOT_FOUND, "unknown_path", "there is nothing at this path; see /openapi.json")
-
-
-def read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct] | None) -> Any:
-    """Return the parameters of a query as a `kind`; None without one. Raises msgspec.ValidationError."""
-    if kind is None:
-        kind = _Nothing
-    return msgspec.convert(dict(parameters), kind, strict=False)
-
 
 class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """A query without parameters."""
 
 
-def _match(pattern: Sequence[str], segments: Sequence[str]) -> dict[str, str] | None:
-    if len(pattern) != len(segments):
-        return None
-    values: dict[str, str] = {}
-    for expected, found in zip(pattern, segments, strict=True):
-        if expected.startswith("{"):
-            if not found:
-                return None
-            values[expected.strip("{}")] = _decode(found)
-        elif expected != found:
-            return None
-    return values
-
-
-def _decode(segment: str) -> str:
+def read_path(request: Request) -> dict[str, str]:
+    """Return the values in the path, percent-decoded. Raises HttpError if one is no UTF-8."""
     try:
-        return unquote(segment, errors="strict")
+        return {name: unquote(value, errors="strict") for name, value in request.path_params.items()}
     except UnicodeDecodeError:
         detail = "the path cannot be read: expected percent-encoded UTF-8"
         raise HttpError(HTTPStatus.BAD_REQUEST, "malformed_path", detail, fields={"field": "path"}) from None
+
+
+def read_query(request: Request, kind: type[msgspec.Struct] | None) -> Any:
+    """Return the parameters of the query as a `kind`, None for no parameters.
+
+    Raises HttpError if one is there twice or invalid. Starlette's own reader would take a text that is not UTF-8.
+    """
+    query = request.url.query
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+    except ValueError:
+        detail = "the query cannot be read: expected NAME=VALUE pairs joined by &, percent-encoded UTF-8"
+        raise HttpError(HTTPStatus.BAD_REQUEST, "malformed_query", detail, fields={"field": "query"}) from None
+    parameters: dict[str, str] = {}
+    for name, value in pairs:
+        if name in parameters:
+            shown = shorten_text(name)
+            detail = f"{shown} is given twice"
+            raise HttpError(HTTPStatus.BAD_REQUEST, "malformed_query", detail, fields={"field": shown})
+        parameters[name] = value
+    try:
+        return msgspec.convert(parameters, kind or _Nothing, strict=False)
+    except msgspec.ValidationError as error:
+        raise validation_problem(error, parameters) from None

@@ -16,8 +16,6 @@ from typing import Any, Final, Literal
 import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
 
-__all__ = ["KernelPart", "WholeKernel", "signals_deferred"]
-
 _STUB: Final = 'define void @"{}"() {{ ret void }}'
 
 

@@ -16,12 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["VARIABLE", "allowed_processes", "end_of", "start_helper", "start_once"]
-
 VARIABLE: Final = "STREAMSCHED_COMPILE_PROCESSES"
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
-_MODULE: Final = "streamsched.scheduler.warming.helper"
+_MODULE: Final = "streamsched.scheduler.warm_helper"
 # A first kernel of these rooms says that a scheduler is about to be used; evolution and replay need other kernels.
 _ROOMS: Final = ("outcomes", "politeness", "ranking", "records", "scheduler", "state")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle  # noqa: TID251  for the name of an error: Numba reads its own files
+import re
 import sys
 import time
 from contextlib import suppress
@@ -17,14 +18,12 @@ from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
-    IndexDataCacheFile,
     InTreeCacheLocator,
     NullCache,
     UserProvidedCacheLocator,
+    UserWideCacheLocator,
 )
 from numba.core.runtime.nrt import rtsys
-
-__all__ = ["KernelBusy", "KernelCache", "open_cache"]
 
 _POLL_S: Final = 0.02
 
@@ -37,27 +36,73 @@ def open_cache(function: Any) -> Any:
         return NullCache()
 
 
-@cache
-def _package_stamp(package: str) -> str:
-    """Return a digest that differs if a module of a package has changed. O(modules), once.
+_IMPORT: Final = re.compile(rb"^(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w.]+))", re.MULTILINE)
 
-    A kernel holds the code of those it calls, in whatever module they are; Numba compares the kernel's own file only.
+
+@cache
+def _read_source(module: str) -> tuple[bytes, frozenset[str]]:
+    """Return a digest of the source of a loaded module and what it imports, as names. O(bytes), once."""
+    source = Path(getattr(sys.modules[module], "__file__", None) or os.devnull).read_bytes()
+    found = set()
+    for source_module, names, whole in _IMPORT.findall(source):
+        origin = (source_module or whole).decode()
+        found |= {origin, *(f"{origin}.{name.decode()}" for name in re.findall(rb"\w+", names))}
+    return sha256(source).digest(), frozenset(found)
+
+
+@cache
+def source_stamp(module: str) -> str:
+    """Return a digest of the sources of a loaded module and of all that it imports of its package and of streamsched.
+
+    A kernel holds the code and constants of those it uses, in whatever module they are; Numba compares the kernel's own
+    file only. Paths and times do not count: checkouts and installations of equal sources share their kernels. O(bytes).
     """
-    found = []
-    for root in getattr(sys.modules.get(package), "__path__", ()):
-        for folder, _, names in os.walk(root, followlinks=True):
-            for path in (Path(folder, name) for name in names if name.endswith(".py")):
-                status = path.stat()
-                found.append((str(path.relative_to(root)), status.st_size, status.st_mtime_ns))
-    return sha256(repr(sorted(found)).encode()).hexdigest()
+    if module not in sys.modules:
+        raise RuntimeError(f"the module {module!r} of a kernel is not loaded")  # as Numba says that it cannot be cached
+    packages = {"streamsched", module.partition(".")[0]}
+    waiting, digests = [module], dict[str, bytes]()
+    while waiting:
+        name = waiting.pop()
+        if name not in digests and name in sys.modules and name.partition(".")[0] in packages:
+            digests[name], imported = _read_source(name)
+            waiting += imported
+    return sha256(repr(sorted(digests.items())).encode()).hexdigest()
 
 
 class KernelBusy(Exception):
     """Another process compiles the kernel, and this one waits no longer: see `KernelCache.patience_s`."""
 
 
+class _ByContent:
+    """Mixed into a locator of Numba's: what it finds depends on the sources that went into a kernel."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        super().__init__(py_func, py_file)  # type: ignore[call-arg]
+        self._stamp = source_stamp(py_func.__module__)
+
+    def get_source_stamp(self) -> Any:
+        """Return what the index of the kernel must have been written for."""
+        return self._stamp
+
+
+class _User(_ByContent, UserProvidedCacheLocator):
+    """The folder that NUMBA_CACHE_DIR names: in it a folder for each state of a module."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        super().__init__(py_func, py_file)
+        self._cache_path = str(Path(config.CACHE_DIR, f"{py_func.__module__}-{self._stamp[:16]}"))  # type: ignore[attr-defined]
+
+
+class _InTree(_ByContent, InTreeCacheLocator):
+    """The folder beside the module."""
+
+
+class _UserWide(_ByContent, UserWideCacheLocator):
+    """The user's own cache."""
+
+
 class _Filled:
-    """Mixed into a locator of Numba's: a folder that has an index of the kernel will do, even if it is read-only."""
+    """Mixed into a locator: a folder that has an index of the kernel will do, even if it is read-only."""
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
@@ -70,23 +115,18 @@ class _Filled:
         return locator if Path(locator.get_cache_path(), name).exists() else None
 
 
-class _FilledByUser(_Filled, UserProvidedCacheLocator):
-    """The folder that NUMBA_CACHE_DIR names."""
+class _FilledByUser(_Filled, _User):
+    pass
 
 
-class _FilledInTree(_Filled, InTreeCacheLocator):
-    """The folder beside the module."""
+class _FilledInTree(_Filled, _InTree):
+    pass
 
 
 class _Files(CompileResultCacheImpl):
     """Numba's files of one kernel, in the first of its folders that will do."""
 
-    _locator_classes = (  # type: ignore[assignment]
-        _FilledByUser,
-        UserProvidedCacheLocator,
-        _FilledInTree,
-        *CompileResultCacheImpl._locator_classes,  # noqa: SLF001
-    )
+    _locator_classes = (_FilledByUser, _User, _FilledInTree, _InTree, _UserWide)  # type: ignore[assignment]
 
 
 class KernelCache(FunctionCache):
@@ -106,9 +146,6 @@ class KernelCache(FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
-        if not config.CACHE_DIR:  # type: ignore[attr-defined]
-            stamp = self._impl.locator.get_source_stamp(), _package_stamp(function.__module__.partition(".")[0])
-            self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
         self._lock: IO[bytes] | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

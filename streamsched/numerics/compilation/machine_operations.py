@@ -11,24 +11,6 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-__all__ = [
-    "COLUMN_ROWS",
-    "call",
-    "call_for_float",
-    "call_for_int",
-    "count_ones",
-    "float_column",
-    "fold_multiply",
-    "load_acquired",
-    "load_word",
-    "prefetch",
-    "prefetch_field",
-    "prefetch_whole",
-    "store_released",
-    "trailing_zeros",
-    "widen_vectors",
-]
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["FIRST_WORDS", "Compilation", "announced", "on_compile"]
-
 FIRST_WORDS: Final = (
     "compiling kernels for this machine, each once: 10 to 30 s for a first program, later runs load them"
     " (`streamsched warm` compiles them ahead)"

@@ -12,38 +12,70 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from streamsched.politeness.priority import read_overdue, tiers_of
+from streamsched.formula.champion import Champion
+from streamsched.formula.formula import Formula
+from streamsched.formula.objectives import CHANGED
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+from streamsched.politeness.policy import PolitenessPolicy
+from streamsched.politeness.priority import BY_SCORE, read_overdue, tiers_of
 from streamsched.politeness.rule_targets import find_pages_of_hosts
-from streamsched.ranking.full_scan import HostPages, Query, Ranked
+from streamsched.ranking.formula_switch import FormulaSwitch
+from streamsched.ranking.full_scan import FullScan, HostPages, Query, Ranked
 from streamsched.reasons import ReasonCode
 from streamsched.records.page_schema import VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
-from streamsched.scheduler.batches.batch_keys import BatchKeys, KeptBatch, number_codes
-from streamsched.scheduler.batches.grants import choose_granted, why_refused
-from streamsched.scheduler.batches.handout_order import HandoutOrder
+from streamsched.scheduler.batches.batch_requests import (
+    BatchKeys,
+    BatchRequest,
+    GrantRequest,
+    KeptBatch,
+    choose_granted,
+    number_codes,
+    why_refused,
+)
+from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
+from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
 from streamsched.scheduler.results import Batch, Granted
 from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
+from streamsched.state.crawl_plan import CrawlPlan
+from streamsched.state.page_table import PageTable
 
-if TYPE_CHECKING:
-    from streamsched.formula.champion import Champion
-    from streamsched.numerics.arrays import Floats, Ints
-    from streamsched.politeness.policy import PolitenessPolicy
-    from streamsched.ranking.formula_switch import FormulaSwitch
-    from streamsched.scheduler.batches.batch_request import BatchRequest
-    from streamsched.scheduler.batches.grants import GrantRequest
-    from streamsched.scheduler.batches.panel import Panel
-    from streamsched.scheduler.batches.surge_probes import SurgeProbes
-    from streamsched.state.crawl_plan import CrawlPlan
-    from streamsched.state.page_table import PageTable
 
-__all__ = ["BatchBuilder", "GrantedLeases"]
+class HandoutOrder:
+    """Orders pages by the probability that they have changed since their last visit. For one call at a time."""
+
+    def __init__(self) -> None:
+        self._changed = FullScan(Formula.parse(CHANGED).compile(), 1)
+
+    def probabilities(self, shard: ShardArrays, now: float, cycle_s: float, rows: Rows) -> Floats:
+        """Return the probabilities that the pages of ``rows``: intp[m] have changed: float64[m], 0 to 1. O(m)."""
+        return np.clip(np.nan_to_num(self._changed.score(shard, now, cycle_s, rows)), 0.0, 1.0)
+
+    def arrange(self, shard: ShardArrays, query: Query, batch: Ranked) -> tuple[Ranked, Floats]:
+        """Return the batch with the pages that have no priority likeliest first, and its probabilities. O(m log m).
+
+        The query's first pages and those of higher tiers stay ahead, in their order, as do equally likely pages.
+        """
+        rows = batch.rows
+        places = np.flatnonzero(_are_by_score(query, batch))
+        order = np.arange(rows.size)
+        likely = self.probabilities(shard, query.now, query.cycle_s, rows)
+        order[places] = places[np.argsort(-likely[places], kind="stable")]
+        return Ranked(rows[order], batch.scores[order], batch.tiers[order]), likely[order]
+
+
+def _are_by_score(query: Query, batch: Ranked) -> Bools:
+    """Return which pages of the batch have their place by score or a quota: bool[m]."""
+    by_score: Bools = batch.tiers == BY_SCORE
+    return by_score & ~np.isin(batch.rows, query.first) if query.first.size else by_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +161,8 @@ class BatchBuilder:
         refused = {url: why_refused(shard, query, row, self.streams) for url, row in chosen.refused.items()}
         codes, grounds = number_codes(chosen.reasons)
         scores = self.formula_switch.current.scan.score(shard, now, query.cycle_s, chosen.rows)
-        columns = chosen.rows, scores, tiers_of(read_overdue(shard, chosen.rows, query.limits, now)), grounds
+        tiers = tiers_of(read_overdue(shard, chosen.rows, query.limits, now))
+        columns = chosen.rows, scores, tiers, self.change_probabilities(now, chosen.rows), grounds
         self._lease(chosen.rows, now, until_s, chosen.panel)
         self.quotas.count(chosen.rows.size)
         kept = KeptBatch(request.arguments, now, until_s, chosen.panel, codes, *columns, refused)
@@ -161,6 +194,7 @@ class BatchBuilder:
             url_texts(shard.pages, kept.rows),
             kept.scores,
             kept.tiers,
+            kept.probabilities,
             kept.rows,
             cache(lambda: host_names(shard.groups, shard.pages.records, kept.rows)),
             lambda: kept.reasons,
@@ -176,7 +210,7 @@ class BatchBuilder:
         `plan`: of the crawl rates in use.
         """
         shard = self.pages.arrays
-        kinds = self.pages.signals.names
+        kinds = self.pages.signal_kinds
         ranked = RankedBy(champion, self.formula_switch.current.scan, query.limits, self.streams, kinds, plan)
         explanation = explain_page(shard, ranked, query, row)
         with self.leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
@@ -204,21 +238,23 @@ class BatchBuilder:
         return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
     def change_probabilities(self, now: float, rows: Ints) -> Floats:
-        """Return the probabilities that the pages of ``rows``: int64[m] have changed: float64[m]."""
+        """Return the probabilities that the pages of ``rows``: int64[m] have changed: float64[m], 0 to 1. O(m)."""
         return self.handout_order.probabilities(self.pages.arrays, now, self.pages.cycle_s, rows)
 
     def name_pages(self, composed: ComposedBatch, until: float | None = None) -> Batch:
         """Return `composed` as a batch with URLs, hosts and reasons, leased until `until` unless that is None."""
         shard, ranked = self.pages.arrays, composed.batch
+        now, probabilities = composed.query.now, composed.probabilities
         hosts = cache(lambda: host_names(shard.groups, shard.pages.records, ranked.rows))
         return Batch(
             url_texts(shard.pages, ranked.rows),
             ranked.scores,
             ranked.tiers,
+            self.change_probabilities(now, ranked.rows) if probabilities is None else probabilities,
             ranked.rows,
             hosts,
             batch_reasons(shard, composed),
-            composed.query.now,
+            now,
             until,
             composed.panel,
         )
@@ -234,8 +270,8 @@ class BatchBuilder:
         best = rank(query)
         shared = self.quotas.adjust(shard, query, best, sources)
         batch, surge_probes = self._add_surge_probes(query, best, shared)
-        batch = self.handout_order.arrange(shard, query, batch)
-        return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes)
+        batch, probabilities = self.handout_order.arrange(shard, query, batch)
+        return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes, probabilities)
 
     def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""

@@ -12,21 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from streamsched.numerics.arrays import Ints
 from streamsched.politeness.eligibility import are_eligible
+from streamsched.ranking.full_scan import Query
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.reasons import Reason, ReasonCode
+from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import find_sampled, sample_bar, sample_hashes
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-    from streamsched.ranking.full_scan import Query
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["NO_PANEL", "Panel"]
 
 NO_PANEL: Final = -1  # a bar below every sample hash
 _SLACK: Final = 1.5  # factor by which the size may be too small or too large

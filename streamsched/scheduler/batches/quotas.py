@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.politeness.eligibility import are_eligible
@@ -23,12 +24,7 @@ from streamsched.politeness.priority import BY_SCORE, read_overdue, select_best
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots, SlotLimits
 from streamsched.records.page_schema import URGENT, VISITED
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["BatchQuotas", "Places", "RankedSources", "Swapped", "put_in_order", "swap_in"]
+from streamsched.records.schema import ShardArrays
 
 _ROUNDING: Final = 1e-9  # of a page: 0.1 * 30 is 3.0000000000000004 and means 3
 _DIGITS: Final = 9  # to which fractions of pages are rounded

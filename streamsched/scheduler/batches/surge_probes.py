@@ -13,13 +13,14 @@ the visits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.estimation.surges import MEAN_SHARE, surge_frequency, unseen_surge_value
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import CHANGED
+from streamsched.numerics.arrays import Bools, Bytes, Floats, Ints, Record
 from streamsched.numerics.compilation.machine_operations import prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
@@ -27,16 +28,11 @@ from streamsched.numerics.vector_math import expm1
 from streamsched.politeness.limits import host_capacity, ready_at
 from streamsched.politeness.priority import BY_SCORE
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
+from streamsched.ranking.host_slots import SlotLimits
 from streamsched.records.group_schema import SURGES_AT
 from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
+from streamsched.records.schema import ShardArrays
 from streamsched.scheduler.batches.quotas import Places, put_in_order, swap_in
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Bytes, Floats, Ints, Record
-    from streamsched.ranking.host_slots import SlotLimits
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
 
 PROBES_PER_GROUP: Final = 5  # if a surge has hit half of a group, it hit one of 5 pages 31 times in 32
 _LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; with fewer there is little to gain

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.formula.champion import BY_PLAN, Champion, parse_provided
 from streamsched.numerics.argument_checks import check_time, check_type
-from streamsched.optimal.webfountain.ipopt_solver import import_casadi
+from streamsched.numerics.arrays import Ints
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import FOLLOW_PLAN
+from streamsched.scheduler.planning.learned_rates import NOTHING_SEEN, read_costs
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings, parse_budget
 from streamsched.scheduler.planning.page_snapshot import copy_pages
-from streamsched.scheduler.planning.planned_rates import plan_rates
-from streamsched.scheduler.planning.seen_costs import NOTHING_SEEN, read_costs
-from streamsched.scheduler.planning.site_order import arrange_batch
+from streamsched.scheduler.planning.planned_rates import Question, plan_rates
+from streamsched.scheduler.planning.sequencers import arrange_batch
 from streamsched.scheduler.results import Batch
+from streamsched.scheduler.scheduler import Scheduler
 from streamsched.state.crawl_plan import CrawlPlan
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
-    from streamsched.scheduler.any_scheduler import AnyScheduler
-
-__all__ = ["PLAN_FORMULA", "Optimiser"]
 
 PLAN_FORMULA: Final = "crawl_rate * t + 3 * (1 - (1 - surge) * (1 - signalled))"
 """The share of a page's planned interval that has passed since its last visit: it is due at 1.
@@ -50,7 +44,7 @@ class Optimiser:
     held to copy a few thousand pages at a time, and to write the rates. Use it as a context manager, or call `close`.
     """
 
-    def __init__(self, scheduler: AnyScheduler, settings: OptimiserSettings | None = None) -> None:
+    def __init__(self, scheduler: Scheduler, settings: OptimiserSettings | None = None) -> None:
         """Plan for `scheduler`; `settings` None are the default ones.
 
         Raises SettingsError for other types, for "webfountain" without CasADi, and for "mirrorsync" if the scheduler
@@ -61,12 +55,15 @@ class Optimiser:
         check_type("settings", settings, OptimiserSettings | None, "an OptimiserSettings, or None for its defaults")
         self.scheduler = scheduler
         self.settings = OptimiserSettings() if settings is None else settings
-        if self.settings.policy == "webfountain":
-            import_casadi()
-        if self.settings.policy == "mirrorsync" and not scheduler.core.settings.explore_share:
-            expected = "above 0 from the start of a state: mirrorsync learns from pages that are drawn at random"
+        planner = self.settings.planner
+        if planner.check_installed is not None:
+            planner.check_installed()
+        if planner.probe_share and not scheduler.core.settings.explore_share:
+            drawn = "learns from pages that are drawn at random"
+            expected = f"above 0 from the start of a state: {self.settings.policy} {drawn}"
             raise SettingsError("explore_share", 0, expected)
         self._planning = threading.Lock()  # held by the one that plans
+        self._ticking = threading.Lock()
         self._thread: _PlanThread | None = None
 
     @property
@@ -98,15 +95,16 @@ class Optimiser:
         Returns a plan once it is in use, else None. Raises the error that ended a plan, such as SnapshotError.
         """
         now = check_time(now)
-        thread = self._thread
-        if thread is None:
-            if self.due(now):
-                self._thread = _PlanThread(self, now)
-                self._thread.start()
-            return None
-        if thread.is_alive():
-            return None
-        self._thread = None
+        with self._ticking:  # otherwise another caller may find a thread that has not begun, and take it for ended
+            thread = self._thread
+            if thread is None:
+                if self.due(now):
+                    self._thread = _PlanThread(self, now)
+                    self._thread.start()
+                return None
+            if thread.is_alive():
+                return None
+            self._thread = None
         return thread.result()
 
     def plan_now(self, now: float) -> CrawlPlan:
@@ -121,16 +119,18 @@ class Optimiser:
             pages = copy_pages(core, now, now + settings.every_s)
             count = pages.available.size
             seen = NOTHING_SEEN
-            if settings.policy == "mirrorsync" and before is not None and before.policy == "mirrorsync":
+            if settings.planner.probe_share and before is not None and before.policy == settings.policy:
                 seen = read_costs(core, before.planned_at_s, pages.crawl_rate)
             visits_per_s = parse_budget(settings.budget).visits_of(len(self.scheduler))
-            planned = plan_rates(settings, pages, visits_per_s * cycle_s, seen, settings.every_s / cycle_s)
+            wanted = (visits_per_s * cycle_s, settings.every_s / cycle_s)
+            question = Question(pages, *wanted, seen, settings.floor, settings.complete_from)
+            planned = plan_rates(settings.planner, question)
             if before is None and "crawl_rate" not in self.scheduler.formula.terminals:
                 self.scheduler.use(Champion(parse_provided(PLAN_FORMULA), BY_PLAN, since_s=now), wait=True)
             number = 1 if before is None else before.number + 1
             made = (number, settings.policy, now, str(settings.budget), visits_per_s, count, planned.new_share)
             plan = CrawlPlan(*made)
-            self.scheduler._perform(FOLLOW_PLAN, plan, planned.rates)  # noqa: SLF001  a call of the optimiser's own
+            self.scheduler._follow_plan(plan, planned.rates)  # noqa: SLF001  a call of the optimiser's own
             return plan
 
     def arrange(self, batch: Batch) -> Ints:

@@ -1,4 +1,4 @@
-"""Settings of an optimiser beside a scheduler: its policy, its budget of visits, and how often it plans anew."""
+"""Settings of an optimiser beside a scheduler: its policy, its budget of visits, and how often it plans again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_part
 from streamsched.numerics.durations import parse_duration
 from streamsched.optimal.array_checks import check_number
+from streamsched.scheduler.planning.planned_rates import PLANNERS, Planner
 
-__all__ = ["POLICIES", "Budget", "OptimiserSettings", "parse_budget"]
-
-POLICIES: Final = ("lambdacrawl", "polite", "binary", "mirrorsync", "webfountain")
 _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|/\s*(s|m|h|d))?\s*")
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DAY_S: Final = 86_400.0
@@ -44,13 +42,16 @@ class Budget:
 class OptimiserSettings:
     """What an optimiser plans. Raises SettingsError for an invalid value.
 
-    ``policy``: "lambdacrawl" minimises the harmonic cost of missed changes; "polite" does so within the delays of
-    hosts; "binary" minimises the stale share of the copies, weighted by importance; "mirrorsync" learns from the costs
-    that visits observe, without a model of changes; "webfountain" plans the next periods of groups of pages with like
-    change rates, and of new pages. ``budget``: the visits that the crawler makes, a number of them a second, or a text
-    such as ``"20/s"``, ``"5000/h"``, or ``"5%"`` of the pages a day; ``every``: how often to plan anew; ``floor``: of
-    "binary", the share of the budget that all pages get alike; ``complete_from``: of "lambdacrawl" and "polite", the
-    share of a page's changes that a source must announce for visits to follow its signals.
+    - ``policy``: "lambdacrawl" minimises the harmonic cost of missed changes; "polite" does so within the delays of
+      hosts; "binary" minimises the stale share of the copies, weighted by importance; "mirrorsync" learns from the
+      costs that visits observe, without a model of changes; "webfountain" plans the next periods of groups of pages
+      with like change rates, and of new pages;
+    - ``budget``: visits that the crawler makes: a number a second, or a text such as ``"20/s"``, ``"5000/h"``, or
+      ``"5%"`` of the pages a day;
+    - ``every``: time between two plans;
+    - ``floor``: of "binary", the share of the budget that all pages get alike;
+    - ``complete_from``: of "lambdacrawl" and "polite", the share of a page's changes that a source must announce for
+      visits to follow its signals.
     """
 
     policy: str = "lambdacrawl"
@@ -60,12 +61,17 @@ class OptimiserSettings:
     complete_from: float = 0.95
 
     def __post_init__(self) -> None:
-        if not isinstance(self.policy, str) or self.policy not in POLICIES:
-            raise SettingsError("policy", self.policy, f"one of {', '.join(POLICIES)}")
+        if not isinstance(self.policy, str) or self.policy not in PLANNERS:
+            raise SettingsError("policy", self.policy, f"one of {', '.join(PLANNERS)}")
         parse_budget(self.budget)
         parse_duration(self.every, "every")
         check_number("floor", self.floor, most=1.0)
         check_part("complete_from", self.complete_from)
+
+    @property
+    def planner(self) -> Planner:
+        """What plans by the policy."""
+        return PLANNERS[self.policy]
 
     @property
     def every_s(self) -> float:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.signals.reliability import reliability
+from streamsched.estimation.signal_sources import reliability
+from streamsched.numerics.arrays import Bools, Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.politeness.limits import host_delay, is_suspended, ready_at
+from streamsched.politeness.limits import Limits, host_delay, is_suspended, ready_at
 from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
-from streamsched.records.signals.signal_schema import RESOLVED, TRUE
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Bools, Floats, Ints, Record
-    from streamsched.politeness.limits import Limits
-    from streamsched.records.schema import ShardArrays
-    from streamsched.scheduler.core import SchedulerCore
-
-__all__ = ["PageSnapshot", "copy_pages"]
+from streamsched.records.schema import ShardArrays
+from streamsched.records.signal_schema import RESOLVED, TRUE
+from streamsched.scheduler.core import SchedulerCore
 
 _PRECISION: Final = 0.8  # of a trusted source: plans wait for its signals, so these must be worth visits
 _CHECKED: Final = 10.0  # signals of a trusted source that visits have checked

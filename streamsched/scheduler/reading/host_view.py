@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.politeness.eligibility_reasons import HOST_CAUSES
-from streamsched.politeness.politeness_settings import HostRule
+from streamsched.politeness.politeness_settings import HostRule, Politeness
 from streamsched.politeness.rule_targets import read_host
 from streamsched.reasons import ReasonCode
-from streamsched.records.group_schema import BY_SETTINGS
+from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import find_host, group_name
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints, Record, Records
-    from streamsched.politeness.politeness_settings import Politeness
-    from streamsched.records.group_schema import GroupArrays
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["HostPage", "HostView", "find_start", "list_hosts", "view_host"]
 
 _FEWEST_READ: Final = 1 << 10  # groups at a time
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from streamsched.politeness.eligibility import are_leased
 from streamsched.politeness.eligibility_reasons import eligibility_reasons, held_back_by
+from streamsched.politeness.limits import Limits
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import DENIED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
-
-if TYPE_CHECKING:
-    from streamsched.politeness.limits import Limits
-    from streamsched.reasons import Reason, ReasonCode
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["PageView", "view_page"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamsched.numerics.arrays import Floats, Ints, Records
+from streamsched.records.group_schema import GroupArrays
 from streamsched.records.url_patterns import group_name
-
-if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Records
-    from streamsched.records.group_schema import GroupArrays
-
-__all__ = ["FoundSurges", "SurgeView", "find_surges", "view_surge"]
 
 
 @dataclass(frozen=True, slots=True)

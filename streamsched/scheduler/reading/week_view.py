@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours, quarters_at, week_of
+from streamsched.estimation.seasonality.regions import HOUR_S, local_hours, quarters_at, week_of
 from streamsched.formula.terminals import TerminalColumns, context_of
+from streamsched.numerics.arrays import Record
+from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import NO_GROUP, WEEK_HOURS
 from streamsched.records.url_patterns import group_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsched.numerics.arrays import Record
-    from streamsched.records.schema import ShardArrays
-
-__all__ = ["WeekView", "view_page_week", "view_profile_week"]
 
 _QUARTER_S: Final = 900.0
 _EPOCH_HOURS: Final = 72.0  # from the Monday before 1970, which began on a Thursday

@@ -22,8 +22,6 @@ from pathlib import Path
 from streamsched.numerics.compilation.code_libraries import signals_deferred
 from tests.support.child_processes import run_to_end
 
-__all__ = ["PASSWORD", "USER", "Address", "Broker", "NoBroker", "find_jars", "locked", "stop_process"]
-
 POM = Path(__file__).with_name("pom.xml")
 USER, PASSWORD = "crawler", "s3cret"
 _START_S = 60.0

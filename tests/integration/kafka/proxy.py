@@ -8,8 +8,6 @@ import threading
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Proxy"]
-
 
 class Proxy:
     """Passes on what comes to port `front` to port `behind`; `cut` drops all connections until `mend`."""

@@ -34,7 +34,7 @@ def test_what_is_rejected_is_named_and_not_sent(streamsched: Command, topic: Top
     answer = streamsched("publish", spoilt, "--to", topic.url(), "--json", "--dead-letters", tmp_path / "dead.jsonl")
     assert answer.code == 0
     assert answer.json == {"outcomes": 60, "rejected": 1, "topic": topic.name, "created": False}
-    assert "line 61: url: expected text" in answer.err
+    assert "line 61: url: expected 1 to 8192 bytes" in answer.err
     assert len((tmp_path / "dead.jsonl").read_text().splitlines()) == 1
     assert len(topic.read()) == 60
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from streamsched import Scheduler, Signal
 from streamsched.connectors import write_jsonl
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.persistence.recovery import newest_image
+from streamsched.persistence.state_directory import newest_image
 from tests.integration.kafka.broker import USER, Address
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event
@@ -33,7 +34,7 @@ from tests.support.killed_run import kill_after, warm_forkserver
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
 
 VISITS = (one for one in make_outcomes(120) if not isinstance(one.status, str))
-OUTCOMES = [replace(one, moved_to=None) for one in VISITS][:60]
+OUTCOMES = [structs.replace(one, moved_to=None) for one in VISITS][:60]
 FAST = ("--set", "save.every=20ms", "--log-format", "json")
 
 

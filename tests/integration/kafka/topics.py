@@ -15,8 +15,6 @@ from streamsched.connectors.kafka.clients.protocol import Headers, Producer
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.broker import Address
 
-__all__ = ["CLIENTS", "Topic", "encode_event", "wait_for"]
-
 CLIENTS: Final = ("kafka-python", "confluent")
 _PATIENCE: Final = 240  # polls of a quarter second: a loaded machine may take its time
 
@@ -92,7 +90,7 @@ class Topic:
 
     def delete_before(self, offset: int, partition: int = 0) -> None:
         """Delete the messages before `offset`, as retention does."""
-        from streamsched.connectors.kafka.clients.kafka_python_consumer import library
+        from streamsched.connectors.kafka.clients.kafka_python import library
 
         with self.administering() as admin:
             admin.delete_records({library.TopicPartition(self.name, partition): offset})

@@ -6,15 +6,13 @@ import inspect
 from typing import Any
 
 import pytest
+from starlette.routing import compile_path
 
 from streamsched import answers
-from streamsched.client import AsyncClient, Client
-from streamsched.client.protocol import calls
+from streamsched.client import AsyncClient, Client, calls
 from streamsched.http.endpoints.administration import Administration
 from streamsched.http.endpoints.crawling import Crawling
-from streamsched.http.endpoints.figures import Figures
-from streamsched.http.endpoints.reading import Reading
-from streamsched.http.protocol.routes import Router
+from streamsched.http.endpoints.reading import Figures, Reading
 
 SERVICE: Any = None
 ROUTES = [route for kind in (Administration, Crawling, Figures, Reading) for route in kind(SERVICE).routes()]
@@ -38,16 +36,18 @@ CALLS: dict[str, calls.Call[Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", answers.__all__)
-def test_unknown_fields_are_ignored(name: str) -> None:
-    kind: Any = getattr(answers, name)
+ANSWERS = [kind for kind in vars(answers).values() if isinstance(kind, type) and kind.__module__ == answers.__name__]
+
+
+@pytest.mark.parametrize("kind", ANSWERS, ids=lambda kind: kind.__name__)
+def test_unknown_fields_are_ignored(kind: Any) -> None:
     assert not kind.__struct_config__.forbid_unknown_fields
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_reads_the_answer_that_its_route_returns(name: str) -> None:
     call = CALLS[name]
-    route, _ = Router(ROUTES).find(call.method, call.path)
+    route = next(one for one in ROUTES if one.method == call.method and compile_path(one.path)[0].match(call.path))
     assert (route.operation, route.answer, route.body is None) == (name, call.answer, call.body is None)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.client import Outcome
-from streamsched.client.buffer import OutcomeBuffer
+from streamsched.client.sender import OutcomeBuffer
 from streamsched.errors import SettingsError
 
 
@@ -57,12 +57,6 @@ def test_a_frame_of_long_urls_is_shorter() -> None:
     for number in range(1_000):
         buffer.add(Outcome(f"https://a.example/{number:08000}", 1.0), 0.0)
     assert 100 < len(buffer.first_frame()) < 200
-
-
-def test_one_outcome_is_a_frame_however_long() -> None:
-    buffer = OutcomeBuffer(frame=10, every_s=1.0, capacity=10)
-    buffer.add(Outcome("x" * (2 << 20), 1.0), 0.0)
-    assert len(buffer.first_frame()) == 1
 
 
 @pytest.mark.parametrize(

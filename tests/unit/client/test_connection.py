@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from streamsched.client import Client
-from streamsched.client.protocol.connection import check_token, check_url, request_headers
+from streamsched.client.replies import check_token, check_url, request_headers
 from streamsched.errors import ServiceError, SettingsError
 from tests.support.paths import ROOT
 
@@ -76,9 +76,15 @@ def test_a_redirect_is_not_followed() -> None:
     assert caught.value.status == 307
 
 
-def test_the_client_needs_neither_numba_nor_numpy() -> None:
-    program = "import sys, streamsched.client; print(*sys.modules)"
+def test_the_client_does_not_need_numba() -> None:
+    program = """
+import sys
+from streamsched.client import Outcome
+from streamsched.client.calls import observe
+observe([Outcome("https://a.example/ä", 1.7e12, moved_to="https://a.example/")])
+print(*sys.modules)
+"""
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "streamsched.client" in loaded
-    assert loaded.isdisjoint({"numba", "numpy", "streamsched.outcomes", "streamsched.scheduler", "streamsched.http"})
+    assert loaded.isdisjoint({"numba", "streamsched.connectors", "streamsched.scheduler", "streamsched.http"})

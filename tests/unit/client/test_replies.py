@@ -8,8 +8,8 @@ import httpx
 import msgspec
 import pytest
 
-from streamsched.client.protocol import calls
-from streamsched.client.protocol.replies import Applied, Failure, Reply, connection_failure, read_reply
+from streamsched.client import calls
+from streamsched.client.replies import Applied, Failure, Reply, connection_failure, read_reply
 from streamsched.errors import (
     AccessDenied,
     KeyReusedError,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.client.protocol import calls
-from streamsched.client.protocol.replies import Applied, Failure
-from streamsched.client.protocol.retries import Attempts, RetryPolicy
+from streamsched.client import calls
+from streamsched.client.replies import Applied, Failure
+from streamsched.client.retries import Attempts, RetryPolicy
 from streamsched.errors import AccessDenied, ServiceError, ServiceUnavailable, SettingsError
 
 POLICY = RetryPolicy(first_s=1.0, most_s=8.0, attempt_s=4.0)

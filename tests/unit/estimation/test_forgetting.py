@@ -33,7 +33,7 @@ def half_life(table: PageTable) -> float:
 
 @pytest.mark.parametrize("cycle_s", [3_600.0, DAY, 7 * DAY])
 def test_evidence_halves_in_a_half_life_of_days_whatever_the_cycle(cycle_s: float) -> None:
-    table = PageTable(cycle_s, 6)
+    table = PageTable(cycle_s)
     for day in (0, 10, 190):
         visit(table, urls(1), day)
     page = table.arrays.pages.records[0]
@@ -43,7 +43,7 @@ def test_evidence_halves_in_a_half_life_of_days_whatever_the_cycle(cycle_s: floa
 
 
 def test_a_change_fades_and_is_not_taken_back() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     visit(table, urls(1), 0)
     visit(table, urls(1), 1, True)
     seen = float(table.arrays.pages.records["own_shape"][0])
@@ -60,7 +60,7 @@ def test_what_fades_is_the_same_however_the_time_is_cut_into_visits() -> None:
     """
     left = []
     for days in ((2, 400), (2, *range(40, 401, 40))):
-        table = PageTable(DAY, 6)
+        table = PageTable(DAY)
         visit(table, urls(1), 0)
         visit(table, urls(1), 1, True)
         for day in days:
@@ -71,14 +71,14 @@ def test_what_fades_is_the_same_however_the_time_is_cut_into_visits() -> None:
 
 
 def test_a_short_interval_counts_in_full() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     visit(table, urls(1), 0)
     visit(table, urls(1), 1e-6)
     assert table.arrays.pages.records["own_exposure"][0] == pytest.approx(1e-6)
 
 
 def test_evidence_older_than_any_half_life_is_gone_and_sound() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     for day in (0, 1, 1e9, 2e12):
         visit(table, urls(1), day, day == 1)
     assert table.arrays.pages.records["own_shape"][0] < 1e-100
@@ -87,13 +87,13 @@ def test_evidence_older_than_any_half_life_is_gone_and_sound() -> None:
 
 def test_half_lives_are_octaves_around_the_first() -> None:
     compared = half_lives_days()
-    assert compared[FIRST_PLACE] == FIRST_HALF_LIFE_DAYS == half_life(PageTable(DAY, 6))
+    assert compared[FIRST_PLACE] == FIRST_HALF_LIFE_DAYS == half_life(PageTable(DAY))
     assert np.diff(np.log2(compared)) == pytest.approx(np.ones(HALF_LIVES - 1))
 
 
 def crawl(rates: Floats, days: int, every: int, seed: int, cycle_s: float = DAY) -> PageTable:
     """Visit pages in turn, each at an interval of days; ``rates``: changes a day by span of equal length and page."""
-    table, rng = PageTable(cycle_s, 6), np.random.default_rng(seed)
+    table, rng = PageTable(cycle_s), np.random.default_rng(seed)
     pages = urls(rates.shape[1])
     stale = np.zeros(len(pages), np.bool_)
     for day in range(days):
@@ -117,7 +117,7 @@ def test_half_life_grows_where_rates_stay() -> None:
 
 
 def test_half_life_stays_while_nothing_is_known() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     visit(table, urls(64), 0)
     visit(table, urls(64), 1)
     assert table.arrays.corpus["sweep"][0] > 0
@@ -125,7 +125,7 @@ def test_half_life_stays_while_nothing_is_known() -> None:
 
 
 def test_sample_halves_and_keeps_the_shadows_of_its_pages() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     pages = urls(SHADOW_PAGES)
     visit(table, pages, 0)
     times = (1 + np.arange(SHADOW_PAGES) / SHADOW_PAGES) * DAY

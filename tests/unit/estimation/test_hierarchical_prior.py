@@ -43,7 +43,7 @@ def host(name: str, count: int) -> list[str]:
 
 @pytest.mark.parametrize(("cycle_s", "mean"), [(DAY, 0.1), (3_600.0, 0.1 / 24), (7 * DAY, 0.7)])
 def test_first_belief_is_per_cycle(cycle_s: float, mean: float) -> None:
-    table = PageTable(cycle_s, 6)
+    table = PageTable(cycle_s)
     assert corpus(table, "mean") == pytest.approx(mean)
     assert corpus(table, "shape") == hierarchical_prior.FIRST_SHAPE
     table.discover(PackedUrls.pack(host("a", 1)), 0.0)
@@ -52,7 +52,7 @@ def test_first_belief_is_per_cycle(cycle_s: float, mean: float) -> None:
 
 def test_sweep_moves_every_sixteen_intervals() -> None:
     """First visits and failures are not observed intervals."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     urls = host("a", 100)
     visit(table, urls, 0)
     slow(table)
@@ -67,7 +67,7 @@ def test_sweep_moves_every_sixteen_intervals() -> None:
 
 
 def test_means_are_learned_and_pulled_towards_what_stands_above() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     often, never, few = host("often", 60), host("never", 60), host("few", 2)
     for day in range(30):
         visit(table, often + never + few, day, [day > 0] * 60 + [False] * 60 + [day > 0] * 2)
@@ -78,7 +78,7 @@ def test_means_are_learned_and_pulled_towards_what_stands_above() -> None:
 
 
 def test_learned_prior_reaches_pages_made_before_and_after() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.discover(PackedUrls.pack(["https://a.example/early"]), 0.0)
     urls = host("a", 60)
     for day in range(30):
@@ -92,7 +92,7 @@ def test_learned_prior_reaches_pages_made_before_and_after() -> None:
 
 def test_pages_take_their_groups_prior_in_their_turn() -> None:
     """When created, with an outcome, and when the sweep passes: not when means are updated."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     urls = host("a", 130)
     visit(table, urls, 0)
     first = float(table.arrays.groups.records["mean"][0])
@@ -114,7 +114,7 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
 
 
 def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     visit(table, host("a", 1), 0)
     table.arrays.groups.records["mean"][0] = 1e-300
     visit(table, host("a", 1), 1)
@@ -123,7 +123,7 @@ def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
 
 
 def test_new_prefix_begins_with_its_parents_mean() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     for day in range(20):
         visit(table, host("a", 60), day, day > 0)
     table.discover(PackedUrls.pack([f"https://a.example/x/{i}" for i in range(16)]), 0.0)
@@ -134,7 +134,7 @@ def test_shape_tells_how_alike_pages_are() -> None:
     """Pages that each change half of the time, against pages of which half always change and half never."""
     shapes = []
     for rates in (np.full(200, 0.5), np.arange(200) % 2):
-        table, rng = PageTable(DAY, 6), np.random.default_rng(1)
+        table, rng = PageTable(DAY), np.random.default_rng(1)
         for day in range(60):
             visit(table, host("a", 200), day, rng.random(200) < rates)
         shapes.append(corpus(table, "shape"))
@@ -144,7 +144,7 @@ def test_shape_tells_how_alike_pages_are() -> None:
 
 def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
     """One page visited repeatedly beside many that never are: the sweep goes through all of them."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.discover(PackedUrls.pack(host("b", 1_000)), 0.0)
     for day in range(300):
         visit(table, ["https://a.example/"], day, day > 0)
@@ -154,7 +154,7 @@ def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
 
 def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
     """A crawl that finds more pages than it revisits: a sweep covers the pages known when it began."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     often = host("a", 20)
     for day in range(80):
         visit(table, often, day, day > 0)
@@ -175,7 +175,7 @@ def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
 )
 def test_mean_is_learned_from_the_first_day_on(mean: float, shape: float, within: tuple[float, ...]) -> None:
     """2,000 pages, all visited for two days, then a twentieth a day; the error is a factor, on days 1, 7 and 60."""
-    table, rng = PageTable(DAY, 6), np.random.default_rng(11)
+    table, rng = PageTable(DAY), np.random.default_rng(11)
     urls, rates = host("a", 2_000), rng.gamma(shape, mean / shape, 2_000)
     last, learned = np.zeros(2_000), []
     visit(table, urls, 0)
@@ -190,7 +190,7 @@ def test_mean_is_learned_from_the_first_day_on(mean: float, shape: float, within
 
 
 def test_first_intervals_move_all_means_alike_until_a_sweep_has_seen_half_of_them() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     urls = host("a", 3_000)
     table.discover(PackedUrls.pack([*urls, "https://b.example/"]), 0.0)
     visit(table, urls[:15], 0)
@@ -210,7 +210,7 @@ def test_first_intervals_move_all_means_alike_until_a_sweep_has_seen_half_of_the
 
 def test_new_mean_reaches_all_pages_by_a_fast_sweep() -> None:
     """Pages never visited have it before a sweep of the usual speed would have passed a tenth of them."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     count = 8 * hierarchical_prior.FAST * hierarchical_prior.SWEEP_ROWS
     urls = host("a", count)
     table.discover(PackedUrls.pack(urls), 0.0)
@@ -233,7 +233,7 @@ def pattern_log_odds(table: PageTable) -> float:
 
 
 def test_directories_that_differ_are_trusted() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     often, never = directories(2)
     for day in range(40):
         visit(table, often + never, day, [day > 0] * 40 + [False] * 40)
@@ -244,7 +244,7 @@ def test_directories_that_differ_are_trusted() -> None:
 
 def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> None:
     """All pages of a directory change on one day; most later visits find nothing, and the patterns' odds fall."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     edited, quiet = directories(2)
     for day in range(60):
         visit(table, edited, day, day == 5)

@@ -22,7 +22,7 @@ NEWS = [f"https://a.example/news/{i}/news{i}" for i in range(40)]
 
 def crawled(days: int = 20, *, cycle_s: float = DAY) -> PageTable:
     """Two directories of forty pages, a tenth of them visited a day, none of them changing."""
-    table = PageTable(cycle_s, 6)
+    table = PageTable(cycle_s)
     visit(table, DOCS + NEWS, 0.0)
     for day in range(1, days):
         visit(table, [url for i, url in enumerate(DOCS + NEWS) if i % 10 == day % 10], float(day))
@@ -99,7 +99,7 @@ def test_change_that_a_surge_explains_does_not_raise_the_pages_own_rate() -> Non
 
 
 def test_changes_expected_of_the_pages_themselves_are_no_surge() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     rng = np.random.default_rng(3)
     for day in range(60):
         visit(table, DOCS, float(day), changed=rng.random(40) < 0.5)
@@ -120,7 +120,7 @@ def test_hazard_rises_with_the_time_since_the_last_visit_and_falls_where_visits_
 
 
 def test_nothing_is_learned_where_surges_are_left_alone() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     visit(table, DOCS, 0.0, surges=False)
     visit(table, DOCS[:20], 1.0, changed=True, surges=False)
     assert np.all(surge(table, 9.0) == 0.0)
@@ -138,7 +138,7 @@ def test_clock_errors_do_not_stop_what_is_learned(at: float) -> None:
 
 
 def test_new_groups_know_of_no_surge() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.discover(PackedUrls.pack(["https://a.example/"]), 0.0)
     group = table.arrays.groups.records[0]
     assert group["open_s"] == group["kept_s"] == -np.inf

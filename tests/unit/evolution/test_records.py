@@ -1,4 +1,4 @@
-"""Records of evolutions: round trips, and damage to a line affects no other."""
+"""Records of evolutions, and the archive of elites."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from streamsched.errors import SnapshotError
-from streamsched.evolution.findings import Candidate, DataSpan, EvolutionResult
-from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.exchange_files import ARCHIVE_NAME, Elites, mend_evolution_times, read_elites, write_elites
+from streamsched.evolution.records import Candidate, DataSpan, EvolutionRecord, EvolutionResult, RecordBook
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion
 from tests.support.fake_evolutions import make_result
@@ -115,11 +115,14 @@ def test_a_torn_last_line_affects_no_other(tmp_path: Path, cut: int) -> None:
     [
         (b"\xff\xfe", "is not a record"),
         (b"[" * 100_000, "is not a record"),
-        (b"7", "expected an object, found int"),
+        (b"7", "Expected `object`, got `int`"),
         (b"{}", "missing"),
-        (json.dumps(record(2).to_json() | {"decision": "maybe"}).encode(), "unknown trigger 'schedule' or decision"),
+        (
+            json.dumps(record(2).to_json() | {"decision": "maybe"}).encode(),
+            "Invalid enum value 'maybe'",
+        ),
         (json.dumps(record(2).to_json() | {"surprise": 1}).encode(), "unknown field 'surprise'"),
-        (json.dumps(record(2).to_json() | {"number": "two"}).encode(), "expected a number"),
+        (json.dumps(record(2).to_json() | {"number": "two"}).encode(), "Expected `int`, got `str`"),
         (json.dumps(record(2).to_json() | {"champion_after": {"formula": "1 +"}}).encode(), "column 4"),
         (json.dumps(record(2).to_json() | {"champion_after": {"origin": "first"}}).encode(), "champion"),
         (json.dumps(record(2).to_json() | {"champion_after": None}).encode(), "champion"),
@@ -185,9 +188,10 @@ def test_results_survive_json_and_are_validated() -> None:
         good | {"candidates": [{"train": 0.1}]},
         good | {"verdict": good["verdict"] | {"noise": 1.0}},
         good | {"verdict": 3},
+        *(good | {"verdict": good["verdict"] | {name: value}} for name, value in (("gain", "much"), ("promote", 1))),
     )
     for bad in wrong:
-        with pytest.raises(ValueError, match=r"expected|missing|verdict"):
+        with pytest.raises(ValueError, match=r"[Ee]xpected|missing|verdict"):
             EvolutionResult.from_json(bad)
 
 
@@ -195,3 +199,37 @@ def test_data_spans_describe_their_content() -> None:
     assert str(DataSpan(0.0, 19, 50_000, 0.405)) == "50,000 pages × 19 cycles, 40.5 % seen, the rest completed"
     assert str(DataSpan(0.0, 19, 50_000)) == "50,000 pages × 19 cycles, 100.0 % seen"
     assert str(DataSpan(0.0, 1, 1)) == "1 page × 1 cycle, 100.0 % seen"
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    elites = Elites(("NAD * t", "CG"), 17)
+    write_elites(tmp_path / "made", elites, number=3)
+    assert read_elites(tmp_path / "made", 4) == elites
+
+
+def test_elites_of_a_record_that_was_never_written(tmp_path: Path) -> None:
+    write_elites(tmp_path, Elites(("NAD * t",)), number=3, before=["CG"])
+    assert read_elites(tmp_path, 3) == Elites(("CG",))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"content": "{}", "crc": 1}'])
+def test_a_file_that_cannot_be_read_has_no_elites(tmp_path: Path, content: str) -> None:
+    assert read_elites(tmp_path, 1) == Elites()
+    (tmp_path / ARCHIVE_NAME).write_text(content)
+    assert read_elites(tmp_path, 1) == Elites()
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / ARCHIVE_NAME).mkdir()
+    with pytest.raises(SnapshotError) as caught:
+        write_elites(tmp_path, Elites())
+    assert caught.value.path == str(tmp_path)
+
+
+def test_a_first_cycle_in_the_future_is_mended(tmp_path: Path) -> None:
+    assert mend_evolution_times(tmp_path, 10.0, 100.0, 95.0) == 0  # neither file exists
+    write_elites(tmp_path, Elites(("CG",), 10))
+    assert mend_evolution_times(tmp_path, 10.0, 100.0, 95.0) == 0
+    write_elites(tmp_path, Elites(("CG",), 11))
+    assert mend_evolution_times(tmp_path, 10.0, 100.0, 95.0) == 1
+    assert read_elites(tmp_path, 1) == Elites(("CG",), 9)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.http.access.rates import RateLimit
-from streamsched.http.access.tokens import TokenFile, make_token, read_tokens, write_entry
+from streamsched.http.gate import RateLimit
+from streamsched.http.tokens import TokenFile, make_token, read_tokens, write_entry
 from streamsched.service.http_settings import HttpSettings
 
 HASH = "sha256:" + hashlib.sha256(b"x").hexdigest()
@@ -101,7 +101,7 @@ def test_each_caller_has_a_rate_of_its_own() -> None:
 
 
 def test_callers_are_forgotten_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsched.http.access.rates._MOST_CALLERS", 10)
+    monkeypatch.setattr("streamsched.http.gate._MOST_CALLERS", 10)
     limit = RateLimit(1, lambda: 0.0)
     for number in range(1_000):
         limit.wait_s(str(number))

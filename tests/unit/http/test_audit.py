@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamsched.errors import SnapshotError
-from streamsched.http.access.audit import AuditLog
+from streamsched.http.gate import AuditLog
 
 
 def test_a_line_that_the_system_takes_in_pieces_is_written_whole(

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsched.http.console.files import PAGE, read_files
-from streamsched.http.endpoints.console import CONTENT_POLICY
+from streamsched.http.console import CONTENT_POLICY, PAGE, read_files
 
 STATIC = Path(str(files("streamsched.http.console"))) / "static"
 VENDORED = STATIC / "vendored"

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import re
 from typing import Any, cast
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
 from streamsched.errors import FormulaError, InvalidOutcome, KeyReusedError, SettingsError, SnapshotError, UnknownPage
-from streamsched.http.messages.administration import Rules
-from streamsched.http.messages.crawling import NextBatch, Outcomes
+from streamsched.fields import HEX_64
+from streamsched.http.endpoints.messages import NextBatch, Outcomes, Rules
 from streamsched.http.open_http import make_routes
-from streamsched.http.protocol.media_types import choose_type, decode_body, encode_body
+from streamsched.http.protocol.bodies import choose_type, decode_body, encode_body
 from streamsched.http.protocol.openapi import describe_routes
-from streamsched.http.protocol.patterns import (
-    DURATION,
-    DURATION_OR_ZERO,
-    EXPECTED_TEXTS,
-    FINGERPRINT,
-    KEY,
-)
-from streamsched.http.protocol.problems import HttpError, problem_of
-from streamsched.http.protocol.routes import Router
+from streamsched.http.protocol.problems import DURATION, DURATION_OR_ZERO, EXPECTED_TEXTS, KEY, HttpError, problem_of
 from streamsched.http.service import Service
-from streamsched.outcomes import STATUS_EXPECTED
+from streamsched.outcomes import STATUS_CODE
 
 ROUTES = make_routes(cast(Service, None))
 JSON, MSGPACK = "application/json", "application/msgpack"
@@ -93,13 +86,13 @@ def test_problems_show_what_was_found(content: Any, field: str, found: str, expe
             {"outcomes": [{"url": "u", "fetched_at": 1, "status": "gone"}]},
             Outcomes,
             "outcomes[0].status",
-            STATUS_EXPECTED,
+            STATUS_CODE.expected,
         ),
         (
             {"outcomes": [{"url": "u", "fetched_at": 1, "fingerprint": "x"}]},
             Outcomes,
             "outcomes[0].fingerprint",
-            FINGERPRINT,
+            HEX_64,
         ),
         ({"rules": {"a": {"delay": "soon"}}}, Rules, "rules.a.delay", DURATION_OR_ZERO),
     ],
@@ -157,23 +150,24 @@ def test_errors_of_the_library_have_their_statuses(error: Any, status: int, code
     assert (problem.status, problem.code, problem.retriable) == (status, code, retriable)
 
 
-def test_every_path_leads_to_its_route() -> None:
-    router = Router(ROUTES)
-    for route in ROUTES:
-        path = route.path.replace("{url}", "https%3A%2F%2Fa.example%2F%3Fx").replace("{host}", "%C3%BC.example")
-        found, values = router.find(route.method, path)
-        assert found is route
-        assert values == {"url": "https://a.example/?x"} | {} if "{url}" in route.path else True
-    assert router.find("GET", "/v1/hosts/%C3%BC.example")[1] == {"host": "ü.example"}
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK])
+@pytest.mark.parametrize("depth", [30, 40, 480, 520, 900, 100_000])
+def test_nested_bodies_are_refused_before_anything_recurses(depth: int, media_type: str) -> None:
+    opening, closing = (b"[", b"]") if media_type == JSON else (b"\x91", b"")
+    inner = opening * depth + (b"1" if media_type == JSON else b"\x01") + closing * depth
+    body = b'{"left": ' + inner + b"}" if media_type == JSON else b"\x81\xa4left" + inner
+    with pytest.raises(HttpError) as refused:
+        decode_body(body, media_type, Pair)
+    assert refused.value.problem.status == (422 if depth < 32 else 400)
 
 
-@pytest.mark.parametrize(
-    "path", ["//", "/console", "/console/", "/v1", "/v1/", "/v1/next/", "/v1/pages/", "/v1/pages/a/b", "/V1/next"]
-)
-def test_other_paths_lead_nowhere(path: str) -> None:
-    with pytest.raises(HttpError) as caught:
-        Router(ROUTES).find("GET", path)
-    assert caught.value.problem.status == 404
+def test_the_search_for_a_wrong_entry_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Mock(wraps=msgspec.convert)
+    monkeypatch.setattr(msgspec, "convert", calls)
+    rules = {"rules": {f"{number}.example": None for number in range(5_000)} | {"a.example": 3}}
+    with pytest.raises(HttpError):
+        decode_body(encode_body(rules, JSON), JSON, Rules)
+    assert calls.call_count <= 1_001
 
 
 def _objects(schema: Any) -> list[dict[str, Any]]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from streamsched.cli.service_options import service_clock
-from streamsched.errors import SettingsErrors
 from streamsched.http.service_clock import ScaledClock
-from streamsched.service.run_settings import RunSettings, read_run_settings
-from streamsched.service.setting_sources import Given
+from streamsched.service.run_settings import RunSettings
+from streamsched.service.setting_sources import Given, read_run_settings
 
 
 def settings(**clock: object) -> RunSettings:
@@ -48,10 +46,3 @@ def test_without_settings_it_is_the_time_of_the_machine(monkeypatch: pytest.Monk
     read, begin = service_clock(settings())
     begin()
     assert [read(), read()] == [1_000.0, 2_000.0]
-
-
-@pytest.mark.parametrize(("name", "value"), [("start", "soon"), ("speed", "0"), ("speed", "-1"), ("speed", "inf")])
-def test_wrong_values_are_named(name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SettingsErrors, match=f"--set clock.{name}"):
-        settings(**{name: value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import InvalidOutcome, PackedUrls
-from streamsched.numerics.packed_urls import decode_spans, same_bytes
+from streamsched.numerics.url_bytes import decode_spans, same_bytes
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"])))
 
@@ -139,3 +140,10 @@ def test_spans_give_their_texts(urls: list[str]) -> None:
 def test_spans_that_are_not_utf8_are_shown_too() -> None:
     text = np.frombuffer(b"\xc3ab", np.uint8)
     assert decode_spans(text, np.array([1, 1 << 16 | 2, 0], np.uint64)) == ["\ufffd", "ab", ""]
+
+
+@given(st.lists(st.binary(max_size=5)))
+def test_packing_bytes(urls: list[bytes]) -> None:
+    packed = PackedUrls.pack_bytes(urls)
+    raw = packed.blob.tobytes()
+    assert [raw[a:b] for a, b in pairwise(packed.offsets)] == urls

@@ -198,7 +198,6 @@ def test_results_cannot_be_changed() -> None:
         ({"budget": -1}, "budget", -1),
         ({"budget": math.nan}, "budget", math.nan),
         ({"budget": math.inf}, "budget", math.inf),
-        ({"budget": "1"}, "budget", "1"),
         ({"complete": [True]}, "complete", None),
         ({"complete": [1, 0, 1]}, "complete", None),
         ({"host": [0, 0, 0]}, "host_budget", None),

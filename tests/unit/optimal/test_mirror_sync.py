@@ -160,7 +160,6 @@ def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
         ({"budget_per_arm": 0.025}, "budget_per_arm"),
         ({"budget_per_arm": 4.0}, "budget_per_arm"),
         ({"lowest_rate": -1.0}, "lowest_rate"),
-        ({"highest_rate": "3"}, "highest_rate"),
         ({"probe_share": 0.0}, "probe_share"),
         ({"probe_share": 1.5}, "probe_share"),
         ({"rounds": 0}, "rounds"),
@@ -218,12 +217,9 @@ def test_limits_name_what_is_wrong(limits: dict[str, float], setting: str) -> No
         (lambda: BinaryPoisson([0.0]), "change_rate[0]"),
         (lambda: BinaryPoisson.draw(0), "arms"),
         (lambda: BinaryPoisson.draw(5, seed=-1), "seed"),
-        (lambda: mirror_sync(BinaryPoisson([1.0]), None), "settings"),  # type: ignore[arg-type]
         (lambda: mirror_sync(BinaryPoisson([1.0]), SyncSettings(learning_rate=1.0), seed=-1), "seed"),
-        (lambda: mirror_sync(3, SyncSettings(learning_rate=1.0)), "costs"),  # type: ignore[arg-type]
-        (lambda: optimal_sync_rates(3, SyncSettings(learning_rate=1.0)), "costs"),  # type: ignore[arg-type]
     ],
-    ids=map(str, range(10)),
+    ids=map(str, range(7)),
 )
 def test_costs_name_what_is_wrong(make: Any, setting: str) -> None:
     with pytest.raises(SettingsError) as caught:
@@ -247,9 +243,3 @@ def test_gradients_are_not_estimated_from_wrong_arrays(name: str, values: dict[s
     with pytest.raises(SettingsError) as caught:
         estimate_gradient(**right | values)
     assert caught.value.setting == name
-
-
-def test_limits_have_a_type() -> None:
-    with pytest.raises(SettingsError) as caught:
-        mirror_step([1.0], [0.0], 1.0, 3)  # type: ignore[arg-type]
-    assert caught.value.setting == "limits"

@@ -194,7 +194,6 @@ def test_without_casadi_the_error_says_what_to_install(monkeypatch: pytest.Monke
         ({"obsolete": [0.0, -1.0]}, "obsolete[1]"),
         ({"budget": [1.0, 0.0]}, "budget[1]"),
         ({"budget": []}, "budget"),
-        ({"new": 3}, "new"),
     ],
 )
 def test_models_name_what_is_wrong(wrong: dict[str, Any], setting: str) -> None:
@@ -212,7 +211,6 @@ def test_models_name_what_is_wrong(wrong: dict[str, Any], setting: str) -> None:
         (lambda: NewPages(cost=0.0), "cost"),
         (lambda: strategy_weights(4, 3), "strategy"),
         (lambda: strategy_weights(1, 0), "periods"),
-        (lambda: webfountain(None, [1.0]), "model"),  # type: ignore[arg-type]
         (lambda: webfountain(small_model(), [1.0]), "weights"),
         (lambda: webfountain(small_model(), [0.0] * 6), "weights"),
         (lambda: webfountain(small_model(), [-1.0] * 6), "weights[0]"),
@@ -222,7 +220,7 @@ def test_models_name_what_is_wrong(wrong: dict[str, Any], setting: str) -> None:
         (lambda: paper_model(1.0, version=3), "version"),
         (lambda: paper_model(1.0, change_scale=math.nan), "change_scale"),
     ],
-    ids=map(str, range(14)),
+    ids=map(str, range(13)),
 )
 def test_arguments_name_what_is_wrong(call: Any, setting: str) -> None:
     with pytest.raises(SettingsError) as caught:

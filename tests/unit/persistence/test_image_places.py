@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamsched import DurableScheduler, Outcome, SavePlan, Scheduler, SnapshotError
-from streamsched.persistence.verification import check_directory
+from streamsched.persistence.state_directory import check_directory
 
 NEVER = SavePlan(every=1e9, increments=9, share=1e9)
 

@@ -12,10 +12,10 @@ import pytest
 from crc32c import crc32c
 
 from streamsched import Outcome, Scheduler, SnapshotError
-from streamsched.persistence import direct_io, files, image_format
+from streamsched.persistence import files, image_format
 from streamsched.persistence.image_format import FORMAT_VERSION, MAGIC
 from streamsched.persistence.image_reader import load_images
-from streamsched.persistence.recovery import has_state, newest_image
+from streamsched.persistence.state_directory import has_state, newest_image
 
 
 class Crash(BaseException):
@@ -105,7 +105,7 @@ def test_state_file_that_cannot_be_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "step"),
-    [(os, "fsync"), (Path, "replace"), (files, "sync_directory"), (direct_io, "write_whole"), (os, "open")],
+    [(os, "fsync"), (Path, "replace"), (files, "sync_directory"), (files, "write_whole"), (os, "open")],
 )
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Crash()])
 def test_failure_at_any_step_leaves_the_state_before_or_this_one(

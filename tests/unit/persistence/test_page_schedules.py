@@ -10,7 +10,7 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.persistence.image_format import ImageWriter
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.snapshot_view import SnapshotView
-from streamsched.state.digest import digest_state
+from streamsched.state.state_arrays import digest_state
 
 DAY = 86_400.0
 URLS = [f"https://a.example/{i}" for i in range(8)]

@@ -42,7 +42,7 @@ def test_lease_ends_at_the_very_second_of_its_expiry() -> None:
 
 
 def test_no_rows_no_leases() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     Leases().grant(table.arrays, np.empty(0, np.int64), 1.0)
     assert are_leased(table.arrays, np.empty(0, np.int64), 0.0).size == 0
 

@@ -24,7 +24,7 @@ URLS = ["https://a.example/1", "https://b.example/2", "https://a.example/3", "ht
 
 @pytest.fixture(name="table")
 def table_of_four_pages() -> PageTable:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     table.discover(PackedUrls.pack(URLS), 0.0)
     return table
 

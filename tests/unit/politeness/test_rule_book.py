@@ -24,7 +24,7 @@ class Book(RuleBook):
     """A rule book with a table of its own."""
 
     def __init__(self, urls: list[str] | None = None) -> None:
-        self.table = PageTable(86_400.0, 6)
+        self.table = PageTable(86_400.0)
         self.limits = make_limits(Politeness(min_revisit=5.0, max_revisit="7d"))
         super().__init__(Politeness(min_revisit=5.0, max_revisit="7d"), self.limits)
         self.add(URLS if urls is None else urls)

@@ -81,7 +81,7 @@ def test_equal_scores_all_take_part(score: float, k: int) -> None:
 
 def test_no_pages_no_ranking() -> None:
     scan = FullScan(Formula.parse("t").compile())
-    ranked = scan.rank(PageTable(86_400.0, 6).arrays, Query(10, 0.0, 86_400.0, 0))
+    ranked = scan.rank(PageTable(86_400.0).arrays, Query(10, 0.0, 86_400.0, 0))
     assert (ranked.rows.tolist(), ranked.scores.tolist()) == ([], [])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.pattern_members import list_members, rebuild_members
+from streamsched.records.url_patterns import list_members, rebuild_members
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
@@ -13,7 +13,7 @@ DAY = 86_400.0
 
 def crawled(days: int = 6) -> PageTable:
     """Pages of two hosts; those of a directory move into its group while sweeps go on."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     urls = [f"https://a.example/docs/{i}" for i in range(40)] + [f"https://b.example/{i}" for i in range(9)]
     for day in range(days):
         table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY)))

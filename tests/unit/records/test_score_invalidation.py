@@ -26,7 +26,7 @@ def visit(table: PageTable, rows: list[int] | range, day: float) -> None:
 
 def visited(pages: int) -> PageTable:
     """Pages visited once, which moves no sweep."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     visit(table, range(pages), 0)
     return table
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls, hash_bytes
+from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
+from streamsched.numerics.url_bytes import hash_bytes
 from streamsched.records import url_index
 from streamsched.records.url_index import NOT_FOUND, url_text, url_texts
 from streamsched.state.page_table import PageTable
@@ -35,14 +36,14 @@ def displacements(table: PageTable) -> list[int]:
 
 
 def test_rows_come_in_the_order_of_first_sight() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     assert enter(table, "b", "a", "b", "c", "a") == [0, 1, 0, 2, 1]
     assert find(table, "c", "d", "", "aa") == [2, NOT_FOUND, NOT_FOUND, NOT_FOUND]
 
 
 def test_index_grows_while_it_is_moved() -> None:
     """A few slots for each new URL; at every step all URLs are found, moved or not."""
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     texts = [f"https://a.example/{i}" for i in range(4_000)]
     index, moving = table._index, set()
     for start in range(0, 4_000, 37):
@@ -58,7 +59,7 @@ def test_index_grows_while_it_is_moved() -> None:
 
 
 def test_one_batch_may_double_the_index_many_times() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     first = [f"https://a.example/{i}" for i in range(700)]
     more = [f"https://b.example/{i}" for i in range(30_000)]
     enter(table, *first)
@@ -67,7 +68,7 @@ def test_one_batch_may_double_the_index_many_times() -> None:
 
 
 def test_growth_before_the_last_move_is_over_loses_nothing() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     texts = [f"https://a.example/{i}" for i in range(1_500)]
     enter(table, *texts[:760])
     enter(table, *texts[760:770])
@@ -80,7 +81,7 @@ def test_urls_that_were_made_up_to_collide_are_spread_over_the_slots() -> None:
     """Their hashes without the key are equal; in the index they are as far apart as any other URLs."""
     texts = colliding_urls(6_000)
     assert len({hash_of(text.encode()) for text in texts}) == 1
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     assert enter(table, *texts[:400], *texts[:100]) == [*range(400), *range(100)]
     assert find(table, texts[400]) == [NOT_FOUND]
     assert enter(table, *texts) == list(range(6_000))  # across growths of the index
@@ -94,14 +95,14 @@ def test_urls_that_were_made_up_to_collide_are_spread_over_the_slots() -> None:
 
 def test_every_index_has_a_key_of_its_own() -> None:
     texts = [f"https://a.example/{i}" for i in range(100)]
-    first, second = PageTable(86_400.0, 6), PageTable(86_400.0, 6)
+    first, second = PageTable(86_400.0), PageTable(86_400.0)
     assert enter(first, *texts) == enter(second, *texts)
     assert set(first._index.slots.tolist()) & set(second._index.slots.tolist()) == {0}
 
 
 def test_urls_of_one_tag_are_told_apart_by_their_texts() -> None:
     """Slots hold half of the hash: among 200,000 URLs about five pairs agree in it."""
-    table = PageTable(86_400.0, 6, key=np.array([1, 2], np.uint64))
+    table = PageTable(86_400.0, key=np.array([1, 2], np.uint64))
     texts = [f"https://a.example/{i}" for i in range(200_000)]
     assert enter(table, *texts) == list(range(200_000))
     slots = np.concatenate([table._index.slots, table._index.old[table._index.moved[0] :]])
@@ -111,7 +112,7 @@ def test_urls_of_one_tag_are_told_apart_by_their_texts() -> None:
 
 
 def test_equal_hash_and_another_length_or_text_is_another_url() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     enter(table, "https://a.example/x")
     table.arrays.pages.text[:1] = ord("g")  # the same hash in the record, another text
     assert find(table, "https://a.example/x") == [NOT_FOUND]
@@ -120,7 +121,7 @@ def test_equal_hash_and_another_length_or_text_is_another_url() -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 8191, MAX_URL_BYTES])
 def test_urls_of_every_length(size: int) -> None:
     with fenced():
-        table = PageTable(86_400.0, 6)
+        table = PageTable(86_400.0)
         texts = ["a" * size, "a" * (size - 1) + "b", "b" + "a" * (size - 1)]
         expected = [0, 1, 2] if size > 1 else [0, 1, 1]
         assert enter(table, *texts) == expected
@@ -131,7 +132,7 @@ def test_urls_of_every_length(size: int) -> None:
 
 
 def test_texts_come_back_whatever_their_alphabet() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     texts = ["https://a.example/ä", "https://日本.example/", "plain", "\U0001f577"]
     enter(table, *texts)
     assert [url_text(table.arrays.pages, row) for row in range(4)] == texts
@@ -140,7 +141,7 @@ def test_texts_come_back_whatever_their_alphabet() -> None:
 
 
 def test_look_ups_of_more_urls_than_are_asked_for_at_once() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     for count in (url_index._AT_ONCE - 1, url_index._AT_ONCE, url_index._AT_ONCE + 1):
         texts = [f"{count}/{i}" for i in range(count)]
         assert len(set(enter(table, *texts, *texts))) == count

@@ -19,6 +19,7 @@ from streamsched.records.url_patterns import (
     renew_candidates,
 )
 from streamsched.state.page_table import PageTable
+from streamsched.state.state_arrays import Room
 from tests.reference.url_hash import hash_of
 from tests.support.colliding_urls import colliding_hosts
 from tests.support.guarded_memory import fenced
@@ -29,7 +30,7 @@ def discover(table: PageTable, *urls: str) -> None:
 
 
 def host_of(url: str) -> str:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     discover(table, url)
     return group_name(table.arrays.groups, int(table.arrays.pages.records["group"][0]))
 
@@ -103,7 +104,7 @@ def test_host_of_the_longest_url() -> None:
     ],
 )
 def test_prefix_becomes_a_group_at_its_sixteenth_page(form: str, pattern: str) -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     discover(table, *(form.format(i) for i in range(GROUP_PAGES - 1)))
     assert set(patterns(table)) == {pattern.split("/", maxsplit=1)[0]}
     discover(table, form.format(0), form.format(0))  # known pages do not count again
@@ -114,7 +115,7 @@ def test_prefix_becomes_a_group_at_its_sixteenth_page(form: str, pattern: str) -
 
 
 def test_no_prefix_deeper_than_the_limit() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     path = "/".join("abcdefghijkl")
     discover(table, *(f"https://a.example/{path}/{i}" for i in range(GROUP_PAGES * (MAX_DEPTH + 3))))
     assert patterns(table)[-1] == "a.example/" + "/".join("abcdefgh") + "/"
@@ -123,7 +124,7 @@ def test_no_prefix_deeper_than_the_limit() -> None:
 
 
 def test_group_knows_its_parent_and_host_and_begins_with_its_parents_mean() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     discover(table, "https://b.example/", *(f"https://a.example/x/y/{i}" for i in range(2 * GROUP_PAGES)))
     groups = table.arrays.groups.records[:4]
     assert group_names(table.arrays.groups, np.arange(4)) == ["b.example", "a.example", "a.example/x", "a.example/x/y"]
@@ -133,7 +134,7 @@ def test_group_knows_its_parent_and_host_and_begins_with_its_parents_mean() -> N
 
 
 def test_page_moves_to_the_deepest_group_and_only_down() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     discover(table, *(f"https://a.example/x/y/{i}" for i in range(2 * GROUP_PAGES)), "https://a.example/x/z/0")
     assert patterns(table)[:: 2 * GROUP_PAGES] == ["a.example", "a.example/x/"]
     for row in range(len(table)):
@@ -143,7 +144,7 @@ def test_page_moves_to_the_deepest_group_and_only_down() -> None:
 
 
 def test_sweep_moves_pages_that_came_before_their_group() -> None:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     urls = [f"https://a.example/x/{i}" for i in range(GROUP_PAGES)]
     table.observe(OutcomeBatch(urls, np.zeros(GROUP_PAGES)))
     assert patterns(table)[0] == "a.example"
@@ -153,7 +154,7 @@ def test_sweep_moves_pages_that_came_before_their_group() -> None:
 
 def test_group_opened_behind_the_sweep_is_met_by_the_next() -> None:
     """The first step passes 64 pages of a directory that becomes a group only then, with the pages after them."""
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     others = [f"https://b.example/{i}" for i in range(100)]
     before = [f"https://a.example/x/{i}" for i in range(GROUP_PAGES - 1)]
     table.observe(OutcomeBatch([*before, *others], np.zeros(100 + len(before))))
@@ -169,7 +170,7 @@ def test_group_opened_behind_the_sweep_is_met_by_the_next() -> None:
 def test_page_opens_two_groups_at_most_whatever_the_sketch_says() -> None:
     """Prefixes that collide, by chance or by design, seem due; and no name overwrites what follows."""
     with fenced():
-        table = PageTable(86_400.0, 6)
+        table = PageTable(86_400.0)
         discover(table, "https://a.example/")
         table.arrays.groups.candidates[:] = 255
         deep = "https://b.example/" + "x/" * ((MAX_URL_BYTES - 18) // 2)
@@ -185,7 +186,7 @@ def test_page_opens_two_groups_at_most_whatever_the_sketch_says() -> None:
 def test_room_for_names_of_the_longest_urls() -> None:
     """Each page adds a host, and a prefix nearly as long as its URL: twice its bytes in names."""
     with fenced():
-        table = PageTable(86_400.0, 6)
+        table = PageTable(86_400.0)
         discover(table, "https://a.example/")
         table.arrays.groups.candidates[:] = 255
         urls = [f"{i:03}/" + "x" * (MAX_URL_BYTES - 6) + "/" for i in range(50)]
@@ -205,8 +206,8 @@ def test_space_of_the_sketch_follows_the_pages() -> None:
 
 
 def test_growth_of_the_sketch_forgets_its_counts() -> None:
-    table = PageTable(86_400.0, 6)
-    table.reserve(1 << 18, 0, 0, 0)
+    table = PageTable(86_400.0)
+    table.reserve(Room(1 << 18))
     table.arrays.groups.candidates[:8] = 3
     for pages in (1 << 17, (1 << 17) + 1, (1 << 17) + 3):
         renew_candidates(table.arrays.groups.candidates, pages)
@@ -218,7 +219,7 @@ def test_growth_of_the_sketch_forgets_its_counts() -> None:
 def test_hosts_that_were_made_up_to_collide_are_spread_over_the_slots() -> None:
     hosts = colliding_hosts(2_000)
     assert len({hash_of(host.encode()) for host in hosts}) == 1
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     discover(table, *(f"https://{host}/" for host in hosts))
     assert patterns(table) == hosts
     for _ in range(2):
@@ -232,7 +233,7 @@ def test_hosts_that_were_made_up_to_collide_are_spread_over_the_slots() -> None:
 
 
 def test_url_patterns_beyond_the_bound_leave_pages_in_the_group_above() -> None:
-    table = PageTable(86_400.0, 6, bounds=PageBounds(max_patterns_per_host=1))
+    table = PageTable(86_400.0, bounds=PageBounds(max_patterns_per_host=1))
     for name in ("a", "b"):
         discover(table, *(f"https://a.example/{name}/{i}" for i in range(GROUP_PAGES + 2)))
     discover(table, *(f"https://b.example/b/{i}" for i in range(GROUP_PAGES)))

@@ -26,7 +26,7 @@ URLS = [f"https://a.example/{i}" for i in range(3)]
 
 
 def observed(*outcomes: Outcome) -> PageTable:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.observe(OutcomeBatch.from_outcomes(outcomes))
     return table
 
@@ -58,7 +58,7 @@ def test_visits_that_told_something_are_kept_in_their_order() -> None:
 
 
 def test_oldest_visits_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsched.state.page_table.JOURNAL_VISITS", 4)
+    monkeypatch.setattr("streamsched.state.state_arrays.JOURNAL_VISITS", 4)
     table = observed(*(Outcome(URLS[i % 3], float(i)) for i in range(10)))
     visits = read_visits(table.arrays.journal, table.arrays.corpus)
     assert visits.at_s.tolist() == [6.0, 9.0, 7.0, 8.0]
@@ -85,7 +85,7 @@ def test_rows_are_sampled_evenly() -> None:
 def test_a_copied_sample_tells_the_same_of_its_pages_and_stays_as_it_is(
     monkeypatch: pytest.MonkeyPatch, visits: int
 ) -> None:
-    monkeypatch.setattr("streamsched.state.page_table.JOURNAL_VISITS", 8)
+    monkeypatch.setattr("streamsched.state.state_arrays.JOURNAL_VISITS", 8)
     table = observed(*(Outcome(URLS[i % 3], float(i), changed=i % 2 == 0) for i in range(visits)))
     rows = np.array([0, 2])
     whole = read_visits(table.arrays.journal, table.arrays.corpus)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamsched.replay import METRICS, Estimate, ReplayResult, ReplaySettings, run_replay, to_json
+from streamsched.replay import METRICS, Estimate, ReplayResult, ReplaySettings, report_replay, run_replay, to_json
 from streamsched.replay.replay_results import COMPARED
 from tests.support.paths import LOGS
 
@@ -31,23 +31,24 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> ReplayResult:
 
 
 def test_the_promised_keys_are_there_and_plain_numbers(result: ReplayResult) -> None:
-    report = json.loads(to_json(result))
+    report = json.loads(to_json(report_replay(result)))
     assert (report["log"], report["pages"], report["cycles"], report["budget"]) == (result.settings.log, 20, 39, 0.2)
     assert list(report["policies"]) == ["oracle", "rand", "X / n"]
-    for figures in report["policies"].values():
-        for key in (*METRICS, "visits"):
-            assert isinstance(figures[key], float | int), key
+    for policy in report["policies"].values():
+        assert isinstance(policy["visits"], int)
+        for metric in METRICS:
+            assert isinstance(policy["figures"][metric]["value"], float), metric
     assert report["policies"]["rand"]["visits"] == 4 * 37
 
 
 def test_more_is_told_on_the_side(result: ReplayResult) -> None:
-    report = json.loads(to_json(result))
+    report = json.loads(to_json(report_replay(result)))
     assert (report["from"], report["to"], report["warmup"], report["seeds"]) == ("1970-01-01", "1970-02-09", 2, [0])
     assert (report["rejected"], report["changed"], report["delay_unit"]) == (1, "since_visit", "days")
     rand = report["policies"]["rand"]
     assert report["batches"] == 1
-    assert set(rand["ci95"].values()) == {None}
-    assert rand["detections"] == round(rand["change_rate"] * rand["visits"])
+    assert {figure["low"] for figure in rand["figures"].values()} == {None}
+    assert rand["detections"] == round(rand["figures"]["change_rate"]["value"] * rand["visits"])
     assert report["policies"]["X / n"]["formula"] == "X / n"
     assert report["policies"]["oracle"]["formula"] is None
     assert rand["stale_pages"] <= rand["undetected"]
@@ -89,14 +90,15 @@ def test_the_differences_are_from_age_else_the_first_or_the_one_asked_for(result
     assert ReplaySettings(log, policies=("nad", "age")).compared_with == "age"
     assert ReplaySettings(log, policies=("nad", "age"), against="nad").compared_with == "nad"
     assert ReplaySettings(log, policies=("nad",)).compared_with is None
-    oracle, rand, formula = json.loads(to_json(result))["policies"].values()
+    oracle, rand, formula = json.loads(to_json(report_replay(result)))["policies"].values()
     assert oracle["against"] is None
     for policy in (rand, formula):
         assert set(policy["against"]) == set(COMPARED)
         for metric, found in policy["against"].items():
-            assert found["difference"] == pytest.approx(policy[metric] - oracle[metric])
-            assert found["relative"] == pytest.approx(policy[metric] / oracle[metric] - 1)
-            assert found["ci95"] is found["relative_ci95"] is found["relative_ci95_seeds"] is None
+            ours, theirs = (one["figures"][metric]["value"] for one in (policy, oracle))
+            assert found["difference"]["value"] == pytest.approx(ours - theirs)
+            assert found["relative"]["value"] == pytest.approx(ours / theirs - 1)
+            assert {found[kind]["low"] for kind in ("difference", "relative", "seeds")} == {None}
 
 
 def test_a_policy_without_a_difference_is_as_good_in_every_batch() -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, SnapshotError
 from streamsched.persistence.call_codec import StreamNeeded
+from streamsched.persistence.call_log import CallLog
 from streamsched.persistence.files import list_images
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.write_ahead_log.call_log import CallLog
-from streamsched.persistence.write_ahead_log.log_reader import has_calls
+from streamsched.persistence.log_reader import has_calls
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.state.stream_clock import WallClock
 

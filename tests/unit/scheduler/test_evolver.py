@@ -19,14 +19,14 @@ import pytest
 
 from streamsched import Formula, Observed, Outcome, Scheduler
 from streamsched.errors import SettingsError, SnapshotError
-from streamsched.evolution.elites import ARCHIVE_NAME
-from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
+from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS
+from streamsched.evolution.exchange_files import ARCHIVE_NAME
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.evolver import Evolver
-from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from streamsched.scheduler.settings import DEFAULT_FORMULA
 from tests.support.guarded_memory import small_reserve
 from tests.support.paths import ROOT
 
@@ -569,12 +569,6 @@ def test_a_directory_may_be_named_by_a_string(tmp_path: Path) -> None:
         == 1
     )
     assert RecordBook(tmp_path).find(1) is not None
-
-
-def test_only_known_triggers_are_recorded(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="trigger: expected one of schedule, drift, asked, found 'whim'"):
-        evolver(tmp_path, "win").evolve_now(12 * DAY, "whim")
-    assert RecordBook(tmp_path).read() == ([], [])
 
 
 def test_records_do_not_hang_on_the_number_of_workers() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from streamsched import Explanation, Outcome, Scheduler
-from streamsched.formula.terminals import PROVIDED
+from streamsched.formula.terminal_table import PROVIDED
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.scheduler.reason_text import describe_reason
 

@@ -20,7 +20,6 @@ from streamsched import (
     UnknownPage,
 )
 from streamsched.records.page_schema import FORGOTTEN
-from streamsched.scheduler.any_scheduler import AnyScheduler
 
 DAY = 86_400.0
 NOW = 40 * DAY
@@ -28,7 +27,7 @@ URLS = [f"https://{'ab'[i % 2]}.example/docs/{i}" for i in range(60)]
 GONE = URLS[3]
 
 
-def crawl(scheduler: AnyScheduler, urls: list[str] = URLS, start: int = 0, days: int = 12) -> None:
+def crawl(scheduler: Scheduler, urls: list[str] = URLS, start: int = 0, days: int = 12) -> None:
     for day in range(start, start + days):
         scheduler.observe(
             [Outcome(url, NOW - (20 - day) * DAY + i, changed=(i + day) % 3 == 0) for i, url in enumerate(urls)]
@@ -161,7 +160,7 @@ def test_either_urls_or_a_host(given: dict[str, object]) -> None:
 
 
 def test_what_is_learned_later_is_the_same_after_a_reload(tmp_path: Path) -> None:
-    scheduler = visited(panel=0.2, change_bits=2)
+    scheduler = visited(panel=0.2)
     scheduler.notice([Signal(url, NOW - DAY, "feed") for url in URLS[:9]])
     scheduler.forget(URLS[:40:3])
     scheduler.save(tmp_path)

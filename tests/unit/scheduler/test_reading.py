@@ -130,7 +130,7 @@ def test_what_holds_a_host_back() -> None:
 
 def test_a_host_of_a_suspended_stream() -> None:
     scheduler = Scheduler()
-    scheduler.core.observe(OutcomeBatch([URL], [1.0]), stream="kafka://a")
+    scheduler.observe(OutcomeBatch([URL], [1.0]), stream="kafka://a")
     assert (host_of(scheduler).stream, host_of(scheduler).held_back) == ("kafka://a", None)
     scheduler.suspend_streams(["kafka://a"])
     view = host_of(scheduler)

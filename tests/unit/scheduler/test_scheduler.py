@@ -30,10 +30,10 @@ from streamsched import (
     UnknownPage,
 )
 from streamsched.formula import champion
-from streamsched.formula.terminals import PROVIDED
+from streamsched.formula.terminal_table import PROVIDED
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
-from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from streamsched.scheduler.settings import DEFAULT_FORMULA
 
 DAY = 86_400.0
 
@@ -120,10 +120,6 @@ def test_public_names() -> None:
         ("per_host", True),
         ("politeness", {"delay": 1}),
         ("politeness", "polite"),
-        ("change_bits", 0),
-        ("change_bits", 65),
-        ("change_bits", 6.0),
-        ("change_bits", None),
         ("new_share", 1.0),
         ("explore_share", -0.1),
         ("explore_share", None),
@@ -145,7 +141,7 @@ def test_setting_that_cannot_work(setting: str, found: object) -> None:
 
 def test_settings_as_numpy_has_them(tmp_path: Path) -> None:
     """And then they can still be saved as JSON."""
-    scheduler = known(seed=np.int64(3), per_host=np.uint8(2), change_bits=np.int32(6), cycle=np.float64(DAY))
+    scheduler = known(seed=np.int64(3), per_host=np.uint8(2), cycle=np.float64(DAY))
     scheduler.save(tmp_path)
     assert Scheduler.load(tmp_path).digest() == known(seed=3, per_host=2).digest()
 

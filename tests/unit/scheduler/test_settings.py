@@ -29,7 +29,7 @@ def test_settings_are_frozen_and_checked_again_in_a_copy() -> None:
     settings = Scheduler().core.settings
     with pytest.raises(FrozenInstanceError):
         settings.seed = 3  # type: ignore[misc]
-    wrong: dict[str, Any] = {"cycle_s": 0.5, "panel": 1.0, "threads": 300, "change_bits": 0, "regions": "none"}
+    wrong: dict[str, Any] = {"cycle_s": 0.5, "panel": 1.0, "threads": 300, "regions": "none"}
     for name, value in wrong.items():
         with pytest.raises(SettingsError):
             replace(settings, **{name: value})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamsched import DurableScheduler, HostRule, Observed, Outcome, OutcomeBatch, Politeness, ReasonCode, Scheduler
+from streamsched.outcomes import StatusWord
 from streamsched.records.url_index import LOOKUP_CHUNK
 
 DAY = 86_400.0
@@ -35,7 +36,7 @@ def knowledge(scheduler: Scheduler, url: str = URL) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("word", ["robots_denied", "not_attempted"])
-def test_words_end_the_lease_and_are_no_observation(word: str) -> None:
+def test_words_end_the_lease_and_are_no_observation(word: StatusWord) -> None:
     scheduler = crawled(DAY, 2 * DAY)
     assert URL in scheduler.next_batch(2, now=3 * DAY, lease="10d").urls
     before = knowledge(scheduler)

@@ -9,11 +9,12 @@ from typing import Any, cast
 import pytest
 
 from streamsched.connectors.kafka import KafkaSink
-from streamsched.errors import SettingsError, SnapshotError, SourceError
+from streamsched.errors import SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Batch
-from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
+from streamsched.service.batch_publisher import BatchPublisher
+from streamsched.service.run_settings import BatchPlan
 
 URLS = [f"https://a.example/{i}" for i in range(10)]
 
@@ -114,9 +115,3 @@ def test_no_lease_on_disk_no_batch(scheduler: DurableScheduler, monkeypatch: pyt
     with make(scheduler, sink) as batches:
         batches.tick(0)
     assert (sink.stored, batches.sent) == ([], 0)
-
-
-@pytest.mark.parametrize("settings", [{"size": 0}, {"behind": -1}, {"every": 0}, {"lease": "soon"}])
-def test_plans_that_cannot_work(settings: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError):
-        BatchPlan(**settings)

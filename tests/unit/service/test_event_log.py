@@ -54,3 +54,19 @@ def test_everything_is_as_it_was_afterwards() -> None:
     before = library.level, library.propagate, list(library.handlers)
     logged("json")
     assert (library.level, library.propagate, library.handlers) == before
+
+
+@pytest.mark.parametrize("layout", ["text", "json"])
+def test_a_traceback_shows_no_values_of_variables(layout: str) -> None:
+    def fail(secret: str) -> None:
+        raise ValueError(len(secret))
+
+    out = io.StringIO()
+    with log_to(Console(file=out, width=40), "info", layout):
+        try:
+            fail("ss_" + "secret" * 3)
+        except ValueError as error:
+            LOG.error("request failed", exc_info=error)
+    assert "ValueError: 21" in out.getvalue()
+    assert "Traceback (most recent call last)" in out.getvalue()
+    assert "ss_secret" not in out.getvalue()

@@ -9,7 +9,7 @@ import pytest
 from streamsched import Observed, Outcome, OutcomeBatch, Scheduler
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.scheduler.evolver import Evolver
-from streamsched.service.hooks.evolution import LiveEvolution
+from streamsched.service.stream_hooks import LiveEvolution
 
 DAY = 86_400.0
 

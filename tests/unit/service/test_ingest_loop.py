@@ -13,8 +13,8 @@ from streamsched.connectors import Delivery, Position, Rejection, Source
 from streamsched.errors import InvalidRecord, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.service.intake.arrivals import Arrival
-from streamsched.service.intake.ingest_loop import IngestLoop
+from streamsched.service.arrivals import Arrival
+from streamsched.service.ingest_loop import IngestLoop
 
 PATHS = ("kafka://t/0", "kafka://t/1")
 

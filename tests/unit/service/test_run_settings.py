@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from streamsched import HostRule, Politeness, Rule
 from streamsched.errors import NOTHING, SettingsError, SettingsErrors
+from streamsched.evolution.plan import EvolutionPlan
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.service.batch_publisher import BatchPlan
-from streamsched.service.run_settings import SETTING_NAMES, RunSettings, read_run_settings
-from streamsched.service.setting_sources import Given, read_assignments
-from streamsched.service.setting_tables import BatchesTable, PolitenessTable, SaveTable
+from streamsched.service.run_settings import SETTINGS, BatchPlan, ClockSettings, RunSettings
+from streamsched.service.setting_sources import Given, read_assignments, read_run_settings
+from tests.support.settings_page import PAGE, settings_page
 
 LEAST = {"source": Given("file:a.jsonl", "--source"), "state": Given("s", "--state")}
 
@@ -41,14 +39,8 @@ def refused(options: Mapping[str, object]) -> dict[str, str]:
 def test_defaults() -> None:
     found = read()
     assert (found.source, found.state, found.until_end, found.is_topic) == ("a.jsonl", Path("s"), False, False)
-    tables = (found.scheduler, found.politeness, found.save, found.batches)
-    assert [table.given() for table in tables] == [{}] * 4
+    assert (found.scheduler, found.politeness, found.save, found.batches) == ({}, None, SavePlan(), BatchPlan())
     assert (found.rules, found.kafka, found.log.level, found.log.format) == ({}, {}, None, "text")
-
-
-def test_tables_have_the_names_of_what_they_set() -> None:
-    for table, kind in ((PolitenessTable, Politeness), (SaveTable, SavePlan), (BatchesTable, BatchPlan)):
-        assert set(table.model_fields) - {"to"} == {one.name for one in fields(kind)}
 
 
 def test_numbers_and_flags_may_be_texts() -> None:
@@ -61,25 +53,20 @@ def test_numbers_and_flags_may_be_texts() -> None:
         "politeness.host_backoff_503": "none",
         "politeness.retry_after_most": "2h",
         "until_end": "True",
-        "evolve_every": "7",
+        "evolution.every": "7",
     }
     found = read(options)
-    assert found.scheduler.given() == {"seed": -3, "panel": 0.1, "signals_discover": False}
-    assert Politeness(**found.politeness.given()) == Politeness(
-        in_flight=8, retire_after=None, host_backoff_503=None, retry_after_most=7_200
-    )
-    assert (found.until_end, found.evolve_every) == (True, 7)
+    assert found.scheduler == {"seed": -3, "panel": 0.1, "signals_discover": False}
+    assert found.politeness == Politeness(in_flight=8, retire_after=None, host_backoff_503=None, retry_after_most=7_200)
+    assert (found.until_end, found.evolution) == (True, EvolutionPlan(every=7))
+
+
+def test_the_page_of_the_settings_is_up_to_date() -> None:
+    assert PAGE.read_text() == settings_page(), "make docs"
 
 
 def test_a_formula_stays_a_text() -> None:
-    assert read({"scheduler.formula": "7"}).scheduler.given() == {"formula": "7"}
-
-
-def test_settings_are_frozen() -> None:
-    found: Any = read()
-    for change in (found, found.save):
-        with pytest.raises(ValueError, match="frozen"):
-            change.format = "jsonl"
+    assert read({"scheduler.formula": "7"}).scheduler == {"formula": "7"}
 
 
 @pytest.mark.parametrize(
@@ -90,37 +77,52 @@ def test_settings_are_frozen() -> None:
         ("source", 5, "a text"),
         ("state", "", "a text"),
         ("format", "xml", "one of"),
-        ("until_end", "perhaps", "a valid boolean"),
-        ("evolve_every", "0", "greater than or equal to 1"),
-        ("evolve_every", "1.5", "a valid integer"),
-        ("threads", 0, "1 to 256"),
+        ("until_end", "perhaps", "true or false"),
+        ("evolution.every", "-1", "a whole number from 0"),
+        ("evolution.every", "1.5", "a whole number"),
+        ("evolution.drift", "fast", "adwin"),
+        ("clock.start", "soon", "a date"),
+        ("clock.speed", "0", "greater than 0"),
+        ("clock.speed", "inf", "greater than 0"),
+        ("batches.behind", -1, "0 or more messages"),
+        ("batches.every", 0, "a duration"),
+        ("scheduler.threads", 0, "1 to 256"),
+        ("scheduler.max_ahead", "soon", "a duration"),
         ("scheduler", 5, "a table"),
         ("scheduler.cycle", "1ms", "seconds"),
-        ("scheduler.cycle", ["1d"], "a duration"),
+        ("scheduler.cycle", ["1d"], "a number or a text"),
         ("scheduler.formula", "t +", "column 4"),
         ("scheduler.objective", "speed", "changes"),
         ("scheduler.panel", 1.5, "less than 1"),
-        ("scheduler.seed", True, "a number"),
-        ("scheduler.signals_discover", "perhaps", "a valid boolean"),
-        ("scheduler.odd", 1, "docs/run.md"),
+        ("scheduler.seed", True, "a whole number"),
+        ("scheduler.signals_discover", "perhaps", "true or false"),
+        ("scheduler.odd", 1, "docs/settings.md"),
         ("politeness.delay", "soon", "a duration"),
-        ("politeness.in_flight", "many", "a valid integer"),
+        ("politeness.in_flight", "many", "a whole number"),
         ("politeness.in_flight", "0", "1 or more pages"),
         ("politeness.retire_after", 300, "1 to 255 answers"),
         ("politeness.retry_after_most", "0", "a duration"),
         ("politeness.host_backoff_503", "256", "1 to 255 pages"),
+        ("optimiser.policy", "none", "lambdacrawl"),
+        ("optimiser.budget", "0", "visits a second"),
+        ("optimiser.every", "soon", "a duration"),
+        ("optimiser.floor", "2", "1"),
+        ("optimiser.complete_from", "nan", "at most 1"),
+        ("http.address", "here", "HOST:PORT"),
+        ("http.max_body", "10", "1,024 or more bytes"),
+        ("http.rate", 0, "1 or more"),
         ("save.every", 0, "a duration"),
         ("save.share", 0, "above 0"),
         ("save.kept", "0", "1 or more images"),
-        ("save.kept", "none", "1 or more images"),
+        ("save.kept", "none", "a whole number"),
         ("batches.to", "kafka://broker/", "kafka://HOST:PORT"),
         ("batches.size", 0, "1 or more pages"),
         ("batches.lease", "x", "a duration"),
-        ("log.level", "loud", "'debug', 'info', 'warning' or 'error'"),
+        ("log.level", "loud", "one of debug, info, warning, error"),
         ("kafka.group", "crawl", "without a topic"),
         ("kafka", 5, "a table"),
-        ("nonsense", 1, "docs/run.md"),
-        ("non.sense", 1, "docs/run.md"),
+        ("nonsense", 1, "docs/settings.md"),
+        ("non.sense", 1, "docs/settings.md"),
         ("rules", 5, "a table"),
         ("rules.a.example", 5, "a table"),
         ("rules.a.example", {"speed": 1}, "one of max_revisit"),
@@ -161,7 +163,7 @@ def test_settings_that_exclude_each_other() -> None:
     assert list(refused(revisits)) == ["least"]
     assert list(refused({"politeness.backoff": "9d"})) == ["politeness.backoff_most"]
     longer = {"politeness.backoff": "9d", "politeness.backoff_most": "30d"}
-    assert read(longer).politeness.given() == {"backoff": "9d", "backoff_most": "30d"}
+    assert read(longer).politeness == Politeness(backoff="9d", backoff_most="30d")
 
 
 def test_settings_of_kafka() -> None:
@@ -222,15 +224,12 @@ def test_a_toml_file(tmp_path: Path) -> None:
         "kafka://b:1/t",
         {"sasl.username": "me", "partitions": [0, 2], "until_end": True},
     )
-    assert (found.rules, found.save.given()) == ({"a.example": HostRule(delay="2s")}, {"every": 5})
+    assert (found.rules, found.save) == ({"a.example": HostRule(delay="2s")}, SavePlan(every=5))
     path.write_text('source = "a"\n[save]\nkept = 0\n[rules."a.example"]\ndelay = "soon"\n[log]\ncolour = 1\n')
     with pytest.raises(SettingsErrors) as raised:
         read_run_settings(options, path)
-    assert [error.setting for error in raised.value.errors] == [
-        f"{path}: save.kept",
-        f"{path}: log.colour",
-        f"{path}: rules.a.example: delay",
-    ]
+    named = {f"{path}: save.kept", f"{path}: log.colour", f"{path}: rules.a.example: delay"}
+    assert {error.setting for error in raised.value.errors} == named
 
 
 @pytest.mark.parametrize("content", [b"source = ", b"\xff\xfe", None])
@@ -256,12 +255,12 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found, unknown = read_run_settings({"state": Given("s", "--state")})
-    assert (found.source, found.until_end, found.scheduler.given()) == ("kafka://b:1/t", True, {"new_share": 0.2})
+    assert (found.source, found.until_end, found.scheduler) == ("kafka://b:1/t", True, {"new_share": 0.2})
     assert found.kafka == {"sasl.password": "1e5", "partitions": "0,2"}
     known = {"STREAMSCHED_RULES_A", "STREAMSCHED_SCHEDULER", "STREAMSCHED_SCHEDULER_NEWSHARE"}
     assert known <= set(unknown)
     assert not set(unknown) & (set(variables) - known)
-    assert len({name.replace(".", "_") for name in SETTING_NAMES}) == len(SETTING_NAMES)  # no variable is ambiguous
+    assert len({name.replace(".", "_") for name in SETTINGS}) == len(SETTINGS)  # no variable is ambiguous
     monkeypatch.setenv("STREAMSCHED_SCHEDULER_NEW_SHARE", "all")
     assert "STREAMSCHED_SCHEDULER_NEW_SHARE" in refused({"source": "kafka://b:1/t"})
 
@@ -278,7 +277,7 @@ def test_the_command_line_comes_first_then_the_environment(tmp_path: Path, monke
     monkeypatch.setenv("STREAMSCHED_KAFKA_CLIENT_ID", "environment")
     options = {"state": "s", "save.kept": "3", "kafka.sasl.username": "option"}
     found, _ = read_run_settings({name: Given(value, name) for name, value in options.items()}, path)
-    assert found.save.given() == {"kept": 3, "every": "2m", "share": 0.5}
+    assert found.save == SavePlan(kept=3, every="2m", share=0.5)
     assert found.kafka == {"sasl.username": "option", "client.id": "environment", "ssl.ca.location": "file"}
 
 
@@ -310,3 +309,10 @@ def test_signals() -> None:
     assert refused({"signals.source": "s", "signals.format": "changes"}) == {"signals.format": "one of jsonl, msgpack"}
     assert list(refused({"signals.format": "jsonl"})) == ["signals.source"]
     assert read({"signals.source": "kafka://h:9/s", "kafka.client": "confluent"}).kafka == {"client": "confluent"}
+
+
+def test_the_clock_starts_at_a_date(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("[clock]\nstart = 2025-08-22\nspeed = 60\n")
+    assert read(config=path).clock == ClockSettings(start=1_755_820_800.0, speed=60)
+    assert read({"clock.start": "2025-08-22T12:00:00+02:00"}).clock.start == 1_755_856_800.0

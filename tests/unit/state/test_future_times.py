@@ -15,7 +15,7 @@ URLS = [f"https://h{i % 2}.example/docs/{i}" for i in range(60)]
 
 def poisoned() -> Scheduler:
     """Good outcomes of 30 days, then some of pages of each kind in the year 4821."""
-    scheduler = Scheduler(max_ahead=None, panel=0.1, new_share=0.0, change_bits=1)
+    scheduler = Scheduler(max_ahead=None, panel=0.1, new_share=0.0)
     for day in range(30):
         scheduler.observe([Outcome(url, T + day * DAY + i, changed=i % 2 == 0) for i, url in enumerate(URLS)])
     scheduler.observe([Outcome(url, 9e10 + i, changed=True) for i, url in enumerate(URLS[:4])])

@@ -25,7 +25,7 @@ def observe(table: PageTable, *outcomes: Outcome) -> dict[str, int]:
 
 
 def make(*outcomes: Outcome) -> PageTable:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     observe(table, *outcomes)
     return table
 
@@ -36,7 +36,7 @@ def visits(times: list[float], changed: list[bool] | None = None) -> list[Outcom
 
 
 def test_counts_tell_each_outcome_apart() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     counts = observe(
         table,
         *visits([DAY]),
@@ -96,7 +96,7 @@ def test_duplicate_changes_nothing_though_its_fields_differ() -> None:
 
 
 def test_page_may_be_first_visited_before_it_was_discovered() -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.discover(PackedUrls.pack([URL]), 10 * DAY)
     assert table.arrays.pages.records["last_visit_s"][0] == 10 * DAY
     assert observe(table, *visits([DAY]))["first_visits"] == 1
@@ -137,7 +137,7 @@ def test_visits_stop_at_what_their_field_holds() -> None:
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_intervals_beyond_all_reason_count_as_the_longest(changed: bool) -> None:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.observe(OutcomeBatch([URL] * 2, [-1e308, 1e308], changed=[False, False]))  # no check of their times
     endless = FIRST_HALF_LIFE_DAYS / np.log(2.0)  # cycles that all of the past counts as
     assert table.arrays.pages.records["own_exposure"][0] == pytest.approx(endless)
@@ -149,7 +149,7 @@ def test_intervals_beyond_all_reason_count_as_the_longest(changed: bool) -> None
 
 def test_clock_errors_of_one_page_do_not_spread() -> None:
     """One page's exposure became infinite, its next change NaN, and with the next sweep every prior."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.observe(OutcomeBatch([URL] * 3, [-1e308, 1e308, 1.7e308], changed=[False, False, True]))
     other = [f"https://b.example/{i}" for i in range(40)]
     for day in range(8):
@@ -161,7 +161,7 @@ def test_clock_errors_of_one_page_do_not_spread() -> None:
 
 def test_changes_within_no_time_do_not_raise_rates_without_end() -> None:
     """Twenty pages that changed within the smallest of floats each time, whose rates each sweep would double."""
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     urls = [f"https://a.example/{i}" for i in range(20)]
     for tick in range(2_000):
         table.observe(OutcomeBatch(urls, np.full(20, tick * 5e-324), changed=np.ones(20, np.bool_)))

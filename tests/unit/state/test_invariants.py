@@ -12,7 +12,7 @@ from streamsched.state.page_table import PageTable
 
 
 def sound() -> PageTable:
-    table = PageTable(86_400.0, 6)
+    table = PageTable(86_400.0)
     urls = [f"https://{host}.example/docs/{i}" for host in "ab" for i in range(20)]
     for day in range(3):
         table.observe(OutcomeBatch(urls, np.full(40, day * 86_400.0), changed=np.arange(40) % 2 == 0))
@@ -20,7 +20,7 @@ def sound() -> PageTable:
 
 
 def test_sound_tables_have_no_faults() -> None:
-    assert PageTable(86_400.0, 6).faults() == []
+    assert PageTable(86_400.0).faults() == []
     assert sound().faults() == []
 
 

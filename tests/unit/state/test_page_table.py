@@ -13,8 +13,9 @@ from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.records.page_bounds import MAX_PAGES
 from streamsched.records.seasonality_schema import POOLED, PROFILE
 from streamsched.records.url_index import url_text
-from streamsched.state import page_table
+from streamsched.state import page_table, state_memory
 from streamsched.state.page_table import PageTable
+from streamsched.state.state_arrays import Room
 from tests.support.guarded_memory import fence, fenced
 
 DAY = 86_400.0
@@ -22,7 +23,7 @@ URL = "https://a.example/docs/1"
 
 
 def make(*outcomes: Outcome) -> PageTable:
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     table.observe(OutcomeBatch.from_outcomes(outcomes))
     return table
 
@@ -53,9 +54,8 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_table, "_RESERVED_PAGES", 8)
-    monkeypatch.setattr(page_table, "_RESERVED_TEXT", 8)
-    table = PageTable(DAY, 6)
+    monkeypatch.setattr(state_memory, "_RESERVED", Room(8, 1, 8, 1))
+    table = PageTable(DAY)
     for i in range(200):
         table.observe(OutcomeBatch([f"https://h{i}.example/{'x' * i}/"], [float(i)]))
     assert [url_text(table.arrays.pages, row) for row in (0, 199)] == [
@@ -68,8 +68,8 @@ def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None
 def test_nothing_is_written_beyond_its_place() -> None:
     rng = np.random.default_rng(5)
     with fenced():
-        table = PageTable(DAY, 6)
-        table._scratch = fence(np.dtype(np.uint8), MAX_URL_BYTES)
+        table = PageTable(DAY)
+        table._memory._scratch, table._memory._arrays = fence(np.dtype(np.uint8), MAX_URL_BYTES), None
         for step in range(30):
             size = int(rng.integers(1, 40))
             lengths = rng.integers(1, MAX_URL_BYTES + 1, size) if step % 5 == 0 else rng.integers(1, 60, size)
@@ -93,13 +93,13 @@ def test_columns_that_may_not_be_written_to() -> None:
         PackedUrls(b"ab", [0, 1, 2]), np.frombuffer(np.arange(2.0).tobytes()), changed=np.frombuffer(b"\0\1", np.bool_)
     )
     assert not batch.fetched_at.flags.writeable
-    table = PageTable(DAY, 6)
+    table = PageTable(DAY)
     assert table.observe(batch)[0] == 2
 
 
 def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() -> None:
     with pytest.raises(MemoryError, match="use more shards"):
-        PageTable(DAY, 6).reserve(MAX_PAGES + 1, 0, 0, 0)
+        PageTable(DAY).reserve(Room(MAX_PAGES + 1))
 
 
 def test_bytes_of_state_name_every_part() -> None:
@@ -111,7 +111,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "leases": page,
         "member_lists": 2 * page,
         "url_index": 8 * 1024,
-        "seasonality": int((-(-profiles // page) * page).sum()) + 2 * page,
+        "seasonality": int((-(-profiles // page) * page).sum()) + 3 * page,
         "related_pages": (1 << 18) + 4 * 1024,
         "signals": 0,
         "groups": 2 * page + 8 * 1024,

@@ -64,7 +64,7 @@ function* aboutWork(stats, samples) {
 
 function* aboutLearning({ calibration, latest, outcomes }) {
   if (calibration.visits >= ENOUGH_VISITS && calibration.error > MISCALIBRATED) {
-    const seen = `${share(calibration.foretold)} of visits were to find a change, ${share(calibration.came)} did`;
+    const seen = `${share(calibration.predicted)} of visits were to find a change, ${share(calibration.observed)} did`;
     yield alert("warning", `Forecasts of changes are off by ${share(calibration.error)}: ${seen}.`);
   }
   const { rejected = 0, applied = 0 } = outcomes;

@@ -1,4 +1,4 @@
-// A reliability diagram: how many of the visits with a foretold probability found a change.
+// A reliability diagram: how many of the visits with a predicted probability found a change.
 
 import { count, share } from "./format.js";
 import { html } from "./preact.js";
@@ -15,10 +15,10 @@ const up = (value) => TOP + SPAN * (1 - value);
 
 /** Shows a circle for each range of probabilities, its area by the number of visits. */
 export function Reliability({ calibration }) {
-  const { bins, visits, error, foretold, came } = calibration;
+  const { bins, visits, error, predicted, observed } = calibration;
   const largest = Math.max(1, ...bins.map((bin) => bin.visits));
   const summary = visits
-    ? `Of ${count(visits)} visits to leased pages, ${share(foretold)} were to find a change, and ${share(came)} did.`
+    ? `Of ${count(visits)} visits to leased pages, ${share(predicted)} were to find a change, ${share(observed)} did.`
     : "No leased page has been visited yet.";
   return html`
     <article class="card">
@@ -34,15 +34,15 @@ export function Reliability({ calibration }) {
         )}
         <line class="diagonal" x1=${across(0)} y1=${up(0)} x2=${across(1)} y2=${up(1)} />
         ${bins.map((bin) => {
-          const [expected, found] = [bin.foretold / bin.visits, bin.came / bin.visits];
+          const [expected, found] = [bin.predicted / bin.visits, bin.observed / bin.visits];
           return html`
             <circle cx=${across(expected)} cy=${up(found)} r=${2 + 7 * Math.sqrt(bin.visits / largest)}>
-              <title>${count(bin.visits)} visits: ${share(expected)} foretold, ${share(found)} found a change</title>
+              <title>${count(bin.visits)} visits: ${share(expected)} predicted, ${share(found)} found a change</title>
             </circle>
           `;
         })}
       </svg>
-      <p class="muted axis">per cent foretold, and per cent found above it; on the line they agree</p>
+      <p class="muted axis">per cent predicted, and per cent found above it; on the line they agree</p>
     </article>
   `;
 }

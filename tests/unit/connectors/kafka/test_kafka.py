@@ -15,10 +15,9 @@ from streamsched.connectors.kafka.clients.options import to_confluent, to_python
 from streamsched.connectors.kafka.clients.protocol import Messages, partition_path
 from streamsched.connectors.kafka.decoding import MessageDecoder
 from streamsched.connectors.kafka.kafka_settings import check_credentials
-from streamsched.connectors.kafka.partition_progress import AssignedPartitions
+from streamsched.connectors.kafka.partition_progress import AssignedPartitions, StartOffset, choose_start
 from streamsched.connectors.kafka.sink import cut_frames
-from streamsched.connectors.kafka.start_offsets import StartOffset, choose_start
-from streamsched.connectors.records.record_types import OUTCOMES
+from streamsched.connectors.records import OUTCOMES
 from streamsched.errors import SettingsError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from tests.support.crawl_outcomes import make_outcomes

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from streamsched.connectors import open_source
 from streamsched.connectors.reading import byte_stream, lines
-from streamsched.connectors.reading.byte_stream import BLOCK_BYTES, ByteStream
+from streamsched.connectors.reading.byte_stream import BLOCK_BYTES, ByteStream, RecordReader
 from streamsched.connectors.reading.lines import LineChunk, split_lines
-from streamsched.connectors.reading.record_reader import RecordReader
 from streamsched.connectors.reading.rejections import RejectionCounter, Rejections
 from tests.support.crawl_outcomes import read_out
 

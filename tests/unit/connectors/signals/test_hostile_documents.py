@@ -11,7 +11,7 @@ import pytest
 
 from streamsched.connectors.signals import MAX_DOCUMENT_BYTES, DocumentMemory, Reading, read_document
 from streamsched.connectors.signals.entry_columns import MAX_ENTRIES
-from streamsched.connectors.signals.safe_xml import MAX_DEPTH, MAX_NAMES, MAX_NAMESPACE_CHARS, MAX_TOKEN_BYTES
+from streamsched.connectors.signals.xml_entries import MAX_DEPTH, MAX_NAMES, MAX_NAMESPACE_CHARS, MAX_TOKEN_BYTES
 from streamsched.errors import DocumentError
 from tests.reference.document_changes import DatedEntry
 from tests.support.signal_documents import HOST, WRITERS, index_now, sitemap_index

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.estimation.seasonality.profile_assignment import most_profiles
+from streamsched.estimation.seasonality.group_profiles import most_profiles
 from streamsched.estimation.seasonality.profile_fit import EARN_CHANGES
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.numerics.arrays import Floats

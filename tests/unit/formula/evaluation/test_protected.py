@@ -10,7 +10,7 @@ import pytest
 
 from streamsched.formula import Binary, Formula, Terminal, Unary
 from streamsched.formula.evaluation.protected import apply
-from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
+from streamsched.formula.syntax.nodes import BinaryOp, UnaryOp
 
 INF, NAN = math.inf, math.nan
 E80 = math.exp(80)

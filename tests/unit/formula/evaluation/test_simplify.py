@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamsched.formula import Formula
+from streamsched.formula.evaluation.simplify import Claims, claims_of
 
 
 @pytest.mark.parametrize(
@@ -93,3 +94,34 @@ def test_what_would_change_a_value_stays(text: str) -> None:
 
 def test_a_deep_chain_collapses() -> None:
     assert str(Formula.parse("X" + " - X + X" * 49).simplify()) == "X"
+
+
+@pytest.mark.parametrize(
+    ("text", "claims"),
+    [
+        ("3", "finite defined nonnegative"),
+        ("-3", "finite defined"),
+        ("X", "finite defined nonnegative"),
+        ("-X", "finite defined"),
+        ("log(X)", "finite defined"),
+        ("exp(X)", "finite defined nonnegative"),
+        ("X - n", "finite defined"),
+        ("X + n", "defined nonnegative"),
+        ("X * n", "defined nonnegative"),
+        ("X / n", "defined nonnegative"),
+        ("pow(X, n)", "defined nonnegative"),
+        ("exp(X + n)", "finite defined nonnegative"),
+        ("X - -n", "defined"),
+        ("X * n + X * n", "defined nonnegative"),
+        ("X * n - X", "defined"),
+        ("X * n - X * n", ""),
+        ("-X * n + X * n", ""),
+        ("X * n * t", "nonnegative"),
+        ("X * n / t", "defined nonnegative"),
+        ("X * n / (X * t)", "nonnegative"),
+        ("pow(X * n, -t)", "defined nonnegative"),
+        ("exp(X * n - X * n)", "nonnegative"),
+    ],
+)
+def test_claims(text: str, claims: str) -> None:
+    assert claims_of(Formula.parse(text).root) == Claims(*(name in claims.split() for name in Claims._fields))

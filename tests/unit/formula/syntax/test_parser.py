@@ -6,8 +6,8 @@ import pytest
 
 from streamsched.errors import FormulaError
 from streamsched.formula import MAX_LENGTH, Binary, Constant, Formula, Node, Terminal, Unary
-from streamsched.formula.syntax import parser
-from streamsched.formula.terminals import PROVIDED
+from streamsched.formula.syntax.parser import Token, tokenize
+from streamsched.formula.terminal_table import PROVIDED
 
 X, N, T = Terminal("X"), Terminal("n"), Terminal("t")
 
@@ -103,15 +103,6 @@ def test_errors_name_the_column_and_what_was_expected(text: str, column: int, re
     assert caught.value.reason == reason or len(text) > 5000
 
 
-def test_a_terminal_that_no_page_tells_yet_is_not_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FormulaError, match="did you mean 'tau'"):
-        Formula.parse("tua")
-    monkeypatch.setattr(parser, "PLANNED", ("tau",))
-    expected = "cost, rhythm, due, surge, confidence, worth, gain, signalled, significance, crawl_rate, log"
-    with pytest.raises(FormulaError, match=rf"unknown name 'tua', expected .* {expected}"):
-        Formula.parse("tua")
-
-
 def test_names_are_the_terminals_that_are_given() -> None:
     assert Formula.parse("age * X", terminals=["age", "X"]).terminals == ("X", "age")
     with pytest.raises(FormulaError, match="'surge', expected one of n, X, log, exp, pow"):
@@ -156,3 +147,39 @@ def test_a_text_may_have_100_000_characters_and_no_more() -> None:
 def test_hostile_texts_end_in_an_error(text: str) -> None:
     with pytest.raises(FormulaError):
         Formula.parse(text)
+
+
+@pytest.mark.parametrize("number", ["0", "12", "1.", ".5", "1.5", "1e3", "1E3", "1.e-3", ".5e+10", "007"])
+def test_numbers_are_one_token(number: str) -> None:
+    assert [*tokenize(number)] == [Token("number", number, 1), Token("end", "", len(number) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("1e", ["1", "e"]),
+        ("1e+", ["1", "e", "+"]),
+        ("1.2.3", ["1.2", ".3"]),
+        ("2X", ["2", "X"]),
+        ("1_000", ["1", "_000"]),
+        ("0x1F", ["0", "x1F"]),
+        ("a**b", ["a", "*", "*", "b"]),
+        ("log(X)", ["log", "(", "X", ")"]),
+    ],
+)
+def test_what_is_no_number_falls_apart(text: str, pieces: list[str]) -> None:
+    assert [token.text for token in tokenize(text)] == [*pieces, ""]
+
+
+def test_columns_count_characters_from_1_through_blanks_of_all_kinds() -> None:
+    assert [(token.text, token.column) for token in tokenize(" X\t+\r\n t_1 ")] == [
+        ("X", 2),
+        ("+", 4),
+        ("t_1", 8),
+        ("", 12),
+    ]
+
+
+@pytest.mark.parametrize("letter", ["²", "٣", "é", "\u2212", "^", ".", "\x00", "\u00a0", "\U0001f600"])
+def test_foreign_characters_are_tokens_of_their_own(letter: str) -> None:
+    assert [*tokenize(f"X{letter}t")][1] == Token("unknown", letter, 2)

@@ -7,8 +7,7 @@ import pytest
 
 from streamsched import ReplayError
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.replay.gp4c.folds import assign_folds, cut_history, rotate_folds, split_history
-from streamsched.replay.gp4c.prior import fit_prior
+from streamsched.replay.gp4c.folds import assign_folds, cut_history, fit_prior, rotate_folds, split_history
 from tests.support.gp4c_logs import DAY, START, made_log, small_settings
 
 
@@ -95,3 +94,31 @@ def test_a_stage_without_changes_is_refused(history: ChangeHistory) -> None:
     quiet = ChangeHistory.of(history.changed & (np.arange(57) < 38), hashes=history.hashes)
     with pytest.raises(ReplayError, match=r"none of the 24 pages of fold 1 changes .* span 3: .* nothing to test on"):
         split_history(quiet, assign_folds(quiet.hashes, 5, 0), rotate_folds()[0], small_settings())
+
+
+@pytest.mark.parametrize(("shape", "mean"), [(0.3, 0.05), (1.0, 0.2), (3.0, 0.5)])
+def test_the_gamma_that_made_the_pages_is_found(shape: float, mean: float) -> None:
+    rng = np.random.default_rng(5)
+    rates = rng.gamma(shape, mean / shape, (100_000, 1))
+    found_shape, found_mean = fit_prior(rng.random((100_000, 19)) < 1 - np.exp(-rates))
+    assert found_shape == pytest.approx(shape, rel=0.1)
+    assert found_mean == pytest.approx(mean, rel=0.05)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_pages_that_are_all_alike_have_a_finite_prior(share: float) -> None:
+    changed = np.random.default_rng(2).random((200, 10)) < share
+    shape, mean = fit_prior(changed)
+    assert 0.1 <= shape <= 100
+    assert 0 < mean < 1000
+    if share == 0.3:
+        assert shape > 5
+        assert mean == pytest.approx(-np.log(0.7), rel=0.1)
+
+
+@pytest.mark.parametrize("cycles", [1, 2, 19])
+def test_one_page_is_enough(cycles: int) -> None:
+    for flag in (False, True):
+        shape, mean = fit_prior(np.full((1, cycles), flag))
+        assert np.isfinite([shape, mean]).all()
+        assert min(shape, mean) > 0

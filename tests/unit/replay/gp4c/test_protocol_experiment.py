@@ -12,7 +12,8 @@ from streamsched import ReplayError
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Formula
-from streamsched.replay.gp4c import ProtocolResult, evolve_log, to_json
+from streamsched.replay import to_json
+from streamsched.replay.gp4c import ProtocolResult, evolve_log, report_protocol
 from streamsched.replay.gp4c.folds import assign_folds, cut_history, rotate_folds, split_history
 from streamsched.replay.gp4c.protocol_results import BASELINES, SELECTIONS
 from tests.support.gp4c_logs import DAY, START, made_log, small_settings
@@ -71,19 +72,19 @@ def test_the_whole_list_is_the_last_cut(result: ProtocolResult) -> None:
 def test_a_seed_gives_the_same_bytes_whatever_the_threads(result: ProtocolResult) -> None:
     settings = small_settings()
     threads = replace(settings, evolution=replace(settings.evolution, workers=3))
-    text = to_json(result)
-    assert to_json(evolve_log(LOG, threads)) == text
-    assert to_json(evolve_log(LOG, replace(settings, seed=1))) != text
+    text = to_json(report_protocol(result))
+    assert to_json(report_protocol(evolve_log(LOG, threads))) == text
+    assert to_json(report_protocol(evolve_log(LOG, replace(settings, seed=1)))) != text
 
 
 def test_json_is_strict_and_holds_every_table(result: ProtocolResult) -> None:
-    content = json.loads(to_json(result), parse_constant=lambda constant: pytest.fail(constant))
+    content = json.loads(to_json(report_protocol(result)), parse_constant=lambda constant: pytest.fail(constant))
     assert list(content["methods"]) == [*BASELINES, "GP4C_Basic", "GP4C_All"]
     nad = content["methods"]["nad"]["ndcg"]
-    assert nad["ci95"][0] <= nad["value"] <= nad["ci95"][1]
+    assert nad["mean"]["low"] <= nad["mean"]["value"] <= nad["mean"]["high"]
     assert len(nad["by_cycle"]) == 17
     assert len(content["contests"]) == 4 * len(BASELINES)
-    contest = content["contests"][0]
+    contest = content["contests"][0]["contest"]
     assert contest["victories"] + contest["losses"] + contest["ties"] == 17
     evolved = content["evolved"][-1]
     assert (evolved["method"], evolved["fitness"]) == ("GP4C_All", "ndcg")
@@ -98,7 +99,7 @@ def test_one_metric_and_one_terminal_set_are_enough() -> None:
     result = evolve_log(LOG, settings, lambda *news: done.append(news))
     assert [one.name for one in result.evolved] == ["GP4C_Full"]
     assert result.series("GP4C_Full", "change_rate") is None
-    assert "change_rate" not in json.loads(to_json(result))["methods"]["GP4C_Full"]
+    assert "change_rate" not in json.loads(to_json(report_protocol(result)))["methods"]["GP4C_Full"]
     assert [news[0] for news in done] == list(range(1, 5 * 2 * 2 + 1))
     assert {news[1] for news in done} == {20}
     assert done[-1][2] == "ndcg, full, fold 5"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamsched import ReplayError
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings
+from streamsched.evolution.evolution_settings import EvolutionSettings
 from streamsched.replay import ChangeLog
 from streamsched.replay.gp4c import ProtocolSettings
 from streamsched.replay.gp4c.protocol_settings import choose_spans

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ import pytest
 from streamsched.connectors import write_sample
 from streamsched.errors import SettingsError, SourceError
 from streamsched.optimal import binary_crawl, harmonic_cost, learn_rates
-from streamsched.replay.optimisers import CrawlExperiment, CrawlSettings, report_lambdacrawl, run_lambdacrawl, to_json
-from streamsched.replay.optimisers.crawl_pages import generate_pages, read_pages, sample_pages
+from streamsched.replay.optimisers import CrawlExperiment, CrawlSettings, report_lambdacrawl, run_lambdacrawl
+from streamsched.replay.optimisers.lambdacrawl import generate_pages, read_pages, sample_pages
+from streamsched.replay.reporting.report import to_json
 from tests.support.crawl_outcomes import put
+from tests.support.reports import find_tables
 
 SMALL = CrawlSettings(pages=500, runs=3, epochs=4)
 
@@ -31,9 +35,9 @@ def lay(folder: Path, history: bytes, importances: bytes, rates: bytes) -> str:
 
 def test_costs_of_the_authors_pages_are_theirs() -> None:
     report = report_lambdacrawl(run_lambdacrawl(CrawlSettings(runs=1, epochs=1)))
-    claims = {claim.statement: claim.holds for claim in report.claims}
+    claims = {claim.statement: claim.holds for claim in report.content["claims"]}
     assert claims["Costs of experiment 1 are those of the authors’ code"]
-    shown = [[cell.text + cell.note for cell in row] for row in report.sections[0].table.rows]
+    shown = [[cell.text + cell.note for cell in row] for row in find_tables(report)[0].rows]
     assert ["LambdaCrawl", "used", "269.0462(269.0481)", "189.6604(189.6505)"] in shown
     assert ["binary, floor 0", "ignored", "infinite(infinite)", "188.6041(188.6041)"] in shown
 
@@ -41,13 +45,13 @@ def test_costs_of_the_authors_pages_are_theirs() -> None:
 @pytest.mark.parametrize(("pages", "seed"), [(100_000, 1), (100_001, 0)])
 def test_the_authors_costs_stand_beside_their_pages_only(result: CrawlExperiment, pages: int, seed: int) -> None:
     report = report_lambdacrawl(replace(result, settings=replace(SMALL, pages=pages, seed=seed), pages=pages))
-    assert not any(cell.note for row in report.sections[0].table.rows for cell in row)
-    assert not any("authors" in claim.statement for claim in report.claims)
+    assert not any(cell.note for row in find_tables(report)[0].rows for cell in row)
+    assert not any("authors" in claim.statement for claim in report.content["claims"])
 
 
 def test_each_policy_costs_what_its_visits_do(result: CrawlExperiment) -> None:
     pages = generate_pages(500, 0)
-    found = {one[:2]: one for one in result.every_page}
+    found = {(one.policy, one.signals): one for one in result.every_page}
     uniform = np.full(500, 0.2)
     assert found["uniform", False].harmonic == harmonic_cost(pages.importance, pages.change_rate, uniform)
     assert found["LambdaCrawl", False].harmonic == min(one.harmonic for one in result.every_page if not one.signals)
@@ -109,7 +113,7 @@ def test_files_without_complete_observations_leave_experiment_2_out(tmp_path: Pa
     result = run_lambdacrawl(CrawlSettings(data=path, runs=1, epochs=2))
     report = report_lambdacrawl(result)
     assert result.announced == ()
-    assert [section.title[:12] for section in report.sections] == ["Experiment 1", "Experiment 3"]
+    assert [section.title[:12] for section in report.sections] == ["", "Experiment 1", "Experiment 3"]
     assert "2 pages of Microsoft’s files" in report.scope
 
 
@@ -139,3 +143,14 @@ def test_settings_name_what_is_wrong(name: str) -> None:
     with pytest.raises(SettingsError) as caught:
         CrawlSettings(**{name: -1})  # type: ignore[arg-type]
     assert caught.value.setting == name
+
+
+def test_infinite_costs_are_null_in_json() -> None:
+    report = report_lambdacrawl(run_lambdacrawl(CrawlSettings(pages=100, runs=2, epochs=3)))
+    content: Any = json.loads(to_json(report))
+    costs = {(one["policy"], one["signals"]): one["harmonic"] for one in content["experiment_1"]}
+    assert costs["binary, floor 0", False] is None
+    assert costs["uniform", False] > 0.0
+    assert [claim["statement"] for claim in content["claims"]] == [one.statement for one in report.content["claims"]]
+    holds = sum(claim.holds for claim in report.content["claims"])
+    assert report.lead == f"{holds} of {len(content['claims'])} claims hold here."

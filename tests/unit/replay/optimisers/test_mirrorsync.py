@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.replay.optimisers import SyncExperiments, SyncPlan, report_mirrorsync, run_mirrorsync, to_json
+from streamsched.replay.optimisers import SyncExperiments, SyncPlan, report_mirrorsync, run_mirrorsync
 from streamsched.replay.optimisers.mirrorsync import AlgorithmRuns, CostRuns
+from streamsched.replay.reporting.report import to_json
+from tests.support.reports import find_tables
 
 SMALL = SyncPlan(runs=3, arms=12, rounds=10)
 
@@ -75,9 +77,9 @@ def test_progress_ends_at_its_total() -> None:
 
 def test_final_costs_are_judged_by_the_least_cost() -> None:
     good, bad = (report_mirrorsync(made(final)) for final in (1.008, 1.02))
-    assert [claim.holds for claim in good.claims] == [True, True]
-    assert [claim.holds for claim in bad.claims] == [False, False]
-    cells = [cell.text for cell in good.sections[0].table.rows[0]]
+    assert [claim.holds for claim in good.content["claims"]] == [True, True]
+    assert [claim.holds for claim in bad.content["claims"]] == [False, False]
+    cells = [cell.text for cell in find_tables(good)[0].rows[0]]
     assert cells == ["MirrorSync", "1", "40", "2.0000", "1.0080", "1.0000", "0.80", "0.8", "1.0"]
 
 
@@ -85,7 +87,7 @@ def test_an_algorithm_that_gains_nothing_has_no_round_of_half_the_gain() -> None
     result = made(1.0)
     still = replace(result.experiments[0].algorithms[0], cost=np.full((2, 3), 2.0))
     report = report_mirrorsync(replace(result, experiments=(replace(result.experiments[0], algorithms=(still,)),)))
-    assert report.sections[0].table.rows[0][-1].text == "never"
+    assert find_tables(report)[0].rows[0][-1].text == "never"
 
 
 @pytest.mark.parametrize("name", ["runs", "arms", "rounds", "seed"])

@@ -10,9 +10,11 @@ import pytest
 
 from streamsched.errors import SettingsError
 from streamsched.optimal import CrawlPlan, paper_model
-from streamsched.replay.optimisers import PlanSettings, WebExperiment, report_webfountain, run_webfountain, to_json
+from streamsched.replay.optimisers import PlanSettings, WebExperiment, report_webfountain, run_webfountain
 from streamsched.replay.optimisers.webfountain import OBSOLETE, SolvedPlan, _calibrate
+from streamsched.replay.reporting.report import to_json
 from tests.support.extras import needs_casadi
+from tests.support.reports import find_tables
 
 SMALL = PlanSettings(budget=54.0, buckets=12, periods=4)
 KINDS = [(1, 1, 1), (1, 2, 1), (1, 3, 1), (2, 1, 1), (2, 3, 1), (1, 1, 2), (3, 1, 1), (3, 1, 2)]
@@ -45,7 +47,7 @@ def made(**changed: Any) -> WebExperiment:
 
 
 def verdicts(result: WebExperiment) -> dict[str, bool]:
-    return {claim.statement: claim.holds for claim in report_webfountain(result).claims}
+    return {claim.statement: claim.holds for claim in report_webfountain(result).content["claims"]}
 
 
 def test_plans_as_the_paper_describes_them_hold_its_claims() -> None:
@@ -88,7 +90,7 @@ def test_other_courses_do_not(tripled: str, claim: str) -> None:
 
 def test_tables_show_the_papers_figures_and_how_far_ours_are() -> None:
     report = report_webfountain(made())
-    first, second = (section.table.rows for section in report.sections[:2])
+    first, second = (table.rows for table in find_tables(report)[:2])
     assert [row[0].text for row in second][1] == "strategy 1, version 2"
     assert [cell.text + cell.note for cell in first[0]] == [
         "strategy 1", "33.000(32.592)", "+1.3 %", "52.200(52.24)", "-0.1 %", "1.000(3.086)", "-67.6 %",

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import streamsched.replay
-from streamsched.replay.findings import Finding
-from streamsched.replay.reporting.sentences import _SENTENCES, describe
+from streamsched.replay.reporting.sentences import _SENTENCES, Finding, describe
 
 
 def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:

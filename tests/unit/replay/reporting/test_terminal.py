@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from streamsched.replay import ReplayResult, ReplaySettings, run_replay
-from streamsched.replay.reporting.terminal import figure_table, print_figures, show_progress
+from streamsched.replay import ReplayResult, ReplaySettings, print_report, report_replay, run_replay
+from streamsched.replay.reporting.replay_tables import policy_table
+from streamsched.replay.reporting.terminal import show_progress, to_rich
 from tests.support.paths import LOGS
 
 LOG = LOGS / "openwrt.tsv.gz"
@@ -25,7 +26,7 @@ def result() -> ReplayResult:
 
 def show(result: ReplayResult, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
-    console.print(figure_table(result))
+    console.print(to_rich(policy_table(result), padding=0))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -69,19 +70,19 @@ def test_several_seeds_have_columns_of_their_own_and_a_short_window_says_that_it
     row = next(line for line in text.splitlines() if line.startswith("rand"))
     assert row.count("±") == 5
     assert text.count("seeds") >= 5
-    assert "no confidence interval" in " ".join(text.split())
+    assert "no confidence interval" in policy_table(result).caption
 
 
 def test_differences_and_calibration_follow_the_figures(
     result: ReplayResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_figures(result)
+    print_report(report_replay(result))
     text = capsys.readouterr().out
     assert [text.count(f"\n{name} ") for name in ("posterior", "nad")] == [1, 2]
     assert "Differences from posterior" in text
-    assert "Foretold" not in text
+    assert "Predicted" not in text
     settings = replace(result.settings, policies=("posterior", "age"), calibration=True)
-    print_figures(run_replay(settings))
+    print_report(report_replay(run_replay(settings)))
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split()[:2] == ["posterior", "all"] for line in lines)
     assert "No calibration for age" in " ".join(lines)

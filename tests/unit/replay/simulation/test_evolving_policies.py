@@ -13,12 +13,13 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.evolution import pipeline
-from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
+from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.records import RecordBook
 from streamsched.numerics.arrays import Rows
-from streamsched.replay import ChangeLog, ReplaySettings, experiment, replay_log, to_json
+from streamsched.replay import ChangeLog, ReplaySettings, experiment, replay_log, report_replay, to_json
+from streamsched.replay.ground_truth import Window
 from streamsched.replay.simulation import policies
 from streamsched.replay.simulation.evolving_policies import (
     EvolvingPolicy,
@@ -27,13 +28,11 @@ from streamsched.replay.simulation.evolving_policies import (
     make_paper_settings,
     make_plan,
 )
-from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.policy_names import formula_of
-from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.policies import formula_of, make_policy
+from streamsched.replay.simulation.scheduled_policies import ScheduledPolicy
 from streamsched.replay.simulation.simulator import PolicyQuery, Schedule, Trace, simulate
-from streamsched.replay.truth.ground_truth import Window
 from streamsched.scheduler.evolver import Evolver
-from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from streamsched.scheduler.settings import DEFAULT_FORMULA
 from tests.support.gp4c_logs import DAY, START, made_log
 
 DAYS = 40
@@ -175,7 +174,7 @@ def test_the_same_bytes_for_any_number_of_workers_and_other_policies_beside(
 
     def figures(workers: int, *names: str) -> str:
         settings = ReplaySettings("made", policies=names, budget=0.1, start_s=START, seeds=(3,), workers=workers)
-        return to_json(replay_log(log, settings))
+        return to_json(report_replay(replay_log(log, settings)))
 
     alone = figures(1, *names)
     assert figures(2, *names) == alone
@@ -200,14 +199,14 @@ def test_promotions_are_in_the_figures_and_progress_says_what_takes_long(log: Ch
     )
     assert said.count("gp4c-paper, evolving") == 2
     assert kept == [("gp4c-paper", 3), ("gp4c-paper", 4)]
-    figures = _policy(to_json(result), "gp4c-paper")
+    figures = _policy(to_json(report_replay(result)), "gp4c-paper")
     assert isinstance(figures, dict)
     assert figures["formula"] is None
     expected = {"cycle": 20, "date": "2024-10-24", "gain": None, "noise": None}
     for seed, promotion in zip((3, 4), figures["promotions"], strict=True):
         assert promotion == expected | {"seed": seed, "formula": promotion["formula"]}
         Scheduler().use(promotion["formula"])
-    others = _policy(to_json(result), "age")
+    others = _policy(to_json(report_replay(result)), "age")
     assert isinstance(others, dict)
     assert others["promotions"] == []
 

@@ -8,10 +8,19 @@ import pytest
 from streamsched import OutcomeBatch, PackedUrls, Scheduler
 from streamsched.numerics.arrays import Bools, Rows
 from streamsched.numerics.topk_order import select_top
-from streamsched.replay import POLICIES
-from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.policy_names import FORMULAS, formula_of, is_objective
+from streamsched.replay.simulation.policies import (
+    EVOLVING,
+    FORMULAS,
+    PLANNING,
+    POLICIES,
+    STEADY,
+    formula_of,
+    is_objective,
+    make_policy,
+)
+from streamsched.replay.simulation.scheduled_policies import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery
+from streamsched.scheduler.planning.planned_rates import PLANNERS
 
 DAY = 86_400.0
 PAGES = 40
@@ -50,6 +59,10 @@ def test_a_policy_ranks_as_a_scheduler_with_its_formula(name: str) -> None:
         likely = scheduler.core.batch_builder.change_probabilities(now, expected)
         expected = expected[np.argsort(-likely, kind="stable")]
     assert policy.rank(ask(8)).tolist() == expected.tolist()
+    if is_objective(name):  # calibration is that of the probabilities that callers see
+        ranked = scheduler.rank(8, now=now)
+        assert isinstance(policy, ScheduledPolicy)
+        assert policy.predict(ranked.rows, now).probabilities.tolist() == ranked.probabilities.tolist()
 
 
 def test_every_name_makes_a_policy_that_ranks_each_page_once() -> None:
@@ -115,3 +128,8 @@ def test_rand_reaches_every_page_about_alike() -> None:
     assert counts.sum() == 4000
     assert counts.min() > 60  # of 100 each, four standard deviations off
     assert counts.max() < 140
+
+
+def test_every_optimiser_of_the_scheduler_can_be_replayed() -> None:
+    assert tuple(PLANNERS) == PLANNING
+    assert set(POLICIES) == {*STEADY, *PLANNING, *EVOLVING}

@@ -8,9 +8,9 @@ import pytest
 from streamsched import PackedUrls
 from streamsched.numerics.arrays import Rows
 from streamsched.replay import ChangeLog, Trace
+from streamsched.replay.ground_truth import Window
 from streamsched.replay.simulation.policies import make_policy
 from streamsched.replay.simulation.simulator import PolicyQuery, Reading, Schedule, simulate
-from streamsched.replay.truth.ground_truth import Window
 
 DAY = 86_400.0
 

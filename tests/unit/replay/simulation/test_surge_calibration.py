@@ -9,11 +9,11 @@ import pytest
 
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.replay.simulation.calibration import Calibration
+from streamsched.replay.ground_truth import ChangeLog, Window
+from streamsched.replay.simulation.metrics import Calibration
 from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.scheduled_policies import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Schedule, simulate
-from streamsched.replay.truth.ground_truth import ChangeLog, Window
 
 DAY = 86_400.0
 HOUR = 3_600.0
@@ -84,7 +84,7 @@ def crawl(world: World, days: int, cycle_s: float, budget: float) -> Calibration
     schedule = Schedule(budget, 2, "since_visit", window.cycles // 3)
     policy = make_policy("default", cycle_s, 0, schedule, 1)
     assert isinstance(policy, ScheduledPolicy)
-    trace = simulate(window, policy, schedule, np.zeros(PAGES, np.int64), None, policy.foretell)
+    trace = simulate(window, policy, schedule, np.zeros(PAGES, np.int64), None, policy.predict)
     assert trace.calibration is not None
     return trace.calibration
 
@@ -96,12 +96,12 @@ HOURLY = dict(zip(WORLDS, (0.04, 0.07, 0.1, 0.05, 0.03, 0.02), strict=True))
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_what_is_foretold_comes_by_the_day(name: str) -> None:
+def test_what_is_predicted_comes_by_the_day(name: str) -> None:
     check(crawl(WORLDS[name], 240, DAY, 0.05), DAILY[name], surges=name == "surges")
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_what_is_foretold_comes_by_the_hour(name: str) -> None:
+def test_what_is_predicted_comes_by_the_hour(name: str) -> None:
     check(crawl(WORLDS[name], 60, HOUR, 0.005), HOURLY[name], surges=name == "surges")
 
 
@@ -109,7 +109,7 @@ def check(found: Calibration, allowed: float, *, surges: bool) -> None:
     every = found.all_visits
     assert every.error is not None
     assert every.error < allowed
-    assert every.mean_foretold == pytest.approx(every.share_came, abs=0.07)
+    assert every.mean_predicted == pytest.approx(every.share_observed, abs=0.07)
     if surges:
         assert found.with_surge.total > 1_000
-        assert found.with_surge.mean_foretold == pytest.approx(found.with_surge.share_came, abs=0.1)
+        assert found.with_surge.mean_predicted == pytest.approx(found.with_surge.share_observed, abs=0.1)

@@ -9,26 +9,26 @@ import pytest
 
 from streamsched import Batch, DurableScheduler, KeyReusedError, Outcome, SavePlan, Scheduler, SettingsError
 from streamsched.reasons import ReasonCode
-from streamsched.scheduler.any_scheduler import AnyScheduler
-from streamsched.scheduler.batches import batch_keys
-from streamsched.scheduler.batches.batch_keys import BatchKeys, KeptBatch
+from streamsched.scheduler.batches import batch_requests
+from streamsched.scheduler.batches.batch_requests import BatchKeys, KeptBatch
 
 NEVER = SavePlan(every=1e9)
 URLS = [f"https://{'abc'[i % 3]}.example/{i}" for i in range(12)]
 NOW = 1_000.0
 
 
-def fill(scheduler: AnyScheduler) -> None:
+def fill(scheduler: Scheduler) -> None:
     scheduler.observe([Outcome(url, float(i), importance=float(i % 5 + 1)) for i, url in enumerate(URLS)])
 
 
 def plain(batch: Batch) -> tuple[object, ...]:
-    columns = (batch.scores.tolist(), batch.tiers.tolist(), batch.rows.tolist())
+    columns = (batch.scores.tolist(), batch.tiers.tolist(), batch.probabilities.tolist(), batch.rows.tolist())
     return (batch.urls, *columns, batch.hosts, batch.reasons, batch.now, batch.lease_until_s, batch.panel)
 
 
 def kept(arguments: str, until_s: float, pages: int = 1, now: float = 0.0) -> KeptBatch:
-    columns = (np.arange(pages), np.ones(pages), np.zeros(pages, np.uint8), np.zeros(pages, np.uint8))
+    zeros = np.zeros(pages, np.uint8)
+    columns = (np.arange(pages), np.ones(pages), zeros, np.zeros(pages), zeros)
     return KeptBatch(arguments, now, until_s, 0, ("in_batch_by_score",), *columns)
 
 
@@ -134,8 +134,8 @@ def test_a_repeated_batch_is_not_logged(tmp_path: Path) -> None:
 
 
 def test_the_oldest_keys_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_keys, "_MOST_KEYS", 3)
-    monkeypatch.setattr(batch_keys, "_MOST_PAGES", 10)
+    monkeypatch.setattr(batch_requests, "_MOST_KEYS", 3)
+    monkeypatch.setattr(batch_requests, "_MOST_PAGES", 10)
     keys = BatchKeys()
 
     def names() -> list[str]:

@@ -19,22 +19,21 @@ from streamsched import (
     SettingsError,
 )
 from streamsched.reasons import ReasonCode
-from streamsched.scheduler.any_scheduler import AnyScheduler
 
 URLS = [f"https://{'abc'[i % 3]}.example/{i}" for i in range(30)]
 NOW = 200_000.0
 DAY = 86_400.0
 
 
-def fill(scheduler: AnyScheduler) -> None:
+def fill(scheduler: Scheduler) -> None:
     scheduler.observe([Outcome(url, float(i), importance=float(i % 5 + 1)) for i, url in enumerate(URLS[:24])])
     scheduler.discover(URLS[24:], now=NOW - 50.0)
 
 
 def plain(granted: Granted) -> tuple[object, ...]:
     batch = granted.batch
-    columns = (batch.urls, batch.scores.tolist(), batch.tiers.tolist(), batch.reasons, batch.hosts)
-    return (*columns, batch.now, batch.lease_until_s, batch.panel, dict(granted.refused))
+    columns = (batch.urls, batch.scores.tolist(), batch.tiers.tolist(), batch.probabilities.tolist())
+    return (*columns, batch.reasons, batch.hosts, batch.now, batch.lease_until_s, batch.panel, dict(granted.refused))
 
 
 def test_an_offer_is_the_next_batch_and_changes_nothing() -> None:
@@ -49,6 +48,10 @@ def test_an_offer_is_the_next_batch_and_changes_nothing() -> None:
         batch = scheduler.next_batch(7, now=now, lease=300.0, hosts=["a.example", "b.example"], per_host=3)
         assert (offered.urls, offered.reasons, offered.panel) == (batch.urls, batch.reasons, batch.panel)
         assert offered.scores.tolist() == batch.scores.tolist()
+        assert offered.probabilities.tolist() == batch.probabilities.tolist()
+        others = batch.probabilities[batch.panel :].tolist()
+        assert others == sorted(others, reverse=True)
+        assert all(0.0 <= one <= 1.0 for one in batch.probabilities.tolist())
 
 
 def test_an_offer_can_be_granted() -> None:
@@ -64,6 +67,8 @@ def test_an_offer_can_be_granted() -> None:
     assert set(granted.batch.reasons[offered.panel :]) == {ReasonCode.IN_BATCH_GRANTED}
     assert granted.batch.lease_until_s == NOW + 60.0
     assert granted.batch.scores.tolist() == scheduler.score(granted.batch.urls, now=NOW).tolist()
+    offered_probabilities = dict(zip(offered.urls, offered.probabilities.tolist(), strict=True))
+    assert granted.batch.probabilities.tolist() == [offered_probabilities[url] for url in granted.batch.urls]
     assert set(scheduler.next_batch(100, now=NOW).urls).isdisjoint(offered.urls)
 
 

@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 
 from streamsched import Optimiser, OptimiserSettings, OutcomeBatch, Scheduler, SettingsError
 from streamsched.records.visit_journal import Visits
-from streamsched.scheduler.planning.bucket_rates import plan_buckets, sort_into_buckets
+from streamsched.scheduler.planning.learned_rates import (
+    NOTHING_SEEN,
+    SeenCosts,
+    pair_visits,
+    plan_buckets,
+    sort_into_buckets,
+    step_rates,
+)
 from streamsched.scheduler.planning.page_snapshot import PageSnapshot
-from streamsched.scheduler.planning.seen_costs import NOTHING_SEEN, SeenCosts, pair_visits
-from streamsched.scheduler.planning.sync_rates import step_rates
 from tests.support.extras import needs_casadi
 
 DAY = 86_400.0
@@ -168,7 +173,7 @@ def test_webfountain_without_casadi_says_what_to_install(monkeypatch: pytest.Mon
     def refuse(name: str, *_: Any) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(import_module("streamsched.optimal.webfountain.ipopt_solver"), "import_module", refuse)
+    monkeypatch.setattr(import_module("streamsched.optimal.webfountain"), "import_module", refuse)
     with pytest.raises(SettingsError) as caught:
         Optimiser(Scheduler(), OptimiserSettings(policy="webfountain"))
     assert caught.value.setting == "casadi"

@@ -28,7 +28,6 @@ from streamsched import (
 )
 from streamsched.optimal import binary_crawl, lambda_crawl
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
 from streamsched.scheduler.planning.planned_rates import plan_rates
 
@@ -39,7 +38,7 @@ URLS = [f"https://h{i % 3}.example/{i}" for i in range(PAGES)]
 SOLVER = "streamsched.scheduler.planning.optimiser.plan_rates"
 
 
-def teach(scheduler: AnyScheduler, days: int = 9, end_s: float = NOW) -> None:
+def teach(scheduler: Scheduler, days: int = 9, end_s: float = NOW) -> None:
     """Visit all pages daily until a day before the end; the importance and the rates of changes differ."""
     rng = np.random.default_rng(3)
     importance, often = rng.integers(1, 9, PAGES).astype(float), rng.random(PAGES)
@@ -55,11 +54,11 @@ def scheduler() -> Scheduler:
     return scheduler
 
 
-def rates_of(scheduler: AnyScheduler) -> npt.NDArray[Any]:
+def rates_of(scheduler: Scheduler) -> npt.NDArray[Any]:
     return scheduler.core.pages.arrays.pages.traces["crawl_rate"][: len(scheduler)].copy()
 
 
-def terminals(scheduler: AnyScheduler, name: str) -> list[float]:
+def terminals(scheduler: Scheduler, name: str) -> list[float]:
     return [scheduler.explain(url, now=NOW).terminals[name] for url in URLS]
 
 
@@ -337,3 +336,31 @@ def test_rates_are_as_large_as_the_record_holds() -> None:
     Optimiser(one, OptimiserSettings(budget=1e12)).plan_now(NOW)
     assert math.isfinite(rates_of(one)[0])
     assert np.isfinite(one.scores(now=NOW)).all()
+
+
+def test_ticks_of_several_threads_begin_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread is held between making a plan's thread and starting it; another must not take that for ended."""
+    held, go = threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        if thread.name == "streamsched optimiser":
+            held.set()
+            go.wait(10.0)
+        start(thread)
+
+    scheduler = Scheduler()
+    scheduler.discover([f"https://a.example/{i}" for i in range(5)], now=0.0)
+    with Optimiser(scheduler, OptimiserSettings(budget="30%")) as optimiser:
+        monkeypatch.setattr(threading.Thread, "start", start_late)
+        first = threading.Thread(target=optimiser.tick, args=(DAY,), name="first")
+        first.start()
+        assert held.wait(10.0)
+        found: list[object] = []
+        second = threading.Thread(target=lambda: found.append(optimiser.tick(DAY)), name="second")
+        second.start()
+        second.join(0.2)
+        go.set()
+        first.join()
+        second.join()
+        assert len(found) == 1  # it raised AssertionError

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Optimiser, OptimiserSettings, OutcomeBatch, Scheduler, SettingsError
-from streamsched.scheduler.planning.sequencers import Fifo, Priority, RoundRobin, Weighted
-from streamsched.scheduler.planning.site_order import order_by_site
+from streamsched.scheduler.planning.sequencers import Fifo, Priority, RoundRobin, Weighted, order_by_site
 
 queues_of_items = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=5)
 

@@ -1,0 +1,360 @@
+"""A `Consumer` and a `Producer` with confluent-kafka (librdkafka): settings, first contact with brokers, errors."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streamsched.connectors.kafka.clients.options import shown_value, to_confluent
+from streamsched.connectors.kafka.clients.protocol import Headers, Messages, OffsetOutOfRange, RebalanceListener
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.errors import SettingsError, SourceError
+
+Client = TypeVar("Client")
+
+TRANSIENT: Final = (  # errors that pass, or that an administrator resolves while we wait
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001  its API
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
+_FIRST_TRY_S: Final = 0.25  # of the first request; each further one waits twice as long, up to the patience in all
+
+
+@contextmanager
+def translate_errors(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
+    """Raise errors of librdkafka's client as a SourceError about `place`, by default the topic."""
+    try:
+        yield
+    except KafkaException as error:
+        raise to_error(error.args[0], settings, place) from error
+
+
+def to_error(error: Any, settings: KafkaSettings, place: str | None = None) -> SourceError:
+    """Return a KafkaError as a SourceError."""
+    retriable = bool(error.retriable()) or error.code() in TRANSIENT
+    reason = f"{settings.servers}: {error.name()}: {error.str()}"
+    return SourceError(place or f"kafka://{settings.topic}", reason, retriable=retriable)
+
+
+class Refusals:
+    """The callback for errors of connections: keeps the first permanent one, such as a refused password."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._first: SourceError | None = None
+
+    def __call__(self, error: Any) -> None:
+        """Keep `error` if waiting cannot help."""
+        if self._first is None and (error.fatal() or error.code() in _REFUSALS):
+            self._first = to_error(error, self._settings)
+
+    def check(self) -> None:
+        """Raise the error that was kept, once. Raises SourceError."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            raise first
+
+
+def make_client(
+    make: Callable[[dict[str, Any]], Client], settings: KafkaSettings, own: Mapping[str, Any], refusals: Refusals
+) -> Client:
+    """Return the client that the constructor `make` returns for `own` settings, which those of `settings` override.
+
+    Raises SettingsError that names the setting if librdkafka does not accept it.
+    """
+    quiet = {"reconnect.backoff.max.ms": "1000", "log_level": "0"}  # errors are raised, not printed
+    common = {"bootstrap.servers": settings.servers, **quiet}
+    try:
+        return make({**common, **own, **to_confluent(settings.options), "error_cb": refusals})
+    except (KafkaException, TypeError, ValueError) as error:
+        raise _to_settings_error(error, settings.options) from error
+
+
+def request_metadata(client: Any, settings: KafkaSettings, refusals: Refusals, topic: str | None = None) -> Any:
+    """Return the brokers' answer about `topic`, by default all topics.
+
+    Raises SourceError at once if the brokers refuse the connection, after the patience if none answers. A request that
+    waits does not see a refusal, so it waits a short time at first.
+    """
+    deadline = time.monotonic() + settings.patience_s
+    asked = {} if topic is None else {"topic": topic}
+    try_s = _FIRST_TRY_S
+    while True:
+        try:
+            with translate_errors(settings, None if topic is None else f"kafka://{topic}"):
+                return client.list_topics(**asked, timeout=max(min(try_s, deadline - time.monotonic()), 0.01))
+        except SourceError as error:
+            client.poll(0)  # calls back with the errors received meanwhile
+            refusals.check()
+            if not error.retriable or time.monotonic() >= deadline:
+                raise
+        try_s *= 2
+
+
+def _to_settings_error(error: Exception, options: Mapping[str, str]) -> SettingsError:
+    """Return librdkafka's error about a setting as a SettingsError that names it."""
+    found = error.args[0]
+    reason = found.str() if isinstance(found, KafkaError) else str(found)
+    named = re.search(r'property:? "([^"]+)"', reason)
+    if named is None:
+        return SettingsError("options", reason, "settings that librdkafka accepts together")
+    if reason.startswith("No such"):
+        return SettingsError(named[1], "…", "a setting of librdkafka")  # the value may be a misspelt password's
+    return SettingsError(named[1], shown_value(named[1], options.get(named[1])), "a value that librdkafka accepts")
+
+
+_NO_GROUP: Final = "streamsched-no-group"  # the client requires a name, though nothing is committed under it
+_BUFFER_KB: Final = "65536"  # of prefetched messages, of all partitions together
+_OUT_OF_RANGE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001  its API
+_RETRY_S: Final = 0.1  # interval of repeated requests, and of attempts while the queue is full
+_NO_HEADERS: Final[list[Any]] = []
+
+
+class ConfluentConsumer:
+    """A consumer of librdkafka's client; see `streamsched.connectors.kafka.clients.protocol.Consumer`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._topic = settings.topic
+        self._next: dict[int, int] = {}
+        self._refusals = Refusals(settings)
+        self._undelivered: list[Any] = []
+        own = {
+            "allow.auto.create.topics": "false",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": "false",
+            "enable.partition.eof": "true",
+            "group.id": settings.group or _NO_GROUP,
+            "queued.max.messages.kbytes": _BUFFER_KB,
+        }
+        self._consumer = make_client(Consumer, settings, own, self._refusals)
+
+    def partitions(self) -> list[int]:
+        """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
+        found = request_metadata(self._consumer, self._settings, self._refusals, self._topic)
+        topic = found.topics[self._topic]
+        if topic.error is not None or not topic.partitions:
+            raise SourceError(f"kafka://{self._topic}", f"{self._settings.servers} has no such topic: create it")
+        return sorted(topic.partitions)
+
+    def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Return the first offset in the log and the next to be written, for each of `partitions`."""
+        return {one: self._request_bounds(one) for one in partitions}
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offsets that the group has committed for `partitions`; those without one are left out."""
+        parts = [self._part(one) for one in partitions]
+        with translate_errors(self._settings):
+            found = self._consumer.committed(parts, self._settings.patience_s)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+
+    def assign(self, starts: Mapping[int, int]) -> None:
+        """Read the partitions in `starts`, each from its offset."""
+        self._next = dict(starts)
+        with translate_errors(self._settings):
+            self._consumer.assign([self._part(one, offset) for one, offset in starts.items()])
+
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Join the group; `listener` is called when partitions are assigned or revoked."""
+
+        def assign(_consumer: object, parts: list[Any]) -> None:
+            self.assign(listener.on_assigned(sorted(part.partition for part in parts)))
+
+        def revoke(_consumer: object, parts: list[Any]) -> None:
+            listener.on_revoked(sorted(part.partition for part in parts), lost=False)
+            self._next = {}
+
+        def lose(_consumer: object, parts: list[Any]) -> None:
+            listener.on_revoked(sorted(part.partition for part in parts), lost=True)
+            self._next = {}
+
+        with translate_errors(self._settings):
+            self._consumer.subscribe([self._topic], on_assign=assign, on_revoke=revoke, on_lost=lose)
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Read `partition`, which is assigned, from `offset` on."""
+        # The client refuses `seek` while a partition is starting, but not a new assignment of all.
+        self.assign(self._next | {partition: offset})
+
+    def poll(self, timeout_s: float, limit: int) -> list[Messages]:
+        """Return up to `limit` messages once there are any, none after `timeout_s`. Raises OffsetOutOfRange."""
+        if self._undelivered:
+            found, self._undelivered = self._undelivered, []
+        else:
+            with translate_errors(self._settings):
+                found = self._consumer.consume(1, timeout_s)
+                if found and limit > 1:
+                    found += self._consumer.consume(limit - 1, 0)
+        self._refusals.check()
+        if any(map(Message.error, found)):
+            events = [message for message in found if message.error() is not None]
+            # Kept for the next poll if an event raises.
+            self._undelivered = [message for message in found if message.error() is None]
+            for message in events:
+                self._handle_event(message)
+            found, self._undelivered = self._undelivered, []
+        # Column by column rather than message by message: 1 µs less for each.
+        return [self._to_columns(partition, list(run)) for partition, run in groupby(found, Message.partition)]
+
+    def position(self, partition: int) -> int | None:
+        """Return the offset to be read next, past gaps at the end of the log; None while unknown."""
+        return self._next.get(partition)
+
+    def end(self, partition: int) -> int | None:
+        """Return the last known next offset to be written, without a request; None if unknown."""
+        _, end = self._consumer.get_watermark_offsets(self._part(partition), cached=True)
+        return end if end >= 0 else None
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Fetch nothing from `partitions` until `resume`."""
+        with translate_errors(self._settings):
+            self._consumer.pause([self._part(one) for one in partitions])
+
+    def resume(self, partitions: Iterable[int]) -> None:
+        """Fetch from `partitions` again."""
+        with translate_errors(self._settings):
+            self._consumer.resume([self._part(one) for one in partitions])
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Commit the group's offsets and wait for the response."""
+        committed = [self._part(one, offset) for one, offset in offsets.items()]
+        with translate_errors(self._settings):
+            self._consumer.commit(offsets=committed, asynchronous=False)
+
+    def close(self) -> None:
+        """Leave the group and close connections."""
+        with translate_errors(self._settings):
+            self._consumer.close()
+
+    def _part(self, partition: int, offset: int | None = None) -> Any:
+        return (
+            TopicPartition(self._topic, partition) if offset is None else TopicPartition(self._topic, partition, offset)
+        )
+
+    def _request_bounds(self, partition: int) -> tuple[int, int]:
+        """Request until there is an answer or the timeout ends: electing the first leader of a new topic takes time."""
+        deadline = time.monotonic() + self._settings.patience_s
+        while True:
+            try:
+                with translate_errors(self._settings):
+                    bounds: tuple[int, int] = self._consumer.get_watermark_offsets(
+                        self._part(partition), max(deadline - time.monotonic(), _RETRY_S)
+                    )
+                return bounds
+            except SourceError as error:
+                if not error.retriable or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
+
+    def _to_columns(self, partition: int, messages: list[Any]) -> Messages:
+        headers = list(map(Message.headers, messages))
+        offsets = list(map(Message.offset, messages))
+        self._next[partition] = offsets[-1] + 1
+        keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
+        return Messages(partition, offsets, keys, values, headers if any(headers) else _NO_HEADERS)
+
+    def _handle_event(self, message: Any) -> None:
+        """Handle the end of a partition, or an error, which is raised unless it is transient."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            self._next[message.partition()] = message.offset()
+        elif error.code() in _OUT_OF_RANGE:
+            raise OffsetOutOfRange(message.partition())
+        elif error.code() not in TRANSIENT and not error.retriable():
+            raise to_error(error, self._settings)
+
+
+_LINGER_MS: Final = "5"  # time that small messages wait to share a request with others
+_MOST_BYTES: Final = str(1 << 23)  # of one message; the broker's limit, by default 1 MiB, applies first
+
+
+class ConfluentProducer:
+    """A producer of librdkafka's client; see `streamsched.connectors.kafka.clients.protocol.Producer`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._failure: SourceError | None = None
+        own = {
+            "enable.idempotence": "true",
+            "linger.ms": _LINGER_MS,
+            "message.max.bytes": _MOST_BYTES,
+            "partitioner": "murmur2_random",  # as in Kafka's own clients: one partition a host
+        }
+        self._refusals = Refusals(settings)
+        self._producer = make_client(Producer, settings, own, self._refusals)
+        request_metadata(self._producer, settings, self._refusals)
+
+    def partitions(self, topic: str) -> int:
+        """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
+        found = request_metadata(self._producer, self._settings, self._refusals, topic).topics[topic]
+        if found.error is not None and found.error.code() != KafkaError.LEADER_NOT_AVAILABLE:
+            raise to_error(found.error, self._settings, f"kafka://{topic}")
+        return len(found.partitions)
+
+    def create(self, topic: str, partitions: int) -> bool:
+        """Create `topic` with `partitions`; return False if it exists already."""
+        admin = make_client(AdminClient, self._settings, {}, self._refusals)
+        answer = admin.create_topics([NewTopic(topic, partitions)], request_timeout=self._settings.patience_s)[topic]
+        try:
+            answer.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise to_error(error.args[0], self._settings, f"kafka://{topic}") from error
+        return True
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
+        self._raise_failure()
+        place: dict[str, Any] = {} if partition is None else {"partition": partition}
+        while True:
+            try:
+                with translate_errors(self._settings, f"kafka://{topic}"):
+                    self._producer.produce(
+                        topic, value, key, headers=list(headers), on_delivery=self._delivered, **place
+                    )
+                break
+            except BufferError:
+                self._producer.poll(_RETRY_S)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all queued messages are stored. Raises SourceError if one is not."""
+        left = self._producer.flush(self._settings.patience_s)
+        self._raise_failure()
+        self._refusals.check()
+        if left:
+            reason = f"{self._settings.servers}: {left} messages still not stored after {self._settings.patience_s:g} s"
+            raise SourceError(f"kafka://{self._settings.topic}", reason, retriable=True)
+
+    def close(self) -> None:
+        """Flush, then close connections."""
+        self.flush()
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failure = self._failure or to_error(error, self._settings, f"kafka://{message.topic()}")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure

@@ -1,0 +1,354 @@
+"""A `Consumer` and a `Producer` with kafka-python.
+
+The library calls its rebalance listeners on its I/O thread, which must not block. The callbacks of a
+`RebalanceListener` block, so they run on a separate thread while the I/O thread sleeps and the caller waits in `poll`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
+from ssl import SSLError
+from typing import Any, Final
+
+from streamsched.connectors.kafka.clients.options import to_python
+from streamsched.connectors.kafka.clients.protocol import Headers, Messages, OffsetOutOfRange, RebalanceListener
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.errors import SettingsError, SourceError, StreamschedError
+
+library: Any = import_module("kafka")  # type checkers may know stubs of another version
+_PARTITION_BYTES: Final = 4 << 20  # of one fetch from a partition: about 40,000 small messages
+_ALL_OPTIONS: Final = frozenset().union(
+    *(kind.DEFAULT_CONFIG for kind in (library.KafkaConsumer, library.KafkaProducer, library.KafkaAdminClient))
+)
+_FIRST_TRY_S: Final = 0.5  # of connecting; each further attempt has twice as long, up to the patience in all
+_NAP_S: Final = 0.005  # interval of checks whether a listener has returned
+_POSITION_MS: Final = 100  # timeout of a request for a position
+_NO_HEADERS: Final[list[Any]] = []
+
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # silent by default: errors are raised
+
+
+@contextmanager
+def translate_errors(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
+    """Raise errors of kafka-python as a SourceError about `place`, by default the topic."""
+    try:
+        yield
+    except library.errors.KafkaConfigurationError as error:
+        raise SettingsError("options", str(error), "settings that kafka-python accepts together") from error
+    except library.errors.KafkaError as error:
+        reason = str(error) or type(error).__name__
+        where = place or f"kafka://{settings.topic}"
+        raise SourceError(where, f"{settings.servers}: {reason}", retriable=bool(error.retriable)) from error
+    except (OSError, ValueError, AssertionError) as error:  # certificate files, and invalid settings
+        if isinstance(error, SourceError | SettingsError):
+            raise
+        raise SourceError(place or f"kafka://{settings.topic}", f"{settings.servers}: {error}") from error
+
+
+class _ConnectionErrors(logging.Handler):
+    """Collects why connections failed, which the library only logs while it tries one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reason: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for cause in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(cause, BaseException) and (self.reason is None or not _is_transient(cause)):
+                self.reason = cause
+
+
+def _is_transient(cause: BaseException) -> bool:
+    """Return whether waiting may help: for an unreachable broker, not for one that refuses the connection."""
+    refusals = (library.errors.SaslAuthenticationFailedError, library.errors.UnsupportedSaslMechanismError, SSLError)
+    return not isinstance(cause, refusals)
+
+
+def connect(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """Return the connected client that the constructor `make` returns for `options`.
+
+    Raises SourceError at once if the brokers refuse the connection, after the patience if none answers. The library
+    tries again whatever the reason, so its first attempts are short.
+    """
+    deadline = time.monotonic() + settings.patience_s
+    try_s = _FIRST_TRY_S
+    while True:
+        left_s = max(min(try_s, deadline - time.monotonic()), 0.01)
+        try:
+            return _attempt(settings, make, {"bootstrap_timeout_ms": round(left_s * 1000), **options})
+        except SourceError as error:
+            if not error.retriable or time.monotonic() >= deadline:
+                raise
+        try_s *= 2
+
+
+def _attempt(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """Connect once. Raises SourceError with the reason of the last failure, and closes all connections."""
+    opened: list[Any] = []
+
+    def build(**configs: Any) -> Any:
+        opened.append(library.net.compat.KafkaNetClient(**configs))
+        return opened[-1]
+
+    errors = _ConnectionErrors()
+    logger = logging.getLogger("kafka.net")
+    logger.addHandler(errors)
+    try:
+        with translate_errors(settings):
+            return make(**options, kafka_client=build)
+    except StreamschedError as error:
+        for one in opened:
+            one.close()
+        if errors.reason is None or not isinstance(error, SourceError):
+            raise
+        reason = f"{settings.servers}: {errors.reason}"
+        raise SourceError(error.path, reason, retriable=_is_transient(errors.reason)) from error
+    finally:
+        logger.removeHandler(errors)
+
+
+def python_options(settings: KafkaSettings, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `settings` and what all clients of kafka-python share, by its names.
+
+    `defaults`: all settings of the client to be made.
+    """
+    common = {"bootstrap_servers": settings.servers.split(",")}
+    more = {"reconnect_backoff_max_ms": 1_000, "metrics_enabled": False}  # a returning broker is found within 1 s
+    shared = {name: value for name, value in (common | more).items() if name in defaults}
+    return shared | to_python(settings.options, defaults, _ALL_OPTIONS)
+
+
+class PythonConsumer:
+    """A consumer of kafka-python; see `streamsched.connectors.kafka.clients.protocol.Consumer`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._topic = settings.topic
+        own = {
+            "allow_auto_create_topics": False,
+            "auto_offset_reset": "none",
+            "enable_auto_commit": False,
+            "group_id": settings.group,
+            "isolation_level": "read_committed",
+            "max_partition_fetch_bytes": _PARTITION_BYTES,
+        }
+        options = python_options(settings, library.KafkaConsumer.DEFAULT_CONFIG)
+        if settings.group is None:
+            options.pop("group_instance_id", None)  # the library refuses it
+        self._consumer = connect(settings, library.KafkaConsumer, own | options)
+
+    def partitions(self) -> list[int]:
+        """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
+        with translate_errors(self._settings):
+            found = self._consumer.partitions_for_topic(self._topic)
+        if not found:
+            raise SourceError(f"kafka://{self._topic}", f"{self._settings.servers} has no such topic: create it")
+        return sorted(found)
+
+    def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Return the first offset in the log and the next to be written, for each of `partitions`."""
+        parts = [self._part(one) for one in partitions]
+        patience_ms = self._settings.patience_s * 1000
+        with translate_errors(self._settings):
+            first = self._consumer.beginning_offsets(parts, timeout_ms=patience_ms)
+            last = self._consumer.end_offsets(parts, timeout_ms=patience_ms)
+        return {one.partition: (first[one], last[one]) for one in parts}
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offsets that the group has committed for `partitions`; those without one are left out."""
+        found: dict[int, int] = {}
+        for one in partitions:
+            with translate_errors(self._settings):
+                offset = self._consumer.committed(self._part(one), timeout_ms=self._settings.patience_s * 1000)
+            if offset is not None and offset >= 0:
+                found[one] = offset
+        return found
+
+    def assign(self, starts: Mapping[int, int]) -> None:
+        """Read the partitions in `starts`, each from its offset."""
+        self._consumer.assign([self._part(one) for one in starts])
+        for one, offset in starts.items():
+            self.seek(one, offset)
+
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Join the group; `listener` is called when partitions are assigned or revoked."""
+        self._consumer.subscribe([self._topic], listener=_ListenerAdapter(self, listener))
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Read `partition`, which is assigned, from `offset` on."""
+        self._consumer.seek(self._part(partition), offset)
+
+    def poll(self, timeout_s: float, limit: int) -> list[Messages]:
+        """Return up to `limit` messages once there are any, none after `timeout_s`. Raises OffsetOutOfRange."""
+        try:
+            with translate_errors(self._settings):
+                found = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=limit)
+        except SourceError as error:
+            cause: Any = error.__cause__
+            if isinstance(cause, library.errors.OffsetOutOfRangeError) and cause.args:
+                raise OffsetOutOfRange(next(iter(cause.args[0])).partition) from error
+            if error.retriable:  # the client tries again by itself
+                return []
+            raise
+        return [_to_columns(part.partition, records) for part, records in found.items() if records]
+
+    def position(self, partition: int) -> int | None:
+        """Return the offset to be read next, past gaps at the end of the log; None while unknown."""
+        with translate_errors(self._settings):
+            offset: int | None = self._consumer.position(self._part(partition), timeout_ms=_POSITION_MS)
+        return offset
+
+    def end(self, partition: int) -> int | None:
+        """Return the last known next offset to be written, without a request; None if unknown."""
+        offset: int | None = self._consumer.highwater(self._part(partition))
+        return offset
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Fetch nothing from `partitions` until `resume`."""
+        self._consumer.pause(*map(self._part, partitions))
+
+    def resume(self, partitions: Iterable[int]) -> None:
+        """Fetch from `partitions` again."""
+        self._consumer.resume(*map(self._part, partitions))
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Commit the group's offsets and wait for the response."""
+        committed = {self._part(one): library.OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
+        with translate_errors(self._settings):
+            self._consumer.commit(committed, timeout_ms=self._settings.patience_s * 1000)
+
+    def close(self) -> None:
+        """Leave the group and close connections."""
+        with translate_errors(self._settings):
+            self._consumer.close(autocommit=False, timeout_ms=self._settings.patience_s * 1000)
+
+    def _part(self, partition: int) -> Any:
+        return library.TopicPartition(self._topic, partition)
+
+
+def _to_columns(partition: int, records: list[Any]) -> Messages:
+    headers = [record.headers for record in records]
+    return Messages(
+        partition,
+        [record.offset for record in records],
+        [record.key for record in records],
+        [record.value for record in records],
+        headers if any(headers) else _NO_HEADERS,
+    )
+
+
+class _ListenerAdapter(library.consumer.subscription_state.AsyncConsumerRebalanceListener):  # type: ignore[misc]  # has no types
+    """Calls a `RebalanceListener` at kafka-python's rebalances, on a thread that may use the consumer and block."""
+
+    def __init__(self, consumer: PythonConsumer, listener: RebalanceListener) -> None:
+        self._consumer = consumer
+        self._listener = listener
+
+    async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        await _run_in_thread(partial(self._start, sorted(part.partition for part in assigned)))
+
+    async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        numbers = sorted(part.partition for part in revoked)
+        await _run_in_thread(partial(self._listener.on_revoked, numbers, lost=False))
+
+    async def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        numbers = sorted(part.partition for part in lost)
+        await _run_in_thread(partial(self._listener.on_revoked, numbers, lost=True))
+
+    def _start(self, partitions: list[int]) -> None:
+        for partition, offset in self._listener.on_assigned(partitions).items():
+            self._consumer.seek(partition, offset)
+
+
+async def _run_in_thread(work: Callable[[], None]) -> None:
+    """Run `work` on a separate thread while the client's event loop continues, heartbeats included."""
+    thread = threading.Thread(target=work, name="streamsched-rebalance", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        await library.net.selector.KernelEvent("_sleep", _NAP_S)
+
+
+_LINGER_MS: Final = 5  # time that small messages wait to share a request with others
+_BATCH_BYTES: Final = 1 << 18
+_MOST_BYTES: Final = 1 << 23  # of one message; the broker's limit, by default 1 MiB, applies first
+
+
+class PythonProducer:
+    """A producer of kafka-python; see `streamsched.connectors.kafka.clients.protocol.Producer`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._failure: Any = None
+        own = {
+            "batch_size": _BATCH_BYTES,
+            "enable_idempotence": True,
+            "linger_ms": _LINGER_MS,
+            "max_block_ms": round(settings.patience_s * 1000),
+            "max_request_size": _MOST_BYTES,
+        }
+        options = python_options(settings, library.KafkaProducer.DEFAULT_CONFIG)
+        self._producer = connect(settings, library.KafkaProducer, own | options)
+
+    def partitions(self, topic: str) -> int:
+        """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
+        with translate_errors(self._settings, f"kafka://{topic}"):
+            return len(self._producer.partitions_for(topic))
+
+    def create(self, topic: str, partitions: int) -> bool:
+        """Create `topic` with `partitions`; return False if it exists already."""
+        options = python_options(self._settings, library.KafkaAdminClient.DEFAULT_CONFIG)
+        admin = connect(self._settings, library.KafkaAdminClient, options)
+        with translate_errors(self._settings, f"kafka://{topic}"):
+            try:
+                admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+            except library.errors.TopicAlreadyExistsError:
+                return False
+            finally:
+                admin.close()
+        return True
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
+        self._raise_failure()
+        with translate_errors(self._settings, f"kafka://{topic}"):
+            sent = self._producer.send(topic, value, key, list(headers), partition)
+        sent.add_errback(self._on_failure)
+
+    def flush(self) -> None:
+        """Wait until all queued messages are stored. Raises SourceError if one is not."""
+        try:
+            with translate_errors(self._settings):
+                self._producer.flush(self._settings.patience_s)
+        finally:
+            self._raise_failure()
+
+    def close(self) -> None:
+        """Flush, then close connections."""
+        try:
+            self.flush()
+        finally:
+            with suppress(library.errors.KafkaTimeoutError):
+                self._producer.close(timeout=self._settings.patience_s)
+
+    def _on_failure(self, error: Any) -> None:
+        self._failure = self._failure or error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            retriable = isinstance(failure, library.errors.KafkaError) and bool(failure.retriable)
+            reason = f"{self._settings.servers}: a message could not be stored: {failure}"
+            raise SourceError(f"kafka://{self._settings.topic}", reason, retriable=retriable) from failure

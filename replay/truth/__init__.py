@@ -1,1 +1,0 @@
-"""Ground truth: the changes of all pages, read from a log."""

@@ -1,0 +1,153 @@
+"""``streamsched convert`` and ``publish``: outcomes or signals from a file to another format or to a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from streamsched.cli.exits import DONE
+from streamsched.cli.options import FILE, Parsed, output_file, whole
+from streamsched.cli.output import echo, echo_json, name_rejections
+from streamsched.connectors.file_formats import formats_of
+from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
+from streamsched.connectors.kafka import open_sink
+from streamsched.connectors.kafka.kafka_settings import SCHEME
+from streamsched.connectors.kafka.sink import FORMATS as SHAPES
+from streamsched.connectors.kafka.sink import FRAME_ROWS
+from streamsched.connectors.open_source import open_signals, open_source
+from streamsched.connectors.records import OUTCOMES
+from streamsched.errors import SettingsError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Position
+
+
+_WRITERS: Final = {".jsonl": write_jsonl, ".ndjson": write_jsonl, ".msgpack": write_msgpack, ".mp": write_msgpack}
+_CONVERT_EPILOG: Final = """
+\b
+Examples:
+  streamsched convert outcomes.jsonl outcomes.msgpack.gz    # columnar frames: the fastest to read
+  streamsched convert history/urlid_offset_history.txt outcomes.jsonl
+"""
+
+
+@click.command("convert", epilog=_CONVERT_EPILOG)
+@click.argument("source_name", metavar="IN")
+@click.argument("output", metavar="OUT", type=output_file(*_WRITERS))
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(list(formats_of(OUTCOMES))),
+    show_default="detected by name and content",
+    help="Format of IN.",
+)
+@click.option("--signals", is_flag=True, help="IN holds change signals, not outcomes.")
+def convert_command(source_name: str, output: Path, format_name: str | None, *, signals: bool) -> int:
+    """Convert outcomes or signals to JSON Lines or msgpack.
+
+    IN is a file, or - for standard input. OUT is a file whose name ends in .jsonl or .msgpack, or in .jsonl.gz or
+    .msgpack.gz to compress it.
+    """
+    write = _WRITERS[Path(output.name.removesuffix(".gz")).suffix]
+    open_either, kind = (open_signals, "signals") if signals else (open_source, "outcomes")
+    with open_either(source_name, format=format_name) as source:
+        batches: Any = (delivery.records for delivery in source)
+        count = write(batches, output)
+        name_rejections(source.rejections, source.rejected)
+        echo(f"wrote {count:,} {kind} to {output}; rejected {source.rejected:,} records")
+    return DONE
+
+
+_PUBLISH_EPILOG: Final = """
+\b
+Examples:
+  streamsched publish outcomes.jsonl.gz --to kafka://localhost:9092/outcomes
+  streamsched publish log.tsv --to kafka://localhost:9092/outcomes --partitions 12 --as msgpack
+  streamsched publish day.msgpack --to 'kafka://broker:9093/outcomes?security.protocol=SSL' --json
+
+All outcomes of a host go to one partition, in the order of the log. A frame, the fastest to read, holds outcomes of
+several hosts of one partition; a single message has its host as key. Rejected records are named and not sent.
+"""
+
+
+def _parse_topic(text: str) -> str:
+    if not text.startswith(SCHEME):
+        raise SettingsError("--to", text, "kafka://HOST:PORT/TOPIC")
+    return text
+
+
+@click.command("publish", epilog=_PUBLISH_EPILOG)
+@click.argument("log")
+@click.option(
+    "--to",
+    "topic",
+    required=True,
+    type=Parsed("URL", _parse_topic),
+    help="Topic to send to: kafka://HOST:PORT[,…]/TOPIC[?SETTINGS].",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(list(formats_of(OUTCOMES))),
+    show_default="detected by name and content",
+    help="Format of LOG.",
+)
+@click.option(
+    "--as", "shape", type=click.Choice(SHAPES), default=SHAPES[0], help="Content of a message: a frame or one outcome."
+)
+@click.option("--signals", is_flag=True, help="LOG holds change signals, not outcomes.")
+@click.option("--rows", type=whole(1), default=FRAME_ROWS, help="Largest number of outcomes in a frame.")
+@click.option("--partitions", type=whole(1), help="Create the topic with N partitions if it does not exist.")
+@click.option("--dead-letters", type=FILE, help="Append rejected records to FILE as JSON.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def publish_command(log: str, topic: str, partitions: int | None, json: bool, **given: Any) -> int:
+    """Send outcomes or signals from a file to a Kafka topic.
+
+    LOG is a file of crawl outcomes or of signals in any format, or - for standard input.
+    """
+    count = 0
+    open_either, kind = (open_signals, "signals") if given["signals"] else (open_source, "outcomes")
+    with open_either(log, format=given["format_name"], dead_letters=given["dead_letters"]) as source:
+        with open_sink(topic) as sink, _progress(log, kind) as show:
+            send: Any = sink.send_signals if given["signals"] else sink.send_outcomes
+            created = partitions is not None and sink.create(partitions)
+            for delivery in source:
+                send(delivery.records, given["shape"], given["rows"])
+                count += len(delivery.records)
+                show(count, delivery.position)
+        name_rejections(source.rejections, source.rejected)
+    name = sink.settings.topic
+    if json:
+        echo_json({kind: count, "rejected": source.rejected, "topic": name, "created": created})
+    else:
+        new = ", which is new" if created else ""
+        echo(f"sent {count:,} {kind} to topic {name}{new}; rejected {source.rejected:,} records")
+    return DONE
+
+
+class _Bar:
+    """Shows the number of records sent, and the share of the file if it is not compressed."""
+
+    def __init__(self, bar: Progress, size: int | None, kind: str) -> None:
+        self._bar = bar
+        self._kind = kind
+        self._task = bar.add_task("", total=size)
+        self._whole = size is not None
+
+    def __call__(self, count: int, position: Position) -> None:
+        done = position.offset if self._whole else None
+        self._bar.update(self._task, description=f"{count:,} {self._kind}", completed=done)
+
+
+@contextmanager
+def _progress(name: str, kind: str) -> Iterator[_Bar]:
+    path, console = Path(name), Console(stderr=True)
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield _Bar(bar, path.stat().st_size if path.is_file() and path.suffix != ".gz" else None, kind)

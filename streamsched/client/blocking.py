@@ -1,0 +1,176 @@
+"""The client and the sender for threads: each runs its twin for asyncio on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+
+import httpx
+
+from streamsched.answers import ObservedOutcomes
+from streamsched.client.async_client import AsyncClient
+from streamsched.client.retries import RetryPolicy
+from streamsched.client.sender import AsyncOutcomeSender
+from streamsched.outcomes import Outcome
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+_OnAnswer: TypeAlias = Callable[[Sequence[Outcome], ObservedOutcomes], None]
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Client, Given], Result]:
+    """Return a method of `Client` that does what `method` of AsyncClient does, and waits for it."""
+
+    @wraps(method)
+    def call(self: Client, /, *arguments: Given.args, **named: Given.kwargs) -> Result:
+        return self._run(method(self._twin, *arguments, **named))
+
+    return call
+
+
+class Client:
+    """Calls a service from threads; a context manager, or to be closed by `close`.
+
+    Arguments, methods and errors are those of `AsyncClient`; any number of threads may use one client at the same time.
+    That AsyncClient runs on an event loop in a daemon thread of the client; a fork does not have it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = 60.0,
+        retries: RetryPolicy | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._twin = AsyncClient(
+            url, token=token, timeout_s=timeout_s, retries=retries, transport=transport, clock=clock
+        )
+        self.url = self._twin.url
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_serve, args=(self._loop,), name="streamsched client", daemon=True)
+        self._thread.start()
+        self._end = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections and end the thread."""
+        if self._end.alive:
+            self._run(self._twin.close())
+            self._end()
+            self._thread.join()
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of `work` on the client's event loop. Raises RuntimeError if the client is closed."""
+        if not self._end.alive:
+            work.close()
+            raise RuntimeError("the client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C, for one, must not leave a call under way
+            future.cancel()
+            raise
+
+    next_batch = _blocking(AsyncClient.next_batch)
+    observe = _blocking(AsyncClient.observe)
+    notice = _blocking(AsyncClient.notice)
+    discover = _blocking(AsyncClient.discover)
+    release = _blocking(AsyncClient.release)
+    rank = _blocking(AsyncClient.rank)
+    explain = _blocking(AsyncClient.explain)
+    page = _blocking(AsyncClient.page)
+    hosts = _blocking(AsyncClient.hosts)
+    host = _blocking(AsyncClient.host)
+    set_rules = _blocking(AsyncClient.set_rules)
+    block = _blocking(AsyncClient.block)
+    champion = _blocking(AsyncClient.champion)
+    use = _blocking(AsyncClient.use)
+    evolutions = _blocking(AsyncClient.evolutions)
+    stats = _blocking(AsyncClient.stats)
+
+
+class OutcomeSender:
+    """Sends outcomes in the background, many in one request; a context manager. For any number of threads.
+
+    Arguments, ``counts``, ``unsent`` and errors are those of `AsyncOutcomeSender`; ``client``: a `Client`, to be closed
+    after the sender; ``on_answer`` is called in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        frame: int = 1_000,
+        every_s: float = 1.0,
+        capacity: int = 100_000,
+        on_answer: _OnAnswer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        async def answer_aside(sent: Sequence[Outcome], answer: ObservedOutcomes) -> None:
+            if on_answer is not None:
+                await asyncio.to_thread(on_answer, sent, answer)
+
+        self._wait, twin = client._run, client._twin  # noqa: SLF001  of this module
+        self._twin = AsyncOutcomeSender(
+            twin, frame=frame, every_s=every_s, capacity=capacity, on_answer=answer_aside, clock=clock
+        )
+        self._adding = threading.Lock()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many outcomes had which fate."""
+        return self._twin.counts
+
+    @property
+    def unsent(self) -> list[Outcome]:
+        """The outcomes that the service has not yet confirmed to be on disk, oldest first."""
+        return self._twin.unsent
+
+    def __enter__(self) -> Self:
+        self._wait(self._twin.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send what waits. Raises the error that has stopped the sender."""
+        self._wait(self._twin.__aexit__(kind, error, trace))
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome, once there is room for it. Raises what `AsyncOutcomeSender.add` does."""
+        with self._adding:
+            wakes = self._twin.add_now(outcome)
+        if wakes is None:
+            self._wait(self._twin.add(outcome))
+        elif wakes:
+            self._wait(self._twin.wake())
+
+    def flush(self) -> None:
+        """Send what was added before. Raises the error of the request if it fails; what is left is sent later."""
+        self._wait(self._twin.flush())
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

@@ -1,1 +1,0 @@
-"""What a client sends and reads, without a connection: calls, bodies, replies, and when to try again."""

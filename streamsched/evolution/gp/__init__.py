@@ -1,1 +1,0 @@
-"""Genetic programming: genomes, operators, selection, the loop over generations."""

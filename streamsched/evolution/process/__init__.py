@@ -1,1 +1,0 @@
-"""Evolutions in a separate process: the job, the files it exchanges, the worker."""

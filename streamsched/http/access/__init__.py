@@ -1,1 +1,0 @@
-"""Who may call what and how often: tokens, limits of rate, the audit log."""

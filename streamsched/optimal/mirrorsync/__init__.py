@@ -1,1 +1,0 @@
-"""MirrorSync: sync rates learned from observed costs."""

@@ -1,0 +1,277 @@
+"""Appends calls to the log: each is on disk before it is acknowledged, several of them by one write."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Final
+
+from streamsched.errors import SnapshotError
+from streamsched.persistence.files import (
+    as_snapshot_errors,
+    draft_of,
+    list_segments,
+    open_regular,
+    put_in_place,
+    remove_file,
+    segment_path,
+    write_whole,
+)
+from streamsched.persistence.log_reader import LogEnd
+from streamsched.persistence.log_segments import (
+    FIRST_FRAME_AT,
+    FRAME_BYTES,
+    Header,
+    LogName,
+    make_segment,
+    pack_frame,
+    write_header,
+    write_mark,
+)
+
+_SEGMENT_BYTES: Final = 1 << 22  # milliseconds to prepare; a call that needs more gets a segment of its own
+_REFUSED: Final = "calls are refused until a snapshot is saved"
+_FIRST_BYTES: Final = 1 << 16  # of a log's first segment: most logs of short commands need no more
+_MARK_S: Final = 0.05  # between marks: one in each write would cost a tenth of the calls a second
+_MOST_BYTES: Final = (1 << 32) - 1  # of one call
+
+
+class CallLog:
+    """Appends calls to the segments in a directory, after the `end` of its log. For several threads at once.
+
+    ``sequence``: the number of the last call appended. `append` only queues a call; `commit` writes the queue to disk,
+    once for all threads that wait for it. After an error nothing is appended until `restart`. Raises SnapshotError if
+    the log cannot be written.
+    """
+
+    def __init__(self, directory: Path, end: LogEnd, segment_bytes: int = _SEGMENT_BYTES) -> None:
+        self.sequence = end.sequence
+        self._identity = end.identity
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._changed = threading.Condition()
+        self._pending: list[tuple[int, bytes]] = []
+        self._on_disk = end.sequence
+        self._writing = False
+        self._failure: SnapshotError | None = None
+        self._handle: int | None = None
+        self._path = directory
+        self._first = self._end = self._capacity = 0  # the segment's first call; bytes
+        self._mark_due_s = 0.0  # on the monotonic clock
+        self._spare: Path | None = None
+        self._numbers = count()
+        with as_snapshot_errors(directory, "cannot be written"):
+            self._begin(end)
+
+    @property
+    def name(self) -> LogName:
+        """What an image saved now says about the log."""
+        return LogName(self._identity, self._first)
+
+    @property
+    def failure(self) -> SnapshotError | None:
+        """The error that keeps calls from being written, until `restart`."""
+        return self._failure
+
+    def check(self) -> None:
+        """Raise SnapshotError if calls cannot be written."""
+        if self._failure is not None:
+            raise SnapshotError(self._failure.path, self._failure.reason)
+
+    def append(self, payload: bytes) -> int:
+        """Queue a call; return its number. O(bytes). Raises SnapshotError, as `check` does."""
+        if len(payload) > _MOST_BYTES:
+            raise SnapshotError(
+                str(self._directory), f"a call has {len(payload)} bytes, expected at most {_MOST_BYTES}"
+            )
+        with self._changed:
+            self.check()
+            self.sequence += 1
+            self._pending.append((self.sequence, payload))
+            return self.sequence
+
+    def commit(self, sequence: int) -> None:
+        """Return once the calls up to number `sequence` are on disk. Raises SnapshotError if they cannot be written."""
+        while True:
+            with self._changed:
+                while self._writing and self._on_disk < sequence:
+                    self._changed.wait()
+                if self._on_disk >= sequence:
+                    return
+                self.check()
+                self._writing = True
+                calls, self._pending = self._pending, []
+            error: SnapshotError | None = SnapshotError(str(self._path), f"a write was interrupted; {_REFUSED}")
+            try:
+                self._write(calls)
+                error = None
+            except OSError as cause:
+                error = SnapshotError(str(self._path), f"cannot be written: {cause.strerror or cause}; {_REFUSED}")
+            finally:
+                with self._changed:
+                    self._writing = False
+                    self._failure = self._failure or error
+                    if error is None and calls:
+                        self._on_disk = calls[-1][0]
+                    self._changed.notify_all()
+
+    def renew(self) -> None:
+        """After an error, start a segment for the calls after the last one appended. Raises OSError."""
+        with self._changed:
+            self._start_segment(self.sequence + 1, min(_FIRST_BYTES, self._segment_bytes))
+
+    def restart(self) -> None:
+        """Continue after an error, once an image holds all calls so far and names the segment of `renew`."""
+        with self._changed:
+            self._pending.clear()
+            self._on_disk = self.sequence
+            self._failure = None
+            self._changed.notify_all()
+
+    @property
+    def wants_spare(self) -> bool:
+        """Whether the segment is half full and the next one not allocated."""
+        return self._spare is None and 2 * self._end > self._capacity and self._failure is None
+
+    def prepare(self) -> None:
+        """Allocate the next segment if `wants_spare`, so that no call waits for it. For one thread. Raises OSError."""
+        if self.wants_spare:
+            spare = self._directory / f".calls-{next(self._numbers)}.draft"
+            make_segment(spare, self._segment_bytes)
+            self._spare = spare
+
+    def drop_until(self, sequence: int) -> None:
+        """Remove the segments that hold only calls before number `sequence`. Raises SnapshotError.
+
+        An image that holds the calls up to that number may name the segment of the last of them.
+        """
+        segments = list_segments(self._directory)
+        for (_, path), (first, _) in pairwise(segments):
+            if first <= sequence and path != self._path:
+                remove_file(path)
+
+    def close(self) -> None:
+        """Close the segment; calls not committed are lost."""
+        with self._changed:
+            while self._writing:
+                self._changed.wait()
+            if self._failure is None and self._handle is not None:
+                with suppress(OSError):  # the mark only tells later that no call is missing
+                    write_mark(self._handle, self._end, self._on_disk)
+                    os.fdatasync(self._handle)
+            self._close_segment()
+            self._failure = SnapshotError(str(self._directory), "is closed")
+            if self._spare is not None:
+                with suppress(OSError):
+                    self._spare.unlink()
+
+    def _begin(self, end: LogEnd) -> None:
+        """Continue at `end`; remove segments behind it, which have no calls of this log."""
+        if end.path is None:
+            self._start_segment(end.sequence + 1, min(_FIRST_BYTES, self._segment_bytes))
+        else:
+            self._handle = open_regular(end.path, os.O_WRONLY)
+            self._path, self._first, self._capacity, self._end = end.path, end.first, end.capacity, end.end
+            if end.torn is not None:
+                os.pwrite(self._handle, bytes(end.torn.nbytes), end.torn.offset)
+                os.fsync(self._handle)
+            os.lseek(self._handle, self._end, os.SEEK_SET)
+        for first, path in list_segments(self._directory):
+            if first > end.sequence + 1 and path != self._path:
+                path.unlink()
+
+    def _write(self, calls: list[tuple[int, bytes]]) -> None:
+        """Write `calls` to disk."""
+        at = 0
+        while at < len(calls):
+            if self._handle is None or not self._has_room(self._end, calls[at][1]):
+                self._open_segment(*calls[at])
+            assert self._handle is not None
+            if time.monotonic() >= self._mark_due_s:
+                self._mark_due_s = time.monotonic() + _MARK_S
+                write_mark(self._handle, self._end, calls[at][0] - 1)
+            frames, size = [], self._end
+            while at < len(calls) and self._has_room(size, calls[at][1]):
+                number, payload = calls[at]
+                frames += [pack_frame(number, self._end, payload), payload]
+                size += FRAME_BYTES + len(payload)
+                at += 1
+            write_whole(self._handle, b"".join(frames))
+            os.fdatasync(self._handle)
+            self._end = size
+
+    def _has_room(self, end: int, payload: bytes) -> bool:
+        """Return whether the segment has room for a call at byte `end`, and for the frame that ends it."""
+        return end + 2 * FRAME_BYTES + len(payload) <= self._capacity
+
+    def _open_segment(self, number: int, payload: bytes) -> None:
+        """Continue in a new segment that begins with call `number`, large enough for it."""
+        before, end = self._handle, self._end
+        self._handle = None
+        try:
+            needed = FIRST_FRAME_AT + 2 * FRAME_BYTES + len(payload)
+            self._start_segment(number, max(self._segment_bytes, needed))
+            if before is not None:
+                os.pwrite(before, pack_frame(number, end, b""), end)
+                os.fdatasync(before)
+        finally:
+            if before is not None:
+                os.close(before)
+
+    def _start_segment(self, number: int, capacity: int) -> None:
+        """Make a segment that begins with call `number` and write to it from now on."""
+        self._close_segment()
+        path = segment_path(self._directory, number)
+        draft, spare = draft_of(path), self._spare
+        if spare is not None and capacity == self._segment_bytes:
+            draft, self._spare = spare, None
+        else:
+            make_segment(draft, capacity)
+        write_header(draft, Header(self._identity, number, capacity))
+        put_in_place(draft, path)
+        self._handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        os.lseek(self._handle, FIRST_FRAME_AT, os.SEEK_SET)
+        self._path, self._first, self._capacity, self._end = path, number, capacity, FIRST_FRAME_AT
+
+    def _close_segment(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+class JoinedCommits:
+    """Commits calls to a log at once, or within a block of `together` at its end. For several threads at once."""
+
+    def __init__(self, log: CallLog) -> None:
+        self._log = log
+        self._mine = _Waits()
+
+    def commit(self, number: int) -> None:
+        """Return once the calls up to `number` are on disk; within a block, leave that to its end."""
+        if self._mine.blocks:
+            self._mine.number = number
+        else:
+            self._log.commit(number)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit this thread's calls in the block at its end, however it ends. Raises SnapshotError then."""
+        self._mine.blocks += 1
+        try:
+            yield
+        finally:
+            self._mine.blocks -= 1
+            if not self._mine.blocks:
+                self._log.commit(self._mine.number)
+
+
+class _Waits(threading.local):
+    """Of each thread: the blocks that it is in, and the last call that they must write."""
+
+    blocks = 0
+    number = 0

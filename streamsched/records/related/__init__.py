@@ -1,1 +1,0 @@
-"""Related pages: their records, and the keys that names of pages have in common."""

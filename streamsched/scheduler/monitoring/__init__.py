@@ -1,1 +1,0 @@
-"""What can be measured of a scheduler at work: counts, calibration of its forecasts, freshness."""

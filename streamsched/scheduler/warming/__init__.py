@@ -1,1 +1,0 @@
-"""Compilation of kernels ahead of time, by small workloads."""

@@ -1,0 +1,220 @@
+"""Applies what arrives of a run's streams to a durable scheduler: apply, save with the positions, then commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from streamsched.connectors.records import OUTCOMES, SIGNALS
+from streamsched.connectors.source import Position, Source
+from streamsched.errors import SnapshotError, SourceError
+from streamsched.outcomes import OutcomeBatch
+from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.results import Noticed, Observed
+from streamsched.service.arrivals import Arrival, InputStream
+from streamsched.service.batch_publisher import BatchPublisher
+from streamsched.service.event_log import LOG
+from streamsched.service.stream_hooks import StreamHook, find_drift, observe_through
+from streamsched.service.stream_intake import ImagePositions, StreamIntake
+from streamsched.signals import SignalBatch
+
+_HOUSEKEEPING_S: Final = 1.0  # interval of commits, and of looks at saves, rejections and hooks
+
+
+class IngestLoop:
+    """Applies what `source` and `signals` deliver to `scheduler`. For one thread, another one during a rebalance.
+
+    `signals`: a source of signals beside that of outcomes, None for none; `hooks`: what works between the outcomes and
+    beside them; `pause`: called between parts of deliveries, so that others who call the scheduler get their turn;
+    `progress_s`: interval of progress events in the log, None for none. ``streams``: the streams of both sources, for
+    `arrivals`.
+    """
+
+    def __init__(  # noqa: PLR0913  what a run may have
+        self,
+        scheduler: DurableScheduler,
+        source: Source[OutcomeBatch],
+        *,
+        signals: Source[SignalBatch] | None = None,
+        hooks: Sequence[StreamHook] = (),
+        batches: BatchPublisher | None = None,
+        pause: Callable[[], None] | None = None,
+        progress_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scheduler = scheduler
+        self._hooks = hooks
+        self._batches = batches
+        self._progress_s = progress_s
+        self._clock = clock
+        self._housekeeping_at = clock() + _HOUSEKEEPING_S
+        self._progress_at, self._progress_applied = clock(), 0
+        self._saves = SaveLog(scheduler)
+        self._owned: frozenset[str] | None = None  # partitions of outcomes; None before the first are assigned
+        self._images = ImagePositions(scheduler)
+        outcomes = InputStream(OUTCOMES, source)
+        in_parts = partial(observe_through, hooks)
+        self._outcomes = StreamIntake(scheduler, outcomes, self._images, in_parts, pause=pause)
+        self._intakes = [self._outcomes]
+        if signals is not None:
+            self._intakes.append(StreamIntake(scheduler, InputStream(SIGNALS, signals), self._images, pause=pause))
+        self.streams = [intake.stream for intake in self._intakes]
+        for intake in self._intakes:
+            intake.source.on_revoke = partial(self._on_revoke, intake)
+
+    def run(self, arrived: Iterable[Arrival | None], on_step: Callable[[IngestLoop], None]) -> SourceError | None:
+        """Apply all that has `arrived`, None whenever nothing did for a while; return the error that ended it, if any.
+
+        `on_step` is called after each.
+        """
+        try:
+            for arrival in arrived:
+                if arrival is not None:
+                    next(intake for intake in self._intakes if intake.stream is arrival.stream).apply(arrival)
+                self._follow_ownership(frozenset(self._outcomes.source.positions))
+                if self._clock() >= self._housekeeping_at:
+                    self._housekeeping_at = self._clock() + _HOUSEKEEPING_S
+                    self._do_housekeeping(idle=arrival is None)
+                if self._batches is not None:
+                    self._batches.tick(self.lag if self._outcomes.source.is_partitioned else 0)
+                on_step(self)
+        except SourceError as error:
+            return error
+        return None
+
+    def finish(self) -> None:
+        """Save what was applied and commit it. Raises SnapshotError if it cannot be saved."""
+        self._note_positions()
+        if not self._scheduler.is_saved:
+            self._scheduler.snapshot()
+        self._saves.note()
+        self._log_rejected()
+        self._commit()
+        # The first image of a state knew no stream.
+        if not all(self._images.have(intake.source.positions) for intake in self._intakes):
+            self._commit()
+
+    @property
+    def total(self) -> Observed:
+        """The result of the outcomes so far."""
+        observed: Observed = self._outcomes.total
+        return observed
+
+    @property
+    def noticed(self) -> Noticed | None:
+        """The result of the signals so far, None without a source of signals."""
+        return self._intakes[1].total if len(self._intakes) > 1 else None
+
+    @property
+    def pages(self) -> int:
+        """The number of known pages."""
+        return len(self._scheduler)
+
+    @property
+    def lag(self) -> int | None:
+        """The number of messages of outcomes that all assigned partitions are behind; None if none is assigned."""
+        return self._outcomes.lag
+
+    @property
+    def drifted(self) -> bool | None:
+        """Whether the hit rate has drifted since the last evolution; None if nothing watches it."""
+        return find_drift(self._hooks)
+
+    def counts(self) -> dict[str, int]:
+        """Return the counters of outcomes, of signals, of evolutions, of plans and of published pages by name."""
+        counts = {name: value for intake in self._intakes for name, value in intake.counts().items()}
+        for hook in self._hooks:
+            counts |= hook.counts()
+        if self._batches is not None:
+            counts["handed_out"] = self._batches.sent
+        return counts
+
+    def _note_positions(self) -> None:
+        for intake in self._intakes:
+            intake.note_positions()
+
+    def _commit(self) -> None:
+        for intake in self._intakes:
+            intake.commit()
+
+    def _log_rejected(self) -> None:
+        for intake in self._intakes:
+            intake.log_rejected()
+
+    def _do_housekeeping(self, *, idle: bool) -> None:
+        if idle:
+            self._note_positions()
+        self._saves.note()
+        self._log_rejected()
+        self._commit()
+        for hook in self._hooks:
+            hook.tick()
+        if self._progress_s is not None and self._clock() >= self._progress_at + self._progress_s:
+            self._log_progress()
+
+    def _on_revoke(self, intake: StreamIntake, positions: Mapping[str, Position]) -> None:
+        """Save and commit before partitions go to another reader, so that it starts at their positions."""
+        intake.note_positions()
+        if intake is self._outcomes:
+            self._follow_ownership(frozenset(intake.source.positions) - frozenset(positions))
+        try:
+            self._scheduler.snapshot()
+        except SnapshotError as error:  # the next reader starts at the last save: nothing is lost for either
+            LOG.error("not saved before partitions were taken away", reason=str(error))
+        else:
+            self._saves.note()
+            for _ in range(self._scheduler.plan.kept):
+                if self._images.ensure(positions):
+                    break
+            intake.commit(force=True)
+        LOG.info("partitions taken away", partitions=",".join(sorted(positions)))
+
+    def _follow_ownership(self, owned: frozenset[str]) -> None:
+        """Suspend the partitions that are not `owned`: others have their newer outcomes, and their leases."""
+        source = self._outcomes.source
+        if not source.is_partitioned or owned == self._owned or (not owned and self._owned is None):
+            return
+        streams = self._scheduler.core.streams
+        others = {one for one in streams.names if not source.owns(one) and one in streams.suspended}
+        suspended = others | {one for one in streams.names if source.owns(one) and one not in owned}
+        try:
+            if suspended != streams.suspended:
+                pages = self._scheduler.suspend_streams(suspended)
+                LOG.info("ownership changed", owned=len(owned), suspended=len(suspended), pages_suspended=pages)
+        except SnapshotError as error:  # nor can a batch be logged: none is handed out until this succeeds
+            LOG.error("ownership not recorded", reason=str(error))
+        else:
+            self._owned = owned
+
+    def _log_progress(self) -> None:
+        now, applied = self._clock(), self.total.applied
+        per_s = (applied - self._progress_applied) / (now - self._progress_at)
+        self._progress_at, self._progress_applied = now, applied
+        fields: dict[str, Any] = {} if self._batches is None else {"handed_out": self._batches.sent}
+        fields["refused"] = self.total.refused
+        if self.noticed is not None:
+            fields |= {"signals_applied": self.noticed.applied, "signals_lag": self._intakes[1].lag}
+        LOG.info("progress", applied=applied, per_s=per_s, pages=len(self._scheduler), lag=self.lag, **fields)
+        if self._outcomes.source.is_partitioned and self.lag is None:
+            LOG.warning("waiting for partitions: others of the group may hold them")
+
+
+class SaveLog:
+    """Logs each new image of `scheduler`, and each new reason why it cannot be written."""
+
+    def __init__(self, scheduler: DurableScheduler) -> None:
+        self._scheduler = scheduler
+        self._logged = scheduler.saved
+        self._trouble: SnapshotError | None = None
+
+    def note(self) -> None:
+        """Log what is new since the last call."""
+        saved, trouble = self._scheduler.saved, self._scheduler.trouble
+        if saved is not self._logged:
+            self._logged = saved
+            LOG.info("saved", file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
+        if trouble is not None and str(trouble) != str(self._trouble):
+            LOG.error("cannot save", reason=str(trouble))
+        self._trouble = trouble

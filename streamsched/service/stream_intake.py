@@ -1,0 +1,168 @@
+"""Applies one stream to a durable scheduler, saves its positions with the state, and commits what is saved."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.connectors.records import SIGNALS
+from streamsched.connectors.source import Position
+from streamsched.errors import SnapshotError, SourceError
+from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.results import Noticed, Observed
+from streamsched.service.arrivals import Arrival, InputStream
+from streamsched.service.event_log import LOG
+
+_PART: Final = 8_192  # records between two pauses: some milliseconds
+_OTHERS: Final = {"rejected", "rejections", "served", "hits"}  # not of a stream; its source counts the rejected ones
+
+
+class ImagePositions:
+    """Which streams have positions in every kept image of `scheduler`."""
+
+    def __init__(self, scheduler: DurableScheduler) -> None:
+        self._scheduler = scheduler
+        self._in_all: set[str] = set()
+
+    def have(self, paths: Iterable[str]) -> bool:
+        """Return whether all kept images held positions of `paths` when they were last looked at."""
+        return self._in_all.issuperset(paths)
+
+    def ensure(self, paths: Iterable[str]) -> bool:
+        """Return whether all kept images hold positions of `paths`; if not, save a full image, so that they soon will.
+
+        A state without a position for a partition starts at the committed offset. If recovery passed over a damaged
+        image for one without the position, the messages between the two would be lost.
+        """
+        if not self.have(paths):
+            self._in_all = self._scheduler.streams_in_all_images()
+        if not self.have(paths):
+            with suppress(SnapshotError):  # logged by the loop
+                self._scheduler.snapshot(full=True)
+            self._in_all = self._scheduler.streams_in_all_images()
+        return self.have(paths)
+
+
+class StreamIntake:
+    """Applies what arrives of `stream` to `scheduler`. ``total``: the counts of its records so far.
+
+    Records of a source that cannot be replayed are logged like calls: on disk before the next ones are read.
+    ``apply_parts(records, apply)``: calls ``apply(part, is_last)`` with `records` in one or several parts. `pause`:
+    called after every few thousand records, None to apply as many at once as arrive.
+    """
+
+    def __init__(
+        self,
+        scheduler: DurableScheduler,
+        stream: InputStream,
+        images: ImagePositions,
+        apply_parts: Callable[[Any, Callable[[Any, bool], Any]], Any] = lambda records, apply: apply(records, True),
+        pause: Callable[[], None] | None = None,
+    ) -> None:
+        self.stream = stream
+        self.source = stream.source
+        self.total: Any = Noticed() if stream.records is SIGNALS else Observed()
+        self._scheduler = scheduler
+        self._images = images
+        self._apply_parts = apply_parts
+        self._pause = pause
+        self._logged_rejected = self.source.rejected
+        self._committed: Mapping[str, Any] = {}
+
+    def apply(self, arrival: Arrival) -> None:
+        """Apply the records that have arrived. Raises SourceError if rejected ones cannot be kept aside."""
+        records, position = arrival.records(), arrival.delivery.position
+        start = self.source.starts.get(position.path)
+        if start is not None and position.path not in self._scheduler.positions:
+            self._note_start(start)
+        problems = self._scheduler.find_ahead(records)
+        if problems:  # kept aside before the position passes them
+            for problem in problems:
+                problem.record += arrival.start
+            self.source.reject(arrival.delivery, problems)
+
+        def apply(part: Any, is_last: bool) -> Any:
+            reached = position.to_json() if is_last and arrival.is_last else None
+            if self._pause is None:
+                return self._apply(part, position.path, reached)
+            pieces = [part.take(rows) for rows in _cut(len(part))] or [part]
+            total: Any = None
+            for number, piece in enumerate(pieces, 1):
+                result = self._apply(piece, position.path, reached if number == len(pieces) else None)
+                total = result if total is None else total + result
+                self._pause()
+            return total
+
+        self.total += self._apply_parts(records, apply)
+
+    def _apply(self, records: Any, path: str, position: Any) -> Any:
+        if self.source.is_replayable:
+            return self._scheduler.take(records, path, position)
+        return self._scheduler.notice(records) if self._is_of_signals else self._scheduler.observe(records)
+
+    def note_positions(self) -> None:
+        """Record the positions of all partitions in the state, past messages that were only rejected."""
+        for path, position in self.source.positions.items():
+            reached = self._scheduler.positions.get(path)
+            if reached != position.to_json():
+                self._scheduler.take(self.stream.records.none(), path, position.to_json())
+
+    def commit(self, *, force: bool = False) -> None:
+        """Commit the positions in the newest save; if brokers refuse them now, the next commit makes up for it.
+
+        `force`: commit even if a kept image lacks one of them, because another reader is waiting.
+        """
+        positions = self._scheduler.saved.positions
+        assigned = {path: positions[path] for path in self.source.positions if path in positions}
+        if assigned == self._committed or not (force or self._images.ensure(assigned)):
+            return
+        try:
+            self.source.commit({path: Position.from_json(position) for path, position in assigned.items()})
+            self._committed = assigned
+        except SourceError as error:
+            LOG.warning("not committed", reason=str(error))
+
+    def log_rejected(self) -> None:
+        """Log how many records were rejected since the last call."""
+        new = self.source.rejected - self._logged_rejected
+        if new:
+            self._logged_rejected += new
+            # The rejections of a file are printed at the end of the run.
+            level = logging.WARNING if self.source.is_partitioned else logging.INFO
+            LOG.log(level, "rejected", count=new, last=str(self.source.rejections[-1]))
+
+    @property
+    def lag(self) -> int | None:
+        """The number of messages that all assigned partitions are behind; None if none is assigned."""
+        return sum(self.source.lag.values()) if self.source.positions else None
+
+    def counts(self) -> dict[str, int]:
+        """Return the counters of records and of the source by name; those of signals begin with ``signals_``."""
+        names = [field.name for field in fields(self.total) if field.name not in _OTHERS]
+        counts = {name: int(getattr(self.total, name)) for name in names}
+        prefix = "signals_" if self._is_of_signals else ""
+        return {prefix + name: value for name, value in (counts | self.source.counts()).items()}
+
+    @property
+    def _is_of_signals(self) -> bool:
+        return self.stream.records is SIGNALS
+
+    def _note_start(self, start: Position) -> None:
+        """Record where a new file or partition begins: a replay for a call before the first save starts there."""
+        self._scheduler.take(self.stream.records.none(), start.path, start.to_json())
+        if self.source.is_partitioned:
+            level = logging.WARNING if start.offset else logging.INFO
+            event = "partition begun: this state has nothing of what came before"
+            LOG.log(level, event, partition=start.path, at=start.offset)
+
+
+def _cut(count: int) -> Iterator[npt.NDArray[np.intp]]:
+    """Yield the rows of each part of `count` records: intp[m]."""
+    for start in range(0, count, _PART):
+        yield np.arange(start, min(start + _PART, count))

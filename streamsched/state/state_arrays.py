@@ -1,0 +1,205 @@
+"""`ARRAYS`: every array of a shard's state that has a length of its own, once; and the digest over them.
+
+The page table makes room in them, images and increments hold those that are `saved`, the digest covers the same, and
+the invariants and the figures of memory go through all of them. What is not saved follows from the rest after loading.
+
+To add an array, add its field to the owner's tuple in `records`, and a line here. If its records belong to rows or
+groups, their old versions must also be kept while a save is in progress: add them to `OLD_ROW` or `OLD_GROUP` in
+`records.schema`, under the array's name, and to the kernels of `records.dirty_tracking`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from enum import Enum
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.estimation.related_members import sighting_space
+from streamsched.estimation.seasonality.group_profiles import most_profiles
+from streamsched.estimation.seasonality.page_schedules import most_schedules
+from streamsched.records.group_schema import GROUP, MEMBER_LINK
+from streamsched.records.page_schema import LEASED, OUT, PAGE, TRACE
+from streamsched.records.related_schema import RELATED_CHANCE, RELATED_KEY, RELATED_ROWS, RELATED_STATE
+from streamsched.records.schema import CORPUS, SHADOW, SHADOW_PAGES, VISIT, PageLookup, ShardArrays
+from streamsched.records.seasonality_schema import (
+    KEY_KINDS,
+    POOLED,
+    PROFILE,
+    SCHEDULE,
+    SEASONAL_LINK,
+    SEASONALITY,
+)
+from streamsched.records.signal_schema import MOST_KINDS, SIGNAL, SIGNAL_KIND, SIGNAL_SOURCE, SIGNAL_STATE
+from streamsched.records.url_patterns import candidate_space
+from streamsched.records.visit_journal import JOURNAL_VISITS
+
+_DIGEST_VERSION: Final = 10  # of what is hashed, not of the format on disk
+_KEYS_OF_PAGE: Final = 5  # a name, a token, each also of two segments, and a directory; a key has two pages or more
+
+
+class Room(NamedTuple):
+    """What a shard has room for: pages, groups, bytes of URLs and of names, and regions with profiles."""
+
+    pages: int = 0
+    groups: int = 0
+    text: int = 0
+    names: int = 0
+    regions: int = 0
+
+
+class Places(NamedTuple):
+    """What the places of an array stand for: how many are in use, and how many it must have for some room."""
+
+    used: Callable[[ShardArrays], int]
+    needed: Callable[[Room], int]
+    heard: bool = False  # whether there are none before the first change signal
+
+
+class Saved(Enum):
+    """How an array gets into images."""
+
+    COPIED = "whole, copied at the instant"
+    COPIED_IF_GROWN = "likewise, but only if pages were added"
+    APPENDED = "what was appended; it is never written to again"
+    RING = "likewise; places are numbers of visits"
+    BY_ROW = "by rows; increments have those that are dirty"
+    BY_GROUP = "by groups, likewise"
+    OF_ROWS = "by the rows that name its records"
+
+
+class Array(NamedTuple):
+    """An array of a shard: its name in images and in the digest, and where it is in `ShardArrays`.
+
+    ``saved``: None if it follows from the others; ``memory``: the part of ``state_bytes`` that it counts for, if any.
+    """
+
+    name: str
+    place: str
+    dtype: np.dtype[Any]
+    places: Places
+    saved: Saved | None
+    memory: str | None
+
+    def of(self, shard: ShardArrays) -> npt.NDArray[Any]:
+        """Return the array of `shard`, with all the places that it has room for."""
+        found: npt.NDArray[Any] = attrgetter(self.place)(shard)
+        return found
+
+    def in_use(self, shard: ShardArrays) -> npt.NDArray[Any]:
+        """Return the part of the array that is in use."""
+        return self.of(shard)[: self.places.used(shard)]
+
+
+def _pages(shard: ShardArrays) -> int:
+    return int(shard.corpus["pages"][0])
+
+
+def _groups(shard: ShardArrays) -> int:
+    return int(shard.corpus["groups"][0])
+
+
+_ONE: Final = Places(lambda _: 1, lambda _: 1)
+_ROWS: Final = Places(_pages, lambda room: room.pages)
+_GROUPS: Final = Places(_groups, lambda room: room.groups)
+_TEXT: Final = Places(lambda shard: int(shard.corpus["text_end"][0]), lambda room: room.text)
+_NAMES: Final = Places(lambda shard: int(shard.corpus["names_end"][0]), lambda room: room.names)
+_VISITS: Final = Places(
+    lambda shard: min(int(shard.corpus["journaled"][0]), shard.journal.size), lambda _: JOURNAL_VISITS
+)
+_SHADOWS: Final = Places(
+    lambda shard: -(-_pages(shard) // int(shard.corpus["shadow_stride"][0])), lambda room: min(room.pages, SHADOW_PAGES)
+)
+_CANDIDATES: Final = Places(
+    lambda shard: int(candidate_space(_pages(shard))), lambda room: int(candidate_space(room.pages))
+)
+_SCHEDULES: Final = Places(
+    lambda shard: 1 + int(shard.seasonality.state["schedules"][0]), lambda room: 1 + int(most_schedules(room.pages))
+)
+_PROFILES: Final = Places(
+    lambda shard: int(shard.seasonality.state["profiles"][0]),
+    lambda room: 1 + room.regions + int(most_profiles(room.pages)),
+)
+_KEYS: Final = Places(lambda shard: int(shard.related.state["keys"][0]), lambda room: _KEYS_OF_PAGE * room.pages // 2)
+_LISTS: Final = Places(  # besides those in the keys' records: each has two rows or more
+    lambda shard: int(shard.related.state["lists"][0]), lambda room: KEY_KINDS * room.pages // 2 + 1
+)
+_SIGHTINGS: Final = Places(
+    lambda shard: int(shard.related.state["places"][0]), lambda room: int(sighting_space(room.pages))
+)
+_HEARD_ROWS: Final = Places(
+    lambda shard: _pages(shard) if shard.signals.state["kinds"][0] else 0, lambda room: room.pages, heard=True
+)
+_SOURCES: Final = Places(
+    lambda shard: int(shard.signals.state["sources"][0]), lambda room: MOST_KINDS * room.groups, heard=True
+)
+_KINDS: Final = Places(lambda _: MOST_KINDS, lambda _: MOST_KINDS)
+
+_U1, _U4, _F8 = np.dtype("u1"), np.dtype("<u4"), np.dtype("<f8")
+
+# Where an array is in images, and how it is digested, follows from its name: a new name is a new format.
+ARRAYS: Final = (
+    Array("corpus", "corpus", CORPUS, _ONE, Saved.COPIED, None),
+    Array("pages", "pages.records", PAGE, _ROWS, Saved.BY_ROW, "pages"),
+    Array("traces", "pages.traces", TRACE, _ROWS, Saved.BY_ROW, "pages"),
+    Array("lease_until_s", "pages.lease_until_s", _F8, _ROWS, Saved.BY_ROW, "leases"),
+    Array("links", "seasonality.links", SEASONAL_LINK, _ROWS, Saved.BY_ROW, "seasonality"),
+    Array("signals", "pages.signals", SIGNAL, _HEARD_ROWS, Saved.BY_ROW, "signals"),
+    Array("text", "pages.text", _U1, _TEXT, Saved.APPENDED, "url_text"),
+    Array("groups", "groups.records", GROUP, _GROUPS, Saved.BY_GROUP, "groups"),
+    Array("names", "groups.names", _U1, _NAMES, Saved.APPENDED, "groups"),
+    Array("candidates", "groups.candidates", _U1, _CANDIDATES, Saved.COPIED_IF_GROWN, "pattern_sketch"),
+    Array("member_links", "groups.member_links", MEMBER_LINK, _ROWS, None, "member_lists"),
+    Array("first_members", "groups.first_members", _U4, _GROUPS, None, "member_lists"),
+    Array("journal", "journal", VISIT, _VISITS, Saved.RING, "journal"),
+    Array("shadows", "shadows", SHADOW, _SHADOWS, Saved.COPIED, "shadows"),
+    Array("schedules", "seasonality.schedules", SCHEDULE, _SCHEDULES, Saved.OF_ROWS, "seasonality"),
+    Array("profiles", "seasonality.profiles", PROFILE, _PROFILES, Saved.COPIED, "seasonality"),
+    Array("pooled", "seasonality.pooled", POOLED, _PROFILES, None, "seasonality"),
+    Array("of_group", "seasonality.of_group", _U4, _GROUPS, None, "seasonality"),
+    Array("seasonality", "seasonality.state", SEASONALITY, _ONE, Saved.COPIED, None),
+    Array("chances", "related.chances", RELATED_CHANCE, _KEYS, Saved.COPIED, "related_pages"),
+    Array("keys", "related.keys", RELATED_KEY, _KEYS, None, "related_pages"),
+    Array("lists", "related.lists", RELATED_ROWS, _LISTS, None, "related_pages"),
+    Array("sightings", "related.sightings", _U4, _SIGHTINGS, None, "related_pages"),
+    Array("related", "related.state", RELATED_STATE, _ONE, Saved.COPIED, None),
+    Array("signal_sources", "signals.sources", SIGNAL_SOURCE, _SOURCES, Saved.COPIED, "signals"),
+    Array("signal_kinds", "signals.kinds", SIGNAL_KIND, _KINDS, Saved.COPIED, None),
+    Array("signal_state", "signals.state", SIGNAL_STATE, _ONE, Saved.COPIED, None),
+)
+BY_NAME: Final = MappingProxyType({array.name: array for array in ARRAYS})
+
+
+def arrays_in_use(shard: ShardArrays) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of `shard` by name, each cut to what is in use."""
+    return {array.name: array.in_use(shard) for array in ARRAYS}
+
+
+def as_bytes(records: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `records`, an array or one field of records, as opaque values, which are copied at once. O(1)."""
+    return records.view(f"V{records.dtype.itemsize}")
+
+
+def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
+    """Return the SHA-256 of settings, records and texts, not of their layout on disk. O(pages).
+
+    Equal for equal states, however they came about.
+    """
+    arrays = {name: used for name, used in arrays_in_use(pages.arrays).items() if BY_NAME[name].saved}
+    waits = ((arrays["pages"]["flags"] & LEASED) != 0) | (arrays["pages"]["failures"] > 0)
+    arrays["lease_until_s"] = np.where(waits, arrays["lease_until_s"], 0.0)
+    arrays |= {name: arrays[name].copy() for name in ("pages", "groups", "corpus")}
+    arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
+    arrays["groups"]["out"] = 0
+    arrays["groups"]["stream"] = 0  # it says how the state came about
+    arrays["corpus"]["refused_pages"] = 0  # a repeated outcome that is refused counts again
+    whole = hashlib.sha256(json.dumps([_DIGEST_VERSION, settings], sort_keys=True).encode())
+    for name in sorted(arrays):
+        whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+    return whole.hexdigest()
