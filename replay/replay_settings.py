@@ -36,7 +36,7 @@ class ReplaySettings:
     ``learn_from_s``: an earlier UTC midnight; the cycles between it and ``start_s`` are crawled and learned from, and
     not measured. ``seeds``: one run each, for the random policy and the order of ties. ``later_pages``: include pages
     that appear within the window. ``against``: the policy that the others are compared with, by default "age", else
-    the first without signals, else the first. ``signals``: simulated sources of change signals, drawn anew for each
+    the first without signals, else the first. ``signals``: simulated sources of change signals, drawn again for each
     seed. ``signal_files``: names of files with recorded signals. ``calibration``: whether to compare forecasts with
     what came, and what was learned of the sources with what is true. ``workers``: the maximum number of processes,
     started if the work is large enough; results do not depend on it.

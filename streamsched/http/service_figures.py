@@ -142,7 +142,7 @@ class Sampler:
         while not self._closing.wait(self._figures.every_s):
             try:
                 self._figures.take()
-            except Exception as error:  # noqa: BLE001  the service goes on without this sample
+            except Exception as error:  # noqa: BLE001  the service continues without this sample
                 LOG.error("no sample of figures", exc_info=error)
 
 

@@ -1,4 +1,4 @@
-"""Saves images of a shard while it goes on, whole or increments, and removes old ones."""
+"""Saves images of a running shard, whole or increments, and removes old ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consistent view of a shard's state at an instant, copied piece by piece while the shard goes on.
+"""A consistent view of a shard's state at an instant, copied piece by piece while the shard runs.
 
 At the instant, under the shard's lock, only small arrays are copied, and dirty tracking starts again (see
 `dirty_tracking`). Records follow a few thousand at a time, under the lock for milliseconds. Dirty tracking keeps the

@@ -54,7 +54,7 @@ class Leases:
     def expire(self, shard: ShardArrays, now: float) -> Ints:
         """Return the rows whose leases have expired by `now`, each lease once: int64[m], in order of expiry.
 
-        Leases ended by an outcome or by `release`, and leases granted anew, are not returned. O(m), amortised.
+        Leases ended by an outcome or by `release`, and leases granted again, are not returned. O(m), amortised.
         """
         ended = [np.empty(0, np.int64)]
         while self._queue and self._queue[0][0] <= now:
@@ -75,7 +75,7 @@ class Leases:
         return self._queue[0][0] if self._queue else np.inf
 
     def rebuild(self, shard: ShardArrays) -> None:
-        """Build the queue anew from the arrays. O(pages)."""
+        """Rebuild the queue from the arrays. O(pages)."""
         pages = int(shard.corpus["pages"][0])
         rows = np.flatnonzero(shard.pages.records["flags"][:pages] & OUT)
         rows = rows[np.argsort(shard.pages.lease_until_s[rows], kind="stable")]

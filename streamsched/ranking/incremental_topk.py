@@ -85,7 +85,7 @@ class IncrementalTopK:
         self._clock = -math.inf  # of the newest query
         self._k = 0  # pages of a batch
         self._random = np.random.default_rng(0)
-        self._first_chunk = 0  # where the search for pages above a lower line goes on
+        self._first_chunk = 0  # where the search for pages above a lower line continues
 
     @property
     def clock(self) -> float:

@@ -53,7 +53,7 @@ def invalidate_row(buffer: InvalidationBuffer, row: int) -> None:
 
 @inlined_kernel
 def invalidate_all(buffer: InvalidationBuffer) -> None:
-    """Record that any row may have to be ranked anew. O(1)."""
+    """Record that any row may have to be ranked again. O(1)."""
     if buffer.marks[_KNOWN]:
         buffer.marks[_COUNT] = buffer.rows.size + 1
 

@@ -107,7 +107,7 @@ class Evolver:
     def _begin_to_count(self, cycle: int) -> int:
         """Count from `cycle` to the first evolution, even after a restart; return `cycle`."""
         self._last_cycle = self._since_cycle = cycle
-        with suppress(SnapshotError):  # a restart then counts anew
+        with suppress(SnapshotError):  # a restart then counts from zero
             if self._directory is not None:
                 write_elites(self._directory, self._elites())
         return cycle

@@ -1,7 +1,7 @@
 """The order in which the records of a run's streams are applied.
 
 Files, and pipes, are merged by time: what comes next is the earlier one of the two next records, a signal before an
-outcome of the same time. Topics deliver as the records arrive. When one stream has ended the other goes on.
+outcome of the same time. Topics deliver as the records arrive. When one stream has ended the other continues.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A page whose last visit lies in the future gets no further visit, a host's rest until then bars all of its pages, and
 the newest visit of all stops the fading of rhythms. The effect of such a visit on a rate cannot be removed, so a mended
-page learns its rate anew from its group.
+page learns its rate again, from its group.
 """
 
 from __future__ import annotations

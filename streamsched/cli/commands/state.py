@@ -114,7 +114,7 @@ def _repair(state: Path, now: float | None, ahead_s: float, drop_lost_calls: boo
     """Mend times in the future, as wrong clocks left them, and on request a damaged log of calls.
 
     Prints how many records of each kind were changed. A mended page counts as visited at the newest outcome that is
-    not in the future, and its change rate is learned anew. Leases and rests of hosts end if they last longer than the
+    not in the future, and its change rate is learned again. Leases and rests of hosts end if they last longer than the
     longest back-off from then on; blocks stay.
 
     With --drop-lost-calls the state becomes that after the last call before the damage: later calls are lost, and

@@ -13,7 +13,7 @@ let fastestMs = Infinity; // of all answers: what takes longer, the service has 
 /**
  * Calls `ask` at once, every `everyS` seconds after its answer, and when the page becomes visible again.
  * `share`: of the time, that the service may work for it: what takes long is asked for less often, such as a ranking
- * that no crawler uses and that is computed anew from all pages.
+ * that no crawler uses and that is computed again from all pages.
  */
 function useRepeated(ask, everyS, inputs, share = 1) {
   useEffect(() => {
