@@ -54,7 +54,7 @@ class Kind:
         raise NotImplementedError
 
     def read(self, text: str) -> int:
-        """Return the number that `text` stands for. Raises ValueError if it stands for none."""
+        """Return the number that `text` names. Raises ValueError if it names none."""
         raise ValueError(text)
 
     @property

@@ -84,7 +84,7 @@ _GROUPS_READ: Final = 1 << 16  # at a time under the lock: some 2 ms
 class Scheduler:
     """Decides which pages to visit next: learns each page's change rate from crawl outcomes and ranks by a formula.
 
-    Settings, of which those of the formula and the bounds may change later:
+    Settings; those of the formula and the bounds may change later:
 
     - ``cycle``: unit of t and of rates, as ``"1d"`` or seconds;
     - ``objective``: what visits are for: ``changes`` found, ``freshness`` of the copies, or ``balanced(D)`` between the

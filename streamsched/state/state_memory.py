@@ -143,6 +143,6 @@ class StateMemory:
         return sizes
 
     def _begin(self, array: Array) -> GrowableArray:
-        """Return the memory of an array of which nothing is in use."""
+        """Return the memory of an array that nothing uses."""
         reserved = _RESERVED._replace(regions=self._regions)
         return GrowableArray(array.dtype, 0 if array.places.heard and not self.hears else array.places.needed(reserved))

@@ -29,7 +29,7 @@ PROBLEM: Final = "application/problem+json"
 _EXACT: Final = 2.0**53  # up to which a float holds every whole number
 _OFFERED: Final = (JSON, MSGPACK)
 _MOST_DEPTH: Final = 32  # of lists and objects in each other; messages have four
-_MOST_ENTRIES: Final = 1_000  # of a mapping that are searched for the wrong one, as many as a message may have
+_MOST_ENTRIES: Final = 1_000  # of a mapping that are searched for the wrong one: the most that a message may have
 _A_FLOAT: Final = "got `float`"  # in what msgspec says of a float in place of a whole number
 _SOME_KEY: Final = "[...]"  # in its paths: a key of a mapping
 
