@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from streamsched.errors import SettingsError
-from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.numerics.argument_checks import check_time
 from streamsched.numerics.arrays import Ints
 from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import ON_REQUEST, count_leased, make_limits
 from streamsched.politeness.pending_host_blocks import PendingHostBlocks
-from streamsched.politeness.politeness_settings import MOST_PAGES, HostRule, Politeness, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_book import RuleBook
 from streamsched.politeness.rule_targets import find_hosts, read_host
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
@@ -28,31 +27,16 @@ class PolitenessPolicy:
     ``limits``: settings and rules as kernels read them; ``leases``: which pages are out.
     """
 
-    def __init__(self, politeness: Politeness | None, per_host: int | None) -> None:
-        """Use `politeness`, by default `Politeness()`; `per_host` overrides `per_batch`. Raises SettingsError."""
+    def __init__(self, politeness: Politeness | None = None) -> None:
+        """Use `politeness`, by default `Politeness()`. Raises SettingsError."""
         found = Politeness() if politeness is None else politeness
         if not isinstance(found, Politeness):
             raise SettingsError("politeness", politeness, "Politeness, or None for the defaults")
         self.politeness = found
         self.limits = make_limits(found)
-        if per_host is not None:
-            if found.per_batch not in (None, per_host):
-                raise SettingsError(
-                    "per_host",
-                    per_host,
-                    f"None, or {found.per_batch}, the per_batch of politeness: set only one of the two",
-                )
-            self.limit_batches(per_host)
         self.leases = Leases()
         self._rules = RuleBook(found, self.limits)
         self._pending_blocks = PendingHostBlocks()
-
-    def limit_batches(self, per_host: int | None) -> None:
-        """Limit batches to `per_host` pages of one host, None for any number. Raises SettingsError."""
-        if per_host is not None:
-            check_whole("per_host", per_host, 1, "1 or more pages, or None for any number", most=MOST_PAGES)
-        self.politeness = replace(self.politeness, per_batch=per_host)
-        self.limits = self.limits._replace(per_batch=make_limits(self.politeness).per_batch)
 
     def set_rules(self, pages: PageLookup, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
         """Set rules by target; return the rows whose rule may have changed: int64[m]. See `RuleBook.set`."""
@@ -108,7 +92,7 @@ class PolitenessPolicy:
     @classmethod
     def restored(cls, state: dict[str, Any], shard: ShardArrays) -> PolitenessPolicy:
         """Return the policy of a `state`, with the shard of that time. O(pages)."""
-        politeness_policy = cls(Politeness.from_json(state["politeness"]), None)
+        politeness_policy = cls(Politeness.from_json(state["politeness"]))
         politeness_policy._rules.restore(state["rules"], shard)
         politeness_policy._pending_blocks.restore(state.get("blocks", []), shard)
         politeness_policy.leases.rebuild(shard)

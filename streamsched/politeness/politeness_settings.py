@@ -27,7 +27,7 @@ class Politeness:
       far apart within the lease, at least one, and the crawler spaces these visits; no other batch holds any of them
       before that time is over. `rank`, which has no lease, is not limited by it;
     - ``in_flight``: the maximum of its pages leased at once, None for any number;
-    - ``per_batch``: the maximum of its pages in one batch, None for any number; a scheduler's ``per_host`` is the same;
+    - ``per_batch``: the maximum of its pages in one batch, None for any number;
     - ``retry_after_most``: the longest rest that an answer can demand by Retry-After;
     - ``host_backoff_429``, ``host_backoff_503``: the number of pages, 1 to 255, that must give this answer one after
       another before the whole host rests; None for no such rest. If fewer pages did, a Retry-After holds for each of

@@ -79,7 +79,7 @@ class SchedulerCore:
     def new(cls, settings: SchedulerSettings) -> SchedulerCore:
         """Return a scheduler without pages."""
         pages = PageTable(settings.cycle_s, settings.regions, settings.bounds)
-        return cls(settings, pages, PolitenessPolicy(settings.politeness, None), Champion(settings.formula))
+        return cls(settings, pages, PolitenessPolicy(settings.politeness), Champion(settings.formula))
 
     @classmethod
     def from_state(cls, pages: PageTable, state: Mapping[str, Any], threads: int | None = None) -> SchedulerCore:

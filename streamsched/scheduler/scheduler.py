@@ -93,7 +93,6 @@ class Scheduler:
     - ``formula``: score formula, in place of an objective;
     - ``seed``: seed of all random choices, such as the order of equal scores, which is drawn again each cycle;
     - ``politeness``: how often pages and hosts may be visited;
-    - ``per_host``: the most pages of one host in a batch, as `per_batch` of `politeness`;
     - ``panel``: share of visits that goes to a uniform sample visited every cycle, from which evolution learns without
       bias;
     - ``new_share``: at least this share of a batch are never-visited pages, if that many exist;
@@ -133,7 +132,6 @@ class Scheduler:
         formula: str | Formula | None = None,
         seed: int = 0,
         politeness: Politeness | None = None,
-        per_host: int | None = None,
         panel: float = 0.0,
         new_share: float = 0.1,
         explore_share: float = 0.0,
@@ -151,7 +149,7 @@ class Scheduler:
         settings = SchedulerSettings(
             cycle_s=parse_cycle(cycle),
             formula=parse_provided(find_formula(objective, formula)),
-            politeness=PolitenessPolicy(politeness, per_host).politeness,
+            politeness=PolitenessPolicy(politeness).politeness,
             seed=seed,
             panel=panel,
             new_share=new_share,
@@ -181,15 +179,6 @@ class Scheduler:
         at ten million pages; `wait`: return after that. Raises FormulaError at the column that is wrong.
         """
         self.core.use(formula, wait=wait)
-
-    @property
-    def per_host(self) -> int | None:
-        """The most pages of one host in a batch, `per_batch` of the politeness settings. May be set."""
-        return self.politeness.per_batch
-
-    @per_host.setter
-    def per_host(self, most: int | None) -> None:
-        self._limit_per_host(most)
 
     @property
     def max_ahead(self) -> float | None:
@@ -480,11 +469,6 @@ class Scheduler:
         with core.lock:
             core.replace_politeness(politeness)
             core.formula_switch.forget()
-
-    @operation(log=Columns(most=PLAIN))
-    def _limit_per_host(self, most: int | None) -> None:
-        with self.core.lock:
-            self.core.politeness_policy.limit_batches(most)
 
     @operation(log=Columns(max_ahead=MAX_AHEAD_S))
     def _limit_ahead(self, max_ahead: Any) -> None:

@@ -85,7 +85,7 @@ def test_formula_and_per_host_are_for_this_once(streamsched: Command, state: Pat
     spread = streamsched(*asked, "--now", str(NOW + 1), "--per-host", "1").lines
     assert sorted(url.split("/")[2] for url in spread) == ["h0.example", "h1.example", "h2.example"]
     scheduler = Scheduler.load(state)
-    assert (scheduler.formula.text, scheduler.per_host) == (DEFAULT_FORMULA, None)
+    assert (scheduler.formula.text, scheduler.politeness.per_batch) == (DEFAULT_FORMULA, None)
     after = streamsched(*asked, "--now", str(NOW + 2), "--peek", "--scores").lines
     assert [line.split("\t")[1] for line in after] == [line.split("\t")[1] for line in usual]
 
@@ -93,7 +93,7 @@ def test_formula_and_per_host_are_for_this_once(streamsched: Command, state: Pat
 def test_per_host_is_a_limit_beside_those_of_the_state(streamsched: Command, state: Path) -> None:
     """It neither lifts the setting and the rules nor changes them, as with a service."""
     with DurableScheduler.open(state) as scheduler:
-        scheduler.per_host = 2
+        scheduler.set_politeness(Politeness(per_batch=2))
         scheduler.set_rules({"h0.example": HostRule(per_batch=4)})
     asked = ("next", "--state", str(state), "--lease", "1s")
 
@@ -103,7 +103,7 @@ def test_per_host_is_a_limit_beside_those_of_the_state(streamsched: Command, sta
 
     assert hosts(0, "1") == {"h0.example": 1, "h1.example": 1, "h2.example": 1}
     assert hosts(2, "3") == {"h0.example": 3, "h1.example": 2, "h2.example": 2}
-    assert Scheduler.load(state).per_host == 2
+    assert Scheduler.load(state).politeness.per_batch == 2
 
 
 def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Observed, Outcome, OutcomeBatch, PackedUrls, Scheduler
+from streamsched import Observed, Outcome, OutcomeBatch, PackedUrls, Politeness, Scheduler
 from streamsched.state import page_table
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
@@ -103,7 +103,7 @@ def test_digest_tells_states_apart() -> None:
         Scheduler(seed=1),
         Scheduler(formula="t"),
         Scheduler(cycle="1h"),
-        Scheduler(per_host=1),
+        Scheduler(politeness=Politeness(per_batch=1)),
         Scheduler(panel=0.1),
         Scheduler(max_ahead="9d"),
         fed([Outcome(url, 1.0)]),

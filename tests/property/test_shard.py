@@ -256,12 +256,14 @@ def test_sample_is_halved_as_pages_double() -> None:
 def test_pages_are_handed_out_in_the_order_of_the_twin(
     outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, share: float, data: st.DataObject
 ) -> None:
-    politeness = Politeness(backoff=0, retire_after=None)  # what rests is for the twin of politeness
+    # What rests is for the twin of politeness.
+    politeness = Politeness(
+        backoff=0, retire_after=None, per_batch=per_host
+    )  # what rests is for the twin of politeness
     outcomes = [structs.replace(outcome, retry_after=None) for outcome in outcomes]
     scheduler = Scheduler(
         formula=formula,
         seed=seed,
-        per_host=per_host,
         panel=share,
         politeness=politeness,
         new_share=0.0,

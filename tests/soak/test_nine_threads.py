@@ -43,7 +43,6 @@ SETTINGS: dict[str, Any] = {
     "politeness": Politeness(delay=2.0, in_flight=40, backoff=60.0, min_revisit=10.0),
 }  # fmt: skip
 SETTABLE: dict[str, list[float | None]] = {  # properties, and values for them
-    "per_host": [None, 2, 5],
     "max_ahead": [None, 60.0, DAY],
     "max_pages": [None, 320, 10_000],
     "max_pages_per_host": [None, 60],

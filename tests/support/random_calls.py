@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
@@ -100,7 +100,7 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: C901, PLR0
 
     def change(scheduler: Scheduler) -> None:
         scheduler.use(formula, wait=True)
-        scheduler.per_host = most
+        scheduler.set_politeness(replace(scheduler.politeness, per_batch=most))
         scheduler.max_pages, scheduler.max_pages_per_host = pages, host_pages
 
     return change

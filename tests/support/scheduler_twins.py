@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +50,8 @@ class Twins:
         regions: Mapping[str, TimeRegion] | None = REGIONS,
     ) -> None:
         self.scheduler = Scheduler(
-            politeness=politeness,
+            politeness=politeness if per_host is None else replace(politeness, per_batch=per_host),
             formula=formula,
-            per_host=per_host,
             seed=seed,
             new_share=0.0,
             surge_probes=False,
@@ -137,7 +137,7 @@ class Twins:
         self.is_current = True
 
     def limit_batches(self, per_host: int | None) -> None:
-        self.scheduler.per_host = per_host
+        self.scheduler.set_politeness(replace(self.scheduler.politeness, per_batch=per_host))
         self.world.per_batch = per_host
 
     def reload(self, folder: Path) -> None:

@@ -181,7 +181,6 @@ def settings_cases() -> list[Case]:
         "formula": NONE,
         "seed": WHOLE,
         "politeness": NONE,
-        "per_host": NONE,
         "panel": NOTHING,
         "new_share": NOTHING,
         "explore_share": NOTHING,
@@ -312,9 +311,6 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
             case(f"{owner} of a state", name, partial(_set, of_place, name), "none", valid)
             for name, valid in {"max_ahead": AMOUNT, "max_pages": NOTHING}.items()
         ],
-        case(
-            f"{owner} of a state", "per_host", lambda place, value: setattr(of_place(place), "per_host", value), "none"
-        ),
         case(owner, "url", lambda place, value: value in of_place(place), TEXT),
     ]
 

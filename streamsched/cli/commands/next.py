@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,7 +105,7 @@ def _peek(arguments: SimpleNamespace) -> Batch:
     if arguments.formula is not None:
         scheduler.use(arguments.formula)
     if arguments.per_host is not None:
-        scheduler.per_host = arguments.per_host
+        scheduler.set_politeness(replace(scheduler.politeness, per_batch=arguments.per_host))
     return scheduler.rank(arguments.k, now=options.current_time(arguments.now))
 
 

@@ -34,38 +34,16 @@ def host_of(table: PageTable, name: str) -> dict[str, float]:
     return {field: float(record[field]) for field in ("ready_s", "out", "wait_reason", "delay_s")}
 
 
-def test_per_host_is_per_batch() -> None:
-    assert PolitenessPolicy(None, None).politeness == Politeness()
-    assert (
-        PolitenessPolicy(None, 3).politeness.per_batch
-        == PolitenessPolicy(Politeness(per_batch=3), 3).limits.per_batch
-        == 3
-    )
-    with pytest.raises(
-        SettingsError,
-        match="per_host: expected None, or 3, the per_batch of politeness: set only one of the two, found 4",
-    ):
-        PolitenessPolicy(Politeness(per_batch=3), 4)
-    with pytest.raises(SettingsError, match="politeness"):
-        PolitenessPolicy("polite", None)  # type: ignore[arg-type]
-
-
-def test_batches_are_limited_anew_and_rules_stay(table: PageTable) -> None:
-    politeness_policy = PolitenessPolicy(Politeness(delay=2), 3)
-    politeness_policy.set_rules(table, {"a.example": Rule(never=True)})
-    rules = politeness_policy.limits.rules
+def test_settings_are_politeness_or_the_defaults() -> None:
+    assert PolitenessPolicy().politeness == Politeness()
     for most, limit in ((5, 5), (None, 1 << 62)):
-        politeness_policy.limit_batches(most)
-        assert (politeness_policy.politeness.per_batch, politeness_policy.limits.per_batch) == (most, limit)
-        assert politeness_policy.limits.rules is rules
-    for wrong in (0, 2.0, True, "1"):
-        with pytest.raises(SettingsError, match="per_host"):
-            politeness_policy.limit_batches(wrong)  # type: ignore[arg-type]
-    assert politeness_policy.politeness == Politeness(delay=2)
+        assert PolitenessPolicy(Politeness(per_batch=most)).limits.per_batch == limit
+    with pytest.raises(SettingsError, match="politeness"):
+        PolitenessPolicy("polite")  # type: ignore[arg-type]
 
 
 def test_a_grant_leases_counts_and_lets_hosts_rest(table: PageTable) -> None:
-    politeness_policy = PolitenessPolicy(Politeness(delay=10), None)
+    politeness_policy = PolitenessPolicy(Politeness(delay=10))
     politeness_policy.grant(table.arrays, np.array([0, 2, 1]), 100.0, 700.0, panel=1)
     assert are_leased(table.arrays, np.arange(4), 699.0).tolist() == [True, True, True, False]
     assert (table.arrays.pages.records["flags"][:4] & FOR_PANEL).astype(bool).tolist() == [True, False, False, False]
@@ -90,7 +68,7 @@ def test_a_wish_is_a_flag(table: PageTable) -> None:
     ],
 )
 def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None:
-    assert PolitenessPolicy(None, None).block(table.arrays, pattern, 50.0)[0].size == len(names)
+    assert PolitenessPolicy().block(table.arrays, pattern, 50.0)[0].size == len(names)
     for name in ("a.example", "b.example", "x.b.example"):
         blocked = name in names
         assert host_of(table, name)["ready_s"] == (50.0 if blocked else -math.inf)
@@ -98,9 +76,9 @@ def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None
 
 
 def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
-    hosts, _ = PolitenessPolicy(None, None).block(table.arrays, "a.example", 1e9)
+    hosts, _ = PolitenessPolicy().block(table.arrays, "a.example", 1e9)
     table.arrays.groups.records["wait_reason"][hosts] = FOR_TOO_MANY
-    PolitenessPolicy(None, None).block(table.arrays, "a.example", 5.0)
+    PolitenessPolicy().block(table.arrays, "a.example", 5.0)
     assert (host_of(table, "a.example")["ready_s"], host_of(table, "a.example")["wait_reason"]) == (5.0, ON_REQUEST)
 
 
@@ -122,13 +100,13 @@ def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
 def test_what_cannot_be_blocked(table: PageTable, host: str, until: float) -> None:
     before = table.arrays.groups.records[:4].tobytes()
     with pytest.raises(ValueError, match=r"host|target|until"):
-        PolitenessPolicy(None, None).block(table.arrays, host, until)
+        PolitenessPolicy().block(table.arrays, host, until)
     assert table.arrays.groups.records[:4].tobytes() == before
 
 
 def test_hosts_to_come_are_blocked(table: PageTable) -> None:
     """By the last block that fits them; before and after the state was saved; hosts that are known as ever."""
-    politeness_policy = PolitenessPolicy(None, None)
+    politeness_policy = PolitenessPolicy()
     politeness_policy.reach(table.arrays)
     politeness_policy.block(table.arrays, "*.other", 9.0)
     for host, until_s in (("Busy.example", 50.0), ("*.example", 70.0), ("free.example", 0.0)):
@@ -148,7 +126,7 @@ def test_hosts_to_come_are_blocked(table: PageTable) -> None:
 
 
 def test_what_a_host_asks_for_when_it_appears_outlasts_its_block(table: PageTable) -> None:
-    politeness_policy = PolitenessPolicy(None, None)
+    politeness_policy = PolitenessPolicy()
     politeness_policy.block(table.arrays, "new.example", 50.0)
     table.observe(OutcomeBatch(["https://new.example/"], [10.0], status=[429], retry_after=[90.0]))
     politeness_policy.reach(table.arrays)
@@ -159,13 +137,13 @@ def test_what_a_host_asks_for_when_it_appears_outlasts_its_block(table: PageTabl
 
 
 def test_states_from_before_such_blocks_load(table: PageTable) -> None:
-    state = PolitenessPolicy(None, None).state()
+    state = PolitenessPolicy().state()
     del state["blocks"]
     assert PolitenessPolicy.restored(state, table.arrays).state()["blocks"] == []
 
 
 def test_all_is_kept(table: PageTable) -> None:
-    politeness_policy = PolitenessPolicy(Politeness(delay=3, in_flight=7), 2)
+    politeness_policy = PolitenessPolicy(Politeness(delay=3, in_flight=7, per_batch=2))
     rules = {"a.example": Rule(max_revisit="1d"), "b.example/*": Rule(never=True), "*.example": Rule(min_revisit="1h")}
     politeness_policy.set_rules(table, rules)
     politeness_policy.set_rules(table, {"b.example": HostRule(delay=9)})

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, SnapshotError
+from streamsched import Outcome, OutcomeBatch, Politeness, Scheduler, SettingsError, SnapshotError
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.call_log import CallLog
 from streamsched.persistence.files import list_images
@@ -211,10 +211,10 @@ def test_calls_of_many_threads_are_all_there(tmp_path: Path) -> None:
 def test_champion_is_on_disk(tmp_path: Path) -> None:
     with DurableScheduler.open(tmp_path, {"seed": 3}, plan=NEVER) as scheduler:
         scheduler.use("t * X")
-        scheduler.per_host = 2
+        scheduler.set_politeness(Politeness(per_batch=2))
         scheduler.close(save=False)
     with DurableScheduler.open(tmp_path, {"seed": 4}, plan=NEVER) as scheduler:
-        assert (scheduler.formula.text, scheduler.per_host, scheduler.seed) == ("t * X", 2, 3)
+        assert (scheduler.formula.text, scheduler.politeness.per_batch, scheduler.seed) == ("t * X", 2, 3)
         assert str(scheduler.champion) == "set by hand"
 
 
@@ -225,7 +225,7 @@ def test_refused_calls_are_not_logged(tmp_path: Path) -> None:
         with pytest.raises(SettingsError):
             scheduler.set_rules({"a.example": 5})  # type: ignore[dict-item]
         with pytest.raises(SettingsError):
-            scheduler.per_host = 0
+            scheduler.max_pages = 0
         scheduler.close(save=False)
     assert not has_calls(tmp_path)
 

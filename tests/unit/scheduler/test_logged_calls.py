@@ -25,10 +25,6 @@ TWO: Any = np.uint8(2)  # numbers as NumPy has them
 UNTIL: Any = np.float32(99.0)
 
 
-def set_per_host(scheduler: Scheduler) -> None:
-    scheduler.per_host = TWO
-
-
 def set_max_ahead(scheduler: Scheduler) -> None:
     scheduler.max_ahead = "9d"
 
@@ -50,7 +46,6 @@ ACTS: dict[str, Callable[[Scheduler], object]] = {
     "set_rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
     "set_politeness": lambda scheduler: scheduler.set_politeness(Politeness(in_flight=3)),
     "suspend_streams": lambda scheduler: scheduler.suspend_streams({"kafka://outcomes/0"}),
-    "limit_per_host": set_per_host,
     "limit_ahead": set_max_ahead,
     "set_bounds": set_bound,
     "use": lambda scheduler: scheduler.use("t * crawl_rate"),

@@ -114,10 +114,6 @@ def test_public_names() -> None:
         ("seed", "7"),
         ("seed", 1.5),
         ("seed", True),
-        ("per_host", 0),
-        ("per_host", -1),
-        ("per_host", 2.0),
-        ("per_host", True),
         ("politeness", {"delay": 1}),
         ("politeness", "polite"),
         ("new_share", 1.0),
@@ -141,9 +137,9 @@ def test_setting_that_cannot_work(setting: str, found: object) -> None:
 
 def test_settings_as_numpy_has_them(tmp_path: Path) -> None:
     """And then they can still be saved as JSON."""
-    scheduler = known(seed=np.int64(3), per_host=np.uint8(2), cycle=np.float64(DAY))
+    scheduler = known(seed=np.int64(3), politeness=Politeness(per_batch=np.uint8(2)), cycle=np.float64(DAY))
     scheduler.save(tmp_path)
-    assert Scheduler.load(tmp_path).digest() == known(seed=3, per_host=2).digest()
+    assert Scheduler.load(tmp_path).digest() == known(seed=3, politeness=Politeness(per_batch=2)).digest()
 
 
 @pytest.mark.parametrize(
@@ -197,9 +193,8 @@ def test_time_must_be_a_finite_number(now: Any) -> None:
 
 
 @pytest.mark.parametrize("k", [-1, 2.0, "3", None, True])
-@pytest.mark.parametrize("per_host", [None, 1])
-def test_number_of_pages_must_be_whole(k: Any, per_host: int | None) -> None:
-    scheduler = known(per_host=per_host)
+def test_number_of_pages_must_be_whole(k: Any) -> None:
+    scheduler = known()
     for act in (scheduler.rank, scheduler.next_batch):
         with pytest.raises(SettingsError, match="k: expected 0 or more pages"):
             act(k, now=0.0)
@@ -340,7 +335,7 @@ def test_batch_has_urls_scores_hosts_and_lease() -> None:
 
 
 def test_limit_of_pages_per_host() -> None:
-    scheduler = Scheduler(formula="importance", per_host=2)
+    scheduler = Scheduler(formula="importance", politeness=Politeness(per_batch=2))
     urls = [url(i, host) for i in range(40) for host in ("a.example", "b.example")] + [url(0, "c.example")]
     scheduler.discover(urls, now=0.0, importance=np.arange(81.0))
     assert scheduler.rank(4, now=0.0).urls == [urls[80], urls[79], urls[78], urls[77]]
@@ -350,24 +345,12 @@ def test_limit_of_pages_per_host() -> None:
     assert sorted(Counter(scheduler.next_batch(81, now=0.0).hosts).values()) == [2, 2]
 
 
-def test_per_host_is_per_batch_of_the_politeness() -> None:
-    for scheduler in (Scheduler(per_host=2), Scheduler(politeness=Politeness(per_batch=2)), known(per_host=2)):
-        assert (scheduler.per_host, scheduler.politeness) == (2, Politeness(per_batch=2))
-        assert scheduler.core.politeness_policy.limits.per_batch == 2
-    assert Scheduler(per_host=2, politeness=Politeness(per_batch=2)).per_host == 2
-    with pytest.raises(
-        SettingsError,
-        match="per_host: expected None, or 3, the per_batch of politeness: set only one of the two, found 2",
-    ):
-        Scheduler(per_host=2, politeness=Politeness(per_batch=3))
-    scheduler = known(per_host=2)
-    scheduler.per_host = 3
-    assert len(scheduler.rank(9, now=0.0)) == 3
-    scheduler.per_host = None
-    assert len(scheduler.rank(9, now=0.0)) == 5
-    assert (scheduler.per_host, scheduler.core.politeness_policy.limits.per_batch > 10**9) == (None, True)
-    with pytest.raises(SettingsError, match="per_host: expected 1 or more pages"):
-        scheduler.per_host = 0
+def test_limit_of_pages_per_host_can_change() -> None:
+    scheduler = known(politeness=Politeness(per_batch=2))
+    assert len(scheduler.rank(9, now=0.0)) == 2
+    for most, found in ((3, 3), (None, 5)):
+        scheduler.set_politeness(Politeness(per_batch=most))
+        assert len(scheduler.rank(9, now=0.0)) == found
 
 
 def test_rules_are_set_one_or_many_and_return_how_many_pages() -> None:

@@ -77,7 +77,7 @@ def test_drawn_at_random() -> None:
 
 
 def test_when_its_host_has_no_capacity() -> None:
-    scheduler = crawled(per_host=2)
+    scheduler = crawled(politeness=Politeness(per_batch=2))
     assert why(scheduler, "https://a.example/4") == host_used("a.example", {"higher_score": 2})
     scheduler.set_rule("b.example", HostRule(per_batch=1))
     assert why(scheduler, "https://b.example/3") == host_used("b.example", {"higher_score": 1})
@@ -155,23 +155,23 @@ def test_of_equal_scores() -> None:
     scheduler = crawled(formula="1", new_share=0.0)
     order = scheduler.rank(50, now=NOW).urls
     assert why(scheduler, order[10]) == Reason(ReasonCode.TIE_LOST, {"k": 10, "score": 1.0})
-    scheduler = crawled(formula="1", new_share=0.0, per_host=1)
+    scheduler = crawled(formula="1", new_share=0.0, politeness=Politeness(per_batch=1))
     batch = scheduler.next_batch(10, now=NOW, lease=1.0).urls
     other = next(url for url in order if "a.example" in url and url not in batch)
     assert why(scheduler, other, now=NOW + 2.0) == host_used("a.example", {"equal_score": 1}, tie_lost=True)
 
 
 def test_which_pages_took_the_places_of_a_host() -> None:
-    scheduler = crawled(per_host=3)
+    scheduler = crawled(politeness=Politeness(per_batch=3))
     scheduler.ask(["https://a.example/38"], now=NOW)
     scheduler.set_rule("https://a.example/36", Rule(max_revisit="1d"))
     taken_by = {"higher_score": 1, "asked_for": 1, "overdue": 1}
     assert why(scheduler, "https://a.example/2") == host_used("a.example", taken_by)
-    scheduler = crawled(per_host=1, explore_share=0.99, new_share=0.0)
+    scheduler = crawled(politeness=Politeness(per_batch=1), explore_share=0.99, new_share=0.0)
     scheduler.next_batch(1, now=NOW, lease=1.0)
     batch = scheduler.next_batch(3, now=NOW + 2.0, lease=1.0)
     (drawn,) = (url for url in batch.urls if "a.example" in url)
-    scheduler = crawled(per_host=1, explore_share=0.99, new_share=0.0)
+    scheduler = crawled(politeness=Politeness(per_batch=1), explore_share=0.99, new_share=0.0)
     scheduler.next_batch(1, now=NOW, lease=1.0)
     assert drawn not in ("https://a.example/0", "https://a.example/2")
     reason = scheduler.explain("https://a.example/2", now=NOW + 2.0, k=3).reasons[0]

@@ -37,8 +37,7 @@ def test_settings_are_frozen_and_checked_again_in_a_copy() -> None:
 
 def test_settings_follow_what_was_set_later(tmp_path: Path) -> None:
     scheduler = Scheduler(seed=4, panel=0.25, explore_share=0.125)
-    scheduler.set_politeness(Politeness(delay=2.0))
-    scheduler.per_host = 3
+    scheduler.set_politeness(Politeness(delay=2.0, per_batch=3))
     scheduler.use("t")
     scheduler.save(tmp_path)
     settings = Scheduler.load(tmp_path, threads=2).core.settings

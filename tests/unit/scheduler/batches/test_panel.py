@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamsched import Batch, Outcome, OutcomeBatch, Scheduler
+from streamsched import Batch, Outcome, OutcomeBatch, Politeness, Scheduler
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.visit_journal import SAMPLE_PAGES
 from tests.reference.shard import sample_hash
@@ -110,7 +110,7 @@ def test_leased_and_failed_pages_wait_for_the_next_cycle() -> None:
 
 
 def test_hosts_are_spared_by_the_panel_too() -> None:
-    scheduler = crawler(per_host=3, panel=0.5)
+    scheduler = crawler(politeness=Politeness(per_batch=3), panel=0.5)
     crawl(scheduler, 1, batches=4, k=30)
     for batch in crawl(scheduler, 2, batches=3, k=30):
         assert batch.panel == 15
