@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Before any test module imports numba, which reads the variable then.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / "build" / "kernels"))
 os.environ["STREAMSCHED_COMPILE_PROCESSES"] = "1"  # the workers of a run compile beside each other
+
+
+@pytest.fixture(scope="module")
+def no_surge_probes() -> Iterator[None]:
+    """Batches without surge probes, which are then the best pages by the formula, as twins that know no probes rank."""
+    from streamsched.scheduler.batches.surge_probes import SurgeProbes  # noqa: PLC0415  it imports numba
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SurgeProbes, "adjust", lambda _, shard, query, batch, stays, score: (batch, batch.rows[:0]))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -72,7 +72,7 @@ class SchedulerCore:
         self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
         self._settings = settings
         self.surges, self.signals_discover = settings.surges, settings.signals_discover  # `settings` checks all again
-        self._surge_probes = SurgeProbes() if settings.surge_probes else None
+        self._surge_probes = SurgeProbes()
         self.batch_builder = self._make_batch_builder()
 
     @classmethod

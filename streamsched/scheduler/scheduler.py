@@ -99,7 +99,6 @@ class Scheduler:
     - ``explore_share``: share of a batch drawn uniformly at random;
     - ``surges``: whether to detect surges, bulk changes of a host or URL pattern. If not, the terminal is 0 and each
       change counts for its page alone;
-    - ``surge_probes``: whether batches include pages visited to detect surges, if the formula reads them;
     - ``max_ahead``: reject outcomes further ahead of the newest one, as their clocks must be wrong; None accepts all;
     - ``regions``: top-level domains and clocks whose weekly profiles are learned separately, None to learn no
       seasonality, which saves some memory and time;
@@ -136,7 +135,6 @@ class Scheduler:
         new_share: float = 0.1,
         explore_share: float = 0.0,
         surges: bool = True,
-        surge_probes: bool = True,
         max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
         signals_discover: bool = True,
@@ -155,7 +153,6 @@ class Scheduler:
             new_share=new_share,
             explore_share=explore_share,
             surges=surges,
-            surge_probes=surge_probes,
             max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
             signals_discover=signals_discover,

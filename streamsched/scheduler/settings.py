@@ -38,7 +38,6 @@ class SchedulerSettings:
     new_share: float
     explore_share: float
     surges: bool
-    surge_probes: bool
     max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
     signals_discover: bool
@@ -53,7 +52,6 @@ class SchedulerSettings:
             "new_share": check_share("new_share", self.new_share),
             "explore_share": check_share("explore_share", self.explore_share),
             "surges": check_flag("surges", self.surges),
-            "surge_probes": check_flag("surge_probes", self.surge_probes),
             "signals_discover": check_flag("signals_discover", self.signals_discover),
             "max_ahead": parse_max_ahead(self.max_ahead),
             "regions": None if self.regions is None else check_regions(self.regions),
@@ -66,7 +64,7 @@ class SchedulerSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON, `threads` excepted."""
-        names = ("cycle_s", "seed", "panel", "new_share", "explore_share", "surges", "surge_probes")
+        names = ("cycle_s", "seed", "panel", "new_share", "explore_share", "surges")
         regions = self.regions
         return {name: getattr(self, name) for name in (*names, "signals_discover", "max_ahead")} | {
             "formula": self.formula.text,

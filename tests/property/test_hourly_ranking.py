@@ -18,6 +18,8 @@ from tests.reference.seasonality import utc
 from tests.support.intensities import Clock, merge, office, published, visit
 from tests.support.scheduler_twins import small_shards
 
+pytestmark = pytest.mark.usefixtures("no_surge_probes")
+
 PAGES = 200
 HOUR = 3_600.0
 START_S = utc(2024, 2, 12)  # six weeks and a half before clocks are put forward in Europe, ...
@@ -32,7 +34,7 @@ def learned(formula: str) -> tuple[Scheduler, list[str]]:
     rng = np.random.default_rng(1)
     urls = [f"https://{'a.jp' if i % 2 else 'a.de'}/{i}" for i in range(PAGES)]
     per = rng.gamma(2.0, 0.3, PAGES // 2)
-    scheduler = Scheduler(formula=formula, politeness=FREE, regions=ZONES, new_share=0.0, surge_probes=False, threads=1)
+    scheduler = Scheduler(formula=formula, politeness=FREE, regions=ZONES, new_share=0.0, threads=1)
     parts = []
     for first, clock, turn in ((0, Clock(1.0), 0), (1, Clock(5.5), 8)):
         visits = visit(rng, np.roll(office(), turn), per, np.full(PAGES // 2, 6.0), weeks=6, clock=clock)

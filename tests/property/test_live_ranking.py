@@ -39,6 +39,8 @@ from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
 from tests.support.scheduler_twins import Twins, small_shards
 from tests.support.stepped_threads import stepped
 
+pytestmark = pytest.mark.usefixtures("no_surge_probes")
+
 HOURLY = {"tau", "rhythm", "due", "gain"}
 MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due", "gain", "significance")
 known_formulas = st.sampled_from(

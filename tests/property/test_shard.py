@@ -267,7 +267,6 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
         panel=share,
         politeness=politeness,
         new_share=0.0,
-        surge_probes=False,
     )
     shard = reference_shard.Shard(DAY)
     panel = reference_shard.Panel(shard, share)

@@ -17,6 +17,8 @@ from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import small_shards
 from tests.support.sorted_corpus import LAYOUTS, SortedCorpus
 
+pytestmark = pytest.mark.usefixtures("no_surge_probes")
+
 INFINITE = "pow(1e300, 2)"
 HARD = {
     "all equal": "1",

@@ -54,7 +54,6 @@ class Twins:
             formula=formula,
             seed=seed,
             new_share=0.0,
-            surge_probes=False,
             max_ahead=None,
             threads=1,
             regions=regions,

@@ -185,7 +185,6 @@ def settings_cases() -> list[Case]:
         "new_share": NOTHING,
         "explore_share": NOTHING,
         "surges": FLAG,
-        "surge_probes": FLAG,
         "signals_discover": FLAG,
         "max_ahead": {"none", "fraction"},
         "max_pages": NONE,

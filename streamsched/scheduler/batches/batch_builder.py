@@ -103,7 +103,7 @@ class BatchBuilder:
     panel: Panel
     quotas: BatchQuotas
     seed: int
-    surge_probes: SurgeProbes | None = None  # used if the formula reads `surge` or `gain`
+    surge_probes: SurgeProbes  # used if the formula reads `surge` or `gain`
     streams: Sequence[str] = ()  # by number, from 1
     keys: BatchKeys = field(default_factory=BatchKeys)
     handout_order: HandoutOrder = field(default_factory=HandoutOrder)
@@ -276,7 +276,7 @@ class BatchBuilder:
     def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""
         shard, rows = self.pages.arrays, batch.rows
-        if self.surge_probes is None or {"surge", "gain"}.isdisjoint(self.formula_switch.formula.terminals):
+        if {"surge", "gain"}.isdisjoint(self.formula_switch.formula.terminals):
             return batch, rows[:0]
         stays = np.isin(rows, query.first)
         if batch is not best:

@@ -14,7 +14,7 @@ from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.scheduler.settings import SchedulerSettings, parse_cycle
 from tests.support.random_calls import settings_of
 
-OTHERS: dict[str, Any] = {"surges": False, "surge_probes": False, "formula": "t * X"}
+OTHERS: dict[str, Any] = {"surges": False, "formula": "t * X"}
 
 
 @pytest.mark.parametrize("regions", [None, {"east": TimeRegion(("jp",), "Asia/Tokyo")}])

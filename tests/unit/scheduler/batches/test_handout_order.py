@@ -28,9 +28,10 @@ def changed(scheduler: Scheduler, urls: list[str]) -> list[float]:
     return [1.0 - (1.0 - one["due"]) * (1.0 - one["surge"]) for one in terminals]
 
 
+@pytest.mark.usefixtures("no_surge_probes")
 @pytest.mark.parametrize("formula", ["t", "freshness", "balanced(0.3)", "0 - rate", "changes", CHANGED, "importance"])
 def test_a_batch_is_ordered_by_the_probability_of_a_change(formula: str) -> None:
-    scheduler = crawled(formula=formula, surge_probes=False)
+    scheduler = crawled(formula=formula)
     ranked = scheduler.rank(20, now=NOW)
     assert ranked.scores.tolist() == sorted(ranked.scores.tolist(), reverse=True)
     batch = scheduler.next_batch(20, now=NOW)

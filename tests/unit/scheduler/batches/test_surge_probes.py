@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def test_probes_that_find_a_surge_raise_the_others() -> None:
 
 
 def test_no_probes_if_formula_or_settings_ignore_surges() -> None:
-    for scheduler in (crawled(formula="posterior"), crawled(surges=False), crawled(surge_probes=False)):
+    for scheduler in (crawled(formula="posterior"), crawled(surges=False)):
         batch = scheduler.rank(40, now=25 * DAY, surge_probes=True)
         assert batch.urls == scheduler.rank(40, now=25 * DAY).urls
 
@@ -119,15 +118,6 @@ def test_explain_names_probes() -> None:
     for url in pushed:
         displaced = Reason(ReasonCode.DISPLACED, {"k": 40, "merit": "score", "surge_probes": PROBES_PER_GROUP})
         assert result[url].reasons[0] == displaced
-
-
-def test_surge_probes_off_is_saved(tmp_path: Path) -> None:
-    for surge_probes in (True, False):
-        scheduler = crawled(surge_probes=surge_probes)
-        scheduler.save(tmp_path / str(surge_probes))
-        loaded = Scheduler.load(tmp_path / str(surge_probes))
-        assert loaded.digest() == scheduler.digest()
-        assert bool(quiet_of(loaded.rank(40, now=25 * DAY, surge_probes=True).urls)) == surge_probes
 
 
 def test_groups_are_due_by_what_is_expected_of_them() -> None:
