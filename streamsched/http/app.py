@@ -223,7 +223,7 @@ async def _read_body(request: Request, bounds: BodyBounds) -> bytes:
     except TimeoutError:
         detail = f"the body did not arrive within {bounds.timeout_s:g} s"
         raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "slow_body", detail, headers={"connection": "close"}) from None
-    except ClientDisconnect:  # for granian also a chunk that cannot be read
+    except ClientDisconnect:
         raise malformed("it is not whole") from None
     return b"".join(parts)
 
@@ -235,7 +235,6 @@ def _too_large(bounds: BodyBounds) -> HttpError:
         "body_too_large",
         f"expected a body of {expected}",
         fields={"field": "body", "expected": expected},
-        headers={"connection": "close"},
     )
 
 

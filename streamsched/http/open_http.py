@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,17 +30,29 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.http_settings import HttpSettings
 
 
-@contextmanager
-def open_http(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float]) -> Iterator[HttpServer]:
-    """Serve `scheduler` over HTTP within the block; at its end requests under way are answered.
+def listen(settings: HttpSettings) -> socket.socket:
+    """Return a socket that listens on the address of `settings`, for `open_http`: an address is claimed before a state.
 
-    `wall`: the present time, UTC epoch seconds, which never goes back. Raises SettingsError for an address that cannot
-    be listened on or an invalid file of tokens, SnapshotError if the audit log cannot be written.
+    Raises SettingsError for an address that cannot be listened on, or if a package of the service is missing.
     """
     with _needs_extra():
-        from streamsched.http.server import HttpServer  # noqa: PLC0415  granian is an extra
+        from streamsched.http.server import listen as listen_at  # noqa: PLC0415  uvicorn is an extra
+    return listen_at(settings)
+
+
+@contextmanager
+def open_http(
+    scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float], listener: socket.socket
+) -> Iterator[HttpServer]:
+    """Serve `scheduler` over HTTP within the block; at its end requests under way are answered.
+
+    `wall`: the present time, UTC epoch seconds, which never goes back; `listener`: from `listen`. Raises SettingsError
+    for an invalid file of tokens, SnapshotError if the audit log cannot be written.
+    """
+    with _needs_extra():
+        from streamsched.http.server import HttpServer  # noqa: PLC0415  uvicorn is an extra
     with open_app(scheduler, settings, wall) as app:
-        server = HttpServer(settings, app)
+        server = HttpServer(settings, app, listener)
         server.start()
         gc.freeze()  # else each full collection looks at all that compilers have left, for a tenth of a second
         try:

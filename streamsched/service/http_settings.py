@@ -29,9 +29,12 @@ class HttpSettings:
     - ``max_body``: the most bytes of a request's body;
     - ``rate``: the most requests a second of one token, or without tokens of one client's address;
     - ``connections``: the most connections at once; further ones wait;
+    - ``connections_per_address``: the most connections of one client's address; further ones are answered with 503.
+      Behind a proxy, which has one address, as many as ``connections``;
     - ``queue``: the most requests that wait for the scheduler; further ones are answered with 503;
     - ``body_timeout``: the longest time in which a body must arrive;
     - ``idle_timeout``: how long a connection may be open without a request, or a request's head incomplete;
+    - ``write_timeout``: how long a client may leave an answer unread;
     - ``drain_timeout``: how long a stop waits for the requests under way;
     - ``sample_every``: time between two samples of the service's figures.
 
@@ -47,18 +50,20 @@ class HttpSettings:
     max_body: int = 8 << 20
     rate: int = 1_000
     connections: int = 512
+    connections_per_address: int = 256
     queue: int = 256
     body_timeout: str | float = "10s"
     idle_timeout: str | float = "30s"
+    write_timeout: str | float = "30s"
     drain_timeout: str | float = "30s"
     sample_every: str | float = "5s"
 
     def __post_init__(self) -> None:
         _split(self.address)
         check_whole("max_body", self.max_body, _LEAST_BODY, f"{_LEAST_BODY:,} or more bytes")
-        for name in ("rate", "connections", "queue"):
+        for name in ("rate", "connections", "connections_per_address", "queue"):
             check_whole(name, getattr(self, name), 1, "1 or more")
-        for name in ("body_timeout", "idle_timeout", "drain_timeout", "sample_every"):
+        for name in ("body_timeout", "idle_timeout", "write_timeout", "drain_timeout", "sample_every"):
             object.__setattr__(self, name, parse_duration(getattr(self, name), name))
         if self.tokens is None and not self.is_loopback:
             raise SettingsError("tokens", NOTHING, "a file of tokens: without one only loopback addresses are served")

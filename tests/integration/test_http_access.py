@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.http.server import HttpServer
+from streamsched.http.open_http import listen
 from streamsched.http.tokens import TokenFile
 from streamsched.service.http_settings import HttpSettings
 from tests.support.command_line import Command
@@ -162,11 +162,15 @@ def _fail(_handle: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(streamsched: Command, tmp_path: Path) -> None:
+    """Before a state is made."""
     with running(tmp_path) as service:
+        answer = streamsched("serve", "--state", tmp_path / "new", "--http", service.server.address)
+        assert answer.code == 2
+        assert not (tmp_path / "new").exists()
         settings = HttpSettings(service.server.address)
         with pytest.raises(SettingsError, match=r"http\.address"):
-            HttpServer(settings, None).start()  # type: ignore[arg-type]  # it never gets so far
+            listen(settings)
 
 
 def test_token_makes_tokens_that_open(streamsched: Command, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamsched import DurableScheduler, Outcome, OutcomeBatch, SettingsError
-from streamsched.http.open_http import open_http
+from streamsched.http.open_http import listen, open_http
 from streamsched.http.scheduler_thread import SchedulerThread
 from streamsched.http.service_figures import KEPT_SAMPLES, Sampler, ServiceFigures
 from streamsched.service.http_settings import HttpSettings
@@ -218,9 +218,11 @@ def test_a_sample_that_fails_does_not_end_the_others() -> None:
 def test_a_missing_package_is_named(scheduler: DurableScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "streamsched.http.prometheus_metrics", raising=False)
+    settings = HttpSettings("127.0.0.1:0")
     with (
         pytest.raises(SettingsError, match=r"prometheus_client.*streamsched\[http\]"),
-        open_http(scheduler, HttpSettings("127.0.0.1:0"), lambda: NOW),
+        listen(settings) as listener,
+        open_http(scheduler, settings, lambda: NOW, listener),
     ):
         pass
 

@@ -16,12 +16,16 @@ BODY_TIMEOUT_S = 0.5
 IDLE_S = 0.7
 MOST_BYTES = 10_000
 CONNECTIONS = 12
+OF_ADDRESS = 36
+WRITE_S = 0.7
+ASKED = 100  # answers that a silent client asks for: together more than the buffers of a connection hold
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     bounds: dict[str, Any] = {"body_timeout": BODY_TIMEOUT_S, "idle_timeout": IDLE_S, "max_body": MOST_BYTES}
-    with running(tmp_path_factory.mktemp("service"), connections=CONNECTIONS, **bounds) as service:
+    bounds |= {"connections": CONNECTIONS, "connections_per_address": OF_ADDRESS, "write_timeout": WRITE_S}
+    with running(tmp_path_factory.mktemp("service"), **bounds) as service:
         yield service
 
 
@@ -180,6 +184,82 @@ def test_more_connections_than_are_served_wait_and_are_answered(service: Running
     finally:
         for one in idle:
             one.close()
+
+
+def open_silent(service: Running) -> socket.socket:
+    """Ask for megabytes and read nothing of them."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.connect(service.place)
+    connection.sendall(head("GET", "/openapi.json") * ASKED)
+    return connection
+
+
+def count_bytes(connection: socket.socket) -> int:
+    """Read until the connection ends, by whatever end; return how many bytes there were."""
+    read = 0
+    try:
+        while part := connection.recv(1 << 20):
+            read += len(part)
+    except ConnectionError:
+        pass
+    return read
+
+
+def test_clients_that_read_no_answer_are_closed(service: Running) -> None:
+    """They hold their places no longer than the write timeout, and all that wait are answered then."""
+    silent = [open_silent(service) for _ in range(2 * CONNECTIONS)]
+    try:
+        assert b'"ok"' in exchange(service.place, head("GET", "/healthz", "connection: close"))
+        whole = len(service.client.get("/openapi.json").content) * ASKED
+        assert all(count_bytes(one) < whole for one in silent)
+    finally:
+        for one in silent:
+            one.close()
+
+
+def test_an_answer_that_nobody_reads_ends_with_the_connection(service: Running) -> None:
+    """The last answer fits the buffers: nothing is paused, but the connection is not idle for ever."""
+    with socket.create_connection(service.place, timeout=10.0) as connection:
+        connection.sendall(head("GET", "/healthz"))
+        assert read_all(connection).count(b"HTTP/1.1 200") == 1
+
+
+def test_an_address_has_a_bound_of_connections_and_others_are_served(service: Running) -> None:
+    held = [socket.create_connection(service.place, timeout=10.0) for _ in range(OF_ADDRESS)]
+    try:
+        refused = exchange(service.place, b"")
+        assert status(refused) == 503
+        assert b'"too_many_connections"' in refused
+        with socket.create_connection(service.place, timeout=10.0, source_address=("127.0.0.2", 0)) as other:
+            other.sendall(head("GET", "/healthz", "connection: close"))
+            assert b'"ok"' in read_all(other)
+    finally:
+        for one in held:
+            one.close()
+
+
+def test_bytes_between_requests_keep_no_connection(service: Running) -> None:
+    with socket.create_connection(service.place, timeout=10.0) as connection:
+        connection.settimeout(IDLE_S / 10)
+        for _ in range(100):
+            try:
+                connection.sendall(b"\r\n")
+                if not connection.recv(1):
+                    return
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return
+    pytest.fail("still open")
+
+
+def test_a_refused_body_may_come_to_its_end(service: Running) -> None:
+    """So its client reads the answer, and asks again on the same connection."""
+    body = b" " * (2 * MOST_BYTES)
+    sent = post(f"content-length: {len(body)}") + body + head("GET", "/healthz", "connection: close")
+    answer = exchange(service.place, sent)
+    assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [413, 200]
 
 
 def test_a_very_long_target_is_refused(service: Running) -> None:

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from streamsched import DurableScheduler
-from streamsched.http.open_http import open_http
+from streamsched.http.open_http import listen, open_http
 from streamsched.http.server import HttpServer
 from streamsched.http.service_clock import ServiceClock
 from streamsched.http.tokens import PERMISSIONS, write_entry
@@ -87,7 +87,8 @@ def running(
     http = HttpSettings(address, **given, **settings)
     with (
         DurableScheduler.open(folder / "state", clock=WallClock(wall)) as scheduler,
-        open_http(scheduler, http, wall) as server,
+        listen(http) as listener,
+        open_http(scheduler, http, wall, listener) as server,
         make_client(server.address, TOKENS["all"] if tokens else None) as client,
     ):
         yield Running(scheduler, server, client, clock)

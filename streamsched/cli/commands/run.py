@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from types import TracebackType
@@ -95,6 +96,8 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
     with ExitStack() as stack:
         with lock_state(settings.state, make=True):
             pass  # nothing is read from a pipe if the state is in use
+        http = HttpSettings(**settings.http) if "address" in settings.http else None
+        listener = None if http is None else stack.enter_context(_listen(http))
         source = stack.enter_context(open_run_source(settings))
         signals = open_run_signals(settings)
         sources: list[AnySource] = [source]
@@ -112,7 +115,11 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
         batches = open_run_batches(settings, scheduler, wall)
         if batches is not None:
             stack.enter_context(batches)
-        server = stack.enter_context(_open_http(settings, scheduler, wall))
+        server: HttpServer | None = None
+        if http is not None and listener is not None:
+            from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra that other runs do without
+
+            server = stack.enter_context(open_http(scheduler, http, wall, listener))
         begin()
         loop = IngestLoop(
             scheduler,
@@ -140,6 +147,12 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
     return DONE if interruption.number is None else after_drain(interruption.number)
 
 
+def _listen(settings: HttpSettings) -> socket.socket:
+    from streamsched.http.open_http import listen  # noqa: PLC0415  an extra that other runs do without
+
+    return listen(settings)
+
+
 def _show(display: ProgressLine, server: HttpServer | None, loop: IngestLoop) -> None:
     """Show the progress of the loop on the terminal and in the figures of the service."""
     display.show(loop)
@@ -164,19 +177,6 @@ def _wait() -> Iterator[None]:
     while True:
         time.sleep(_TICK_S)
         yield None
-
-
-@contextmanager
-def _open_http(
-    settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float]
-) -> Iterator[HttpServer | None]:
-    if "address" not in settings.http:
-        yield None
-        return
-    from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra that other runs do without
-
-    with open_http(scheduler, HttpSettings(**settings.http), wall) as server:
-        yield server
 
 
 def _without_query(source: str) -> str:

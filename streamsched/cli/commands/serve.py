@@ -18,7 +18,7 @@ from streamsched.cli.service_options import (
     service_clock,
     service_options,
 )
-from streamsched.http.open_http import open_http
+from streamsched.http.open_http import listen, open_http
 from streamsched.scheduler.warm import warm
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
@@ -56,13 +56,15 @@ def serve_command(**given: Any) -> int:
 
 def _serve(settings: RunSettings, *, as_json: bool) -> int:
     wall, begin = service_clock(settings)
+    http = HttpSettings(**settings.http)
     with ExitStack() as stack:
+        listener = stack.enter_context(listen(http))
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
         warm()  # no request should wait for a compiler
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
         LOG.info("started", state=str(settings.state), pages=len(scheduler))
-        server = stack.enter_context(open_http(scheduler, HttpSettings(**settings.http), wall))
+        server = stack.enter_context(open_http(scheduler, http, wall, listener))
         begin()
         saves = SaveLog(scheduler)
         for _ in interruption.until(_ticks()):
