@@ -18,7 +18,7 @@ from streamsched.errors import (
 
 if TYPE_CHECKING:
     from streamsched.estimation.change_detection import hamming
-    from streamsched.estimation.content import simhash
+    from streamsched.estimation.simhash import simhash
     from streamsched.estimation.source_list import SourceReliability
     from streamsched.evolution.plan import EvolutionPlan
     from streamsched.formula import Formula
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from streamsched.scheduler.warm import warm
     from streamsched.signals import Signal, SignalBatch
     from streamsched.state.stream_clock import WallClock
+
+    __version__: str
 
 __all__ = [
     "Batch",
@@ -121,17 +123,30 @@ _HOMES: Final = {
     "WallClock": "streamsched.state.stream_clock",
     "WeekView": "streamsched.scheduler.reading.week_view",
     "hamming": "streamsched.estimation.change_detection",
-    "simhash": "streamsched.estimation.content",
+    "simhash": "streamsched.estimation.simhash",
     "warm": "streamsched.scheduler.warm",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
     return value
 
 
+def _version() -> str:
+    """Return the version of the installed package, "unknown" for a checkout that is not installed."""
+    metadata = import_module("importlib.metadata")
+    try:
+        return str(metadata.version("streamsched"))
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -1,18 +1,4 @@
-"""The contents of a page: fingerprints of them, and how much of them changes.
-
-SimHash is a 64-bit fingerprint of text whose Hamming distance measures how much two texts differ. Charikar (2002),
-"Similarity estimation techniques from rounding algorithms". Each run of `width` words votes with its hash on all 64
-bits, once per occurrence; the majority decides, a tie gives 0. Texts that share all but a few runs differ in a few
-bits, unrelated ones in about 32. A text with fewer words votes once, as a whole; a text without words has fingerprint
-0.
-
-A word, of the case-folded text in Unicode's composed form (NFC), is a maximal run of letters, digits and underscores;
-from U+00C0 on, everything but spaces, punctuation and symbols is a letter. Each character of a script that puts no
-spaces between words (Han, kana, Thai, Lao, Khmer, Myanmar), and each emoji, is a word of its own. Markup is not
-recognised: pass a page's text, not its HTML.
-
-Equal texts have equal fingerprints in every version of this library and on every little-endian machine, because letters
-are defined here, not by the running Python's tables. Only letters newer than those tables may be folded differently.
+"""The contents of a page: how much of them changes, and the kernel that fingerprints texts (`estimation.simhash`).
 
 The significance of a page's changes says how much of it changes. A change has the significance that the crawler
 reports. Otherwise it is the share of bits in which the fingerprints before and after the change differ; other contents,
@@ -32,39 +18,18 @@ expectation is.
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.errors import SettingsError
-from streamsched.numerics.argument_checks import check_whole, read_items
 from streamsched.numerics.arrays import Bytes, Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, kernel, mix
+from streamsched.numerics.text_words import SEPARATORS, WORDS_ALONE
 from streamsched.numerics.url_bytes import hash_bytes
 
-SHINGLE_WORDS: Final = 3  # long enough to detect reordered words, short enough that an edit affects few runs
-
-_WIDEST: Final = 64
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: odd, and its bits look random
-
-# First and last code points of non-letters; all others up to U+10FFFF are letters.
-SEPARATORS: Final = (
-    *((0x00, 0x2F), (0x3A, 0x40), (0x5B, 0x5E), (0x60, 0x60), (0x7B, 0xA9)),
-    *((0xAB, 0xB4), (0xB6, 0xB9), (0xBB, 0xBF), (0xD7, 0xD7), (0xF7, 0xF7)),
-    *((0x2000, 0x206F), (0x20A0, 0x20CF), (0x2190, 0x2BFF), (0x2E00, 0x2E7F)),  # punctuation, currency, symbols
-    *((0x3000, 0x3004), (0x3008, 0x3020), (0x3030, 0x3030)),  # of Han and kana
-    *((0xFE00, 0xFE1F), (0xFE30, 0xFE6F)),  # variation selectors, vertical and small forms
-    *((0xFEFF, 0xFF0F), (0xFF1A, 0xFF20), (0xFF3B, 0xFF40), (0xFF5B, 0xFF65), (0xFFF0, 0xFFFF)),  # fullwidth, specials
-)
-WORDS_ALONE: Final = (
-    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF)),  # Thai and Lao, Myanmar, Khmer
-    *((0x2E80, 0x2FFF), (0x3005, 0x3007), (0x3021, 0x302F), (0x3031, 0x312F), (0x3190, 0x9FFF), (0xF900, 0xFAFF)),
-    *((0xFF66, 0xFF9F), (0x1AFF0, 0x1B16F), (0x1F000, 0x1FAFF), (0x20000, 0x3FFFF)),  # kana, emoji, Han
-)
-
 _SEPARATOR: Final = 0
 _LETTER: Final = 1
 _ALONE: Final = 2
@@ -74,6 +39,7 @@ _FIRST: Final = np.array([first for first, _, _ in _RANGES])
 _LAST: Final = np.array([last for _, last, _ in _RANGES])
 _KIND: Final = np.array([kind for _, _, kind in _RANGES])
 _ASCII: Final = np.array([_LETTER if chr(code).isalnum() or code == ord("_") else _SEPARATOR for code in range(128)])
+
 PAGE_STRENGTH: Final = 2.0  # changes that the host's mean counts for
 HOST_STRENGTH: Final = 8.0  # changes that the mean of all pages counts for in a host's mean
 PAGE_MEMORY: Final = 15  # changes of a page, at most: 4 bits
@@ -82,34 +48,13 @@ _MEAN_BITS: Final = 12
 _MOST: Final = (1 << _MEAN_BITS) - 1  # the distance from 1 to 0
 
 
-def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes:
-    """Return the fingerprint of each text: uint64[n]; a single str is one text, so n is 1. O(characters).
-
-    `width`: how many words vote together, 1 to 64. With 1 the order of words does not count; fingerprints of different
-    widths are not comparable. Raises SettingsError if `width` is out of range or a text is no str, TypeError if `texts`
-    are no texts.
-
-    >>> from streamsched.estimation.change_detection import hamming
-    >>> simhash("Red green blue.") == simhash("red, GREEN (blue)")
-    array([ True])
-    >>> hamming(simhash("to be or not to be", width=1), simhash("or not to be to be", width=1))
-    array([0], dtype=uint8)
-    """
-    width = check_whole("width", width, 1, f"1 to {_WIDEST} words", most=_WIDEST)
-    items = [texts] if isinstance(texts, str) else read_items("texts", texts, "a text or texts")
-    folded = [_fold(text) for text in items]
+def fingerprint_texts(folded: Sequence[bytes], width: int) -> Hashes:
+    """Return `simhash` of n folded texts in UTF-8: uint64[n]. O(bytes)."""
     offsets = np.zeros(len(folded) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, folded), np.int64, len(folded)), out=offsets[1:])
     out = np.empty(len(folded), np.uint64)
     _fingerprint(np.frombuffer(b"".join(folded), np.uint8), offsets, width, out)
     return out
-
-
-def _fold(text: str) -> bytes:
-    """Return the composed, case-folded text as UTF-8; lone surrogates are kept. Raises SettingsError if it is none."""
-    if not isinstance(text, str):
-        raise SettingsError("texts", text, "texts as str")
-    return unicodedata.normalize("NFC", text.casefold()).encode("utf-8", "surrogatepass")
 
 
 @kernel

@@ -1,11 +1,12 @@
-"""The SimHash kernel agrees with the text walked character by character and voted bit by bit."""
+"""SimHash of one text and of many agrees with the text walked character by character and voted bit by bit."""
 
 from __future__ import annotations
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamsched.estimation.content import SEPARATORS, WORDS_ALONE, simhash
+from streamsched.estimation.simhash import simhash
+from streamsched.numerics.text_words import SEPARATORS, WORDS_ALONE
 from tests.reference import estimators
 
 bounds = st.sampled_from([edge + d for span in (*SEPARATORS, *WORDS_ALONE) for edge in span for d in (-1, 0, 1)])
@@ -19,8 +20,11 @@ texts = st.text(characters, max_size=40)
 
 @given(st.lists(texts, max_size=5), st.integers(1, 64))
 @example(["\ud800 \udfff", "", "a"], 1)
+@example([" ".join("abcdefghij" * n for n in range(7))], 3)
 def test_simhash_is_the_majority_of_its_runs_of_words(rows: list[str], width: int) -> None:
-    assert simhash(rows, width=width).tolist() == [estimators.simhash(text, width) for text in rows]
+    expected = [estimators.simhash(text, width) for text in rows]
+    assert simhash(rows, width=width).tolist() == expected
+    assert [simhash(text, width=width) for text in rows] == expected
 
 
 @given(texts, texts)

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from streamsched.connectors.formats.msgpack_boundaries import ANONYMOUS, EVENT, FRAME, INCOMPLETE, MALFORMED, MAX_DEPTH
-from streamsched.estimation.content import SEPARATORS, WORDS_ALONE
 from streamsched.formula import Constant, Node, Terminal, Unary
 from streamsched.numerics.jit import mix
+from streamsched.numerics.text_words import SEPARATORS, WORDS_ALONE
 from streamsched.numerics.url_bytes import hash_bytes
 
 # --- posterior

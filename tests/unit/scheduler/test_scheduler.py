@@ -6,6 +6,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,8 @@ def test_public_names() -> None:
         "warm",
     ]
     assert all(hasattr(streamsched, name) for name in streamsched.__all__)
-    assert set(streamsched.__all__) <= set(dir(streamsched))
+    assert {*streamsched.__all__, "__version__"} <= set(dir(streamsched))
+    assert streamsched.__version__ == version("streamsched")
     with pytest.raises(AttributeError, match="no attribute 'Crawler'"):
         _ = streamsched.Crawler
 
