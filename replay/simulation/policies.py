@@ -51,7 +51,6 @@ from streamsched.replay.simulation.scheduled_policies import PlannedPolicy, Sche
 from streamsched.replay.simulation.signal_sources import SimulatedSource
 from streamsched.replay.simulation.signal_stream import SignalStream, join_signals
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
-from streamsched.scheduler.planning.planned_rates import PLANNERS
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.signals import SignalBatch
 
@@ -153,7 +152,7 @@ def _formula(name: str, line: LineStyle, formula: str, **settings: Any) -> Named
 
 def _plan(name: str, line: LineStyle) -> NamedPolicy:
     def make(setup: Setup) -> Policy:
-        return PlannedPolicy(setup.scheduler(explore_share=PLANNERS[name].probe_share), name, setup.schedule)
+        return PlannedPolicy(setup.scheduler(), name, setup.schedule)
 
     return NamedPolicy(name, line, make, None, "plans")
 

@@ -117,15 +117,16 @@ class PlannedPolicy(ScheduledPolicy):
     def __init__(self, scheduler: Scheduler, policy: str, schedule: Schedule) -> None:
         super().__init__(scheduler, by_probability=True)
         per_day = f"{100.0 * schedule.budget * DAY_S / scheduler.cycle_s:.9f}%"
-        settings = OptimiserSettings(policy=policy, budget=per_day, every=PLANNERS[policy].every * scheduler.cycle_s)
+        planner = PLANNERS[policy]
+        settings = OptimiserSettings(policy=policy, budget=per_day, every=planner.every * scheduler.cycle_s)
         self._optimiser = Optimiser(scheduler, settings)
+        self._draws_probes = planner.probe_share > 0.0
 
     def rank(self, query: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, after a plan if one is due."""
         if self._optimiser.due(query.now):
             self._optimiser.plan_now(query.now)
-        return self._rank_batch(query) if self.scheduler.core.settings.explore_share else super().rank(query)
-
-    def _rank_batch(self, query: PolicyQuery) -> Rows:
-        """Return the rows of a batch, which has pages drawn at random too."""
+        if not self._draws_probes:
+            return super().rank(query)
+        # Only batches have pages drawn at random.
         return self.scheduler.next_batch(query.k, now=query.now, lease=self.scheduler.cycle_s / 2).rows

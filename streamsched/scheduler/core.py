@@ -65,7 +65,7 @@ class SchedulerCore:
         self.clock = StreamClock(settings.max_ahead)
         self.politeness_policy = policy
         self.panel = Panel(settings.panel, settings.cycle_s)
-        self.quotas = BatchQuotas(settings.new_share, settings.explore_share, settings.seed)
+        self.quotas = BatchQuotas(settings.new_share, settings.seed)
         self.streams = SuspendedStreams()
         self.keys = BatchKeys()
         self.forgotten = 0  # rows of forgotten pages
@@ -94,7 +94,7 @@ class SchedulerCore:
         core.panel.restore(state["panel"])
         core.quotas.restore(state["quotas"])
         core.clock.restore(state["clock"])
-        core.plan = None if state["plan"] is None else CrawlPlan.from_json(state["plan"])
+        core.follow(None if state["plan"] is None else CrawlPlan.from_json(state["plan"]))
         core.keys.restore(state["keys"])
         core.forgotten = state["forgotten"]
         return core
@@ -162,6 +162,11 @@ class SchedulerCore:
         if wait:
             finish()
 
+    def follow(self, plan: CrawlPlan | None) -> None:
+        """Note the plan of the crawl rates in use; None for none. Under the lock."""
+        self.plan = plan
+        self._share_probes()
+
     def find(self, urls: Sequence[str]) -> Ints:
         """Return the rows of `urls`: int64[n], -1 for unknown pages. Under the lock."""
         return self.pages.find(PackedUrls.pack(urls))
@@ -194,8 +199,14 @@ class SchedulerCore:
     def _crown(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on."""
         self.champion = champion
+        self._share_probes()
         if self.on_champion is not None:
             self.on_champion(champion)
+
+    def _share_probes(self) -> None:
+        """Draw the share of batches at random that the plan asks for, while the formula reads `crawl_rate`."""
+        is_read = "crawl_rate" in self.champion.formula.terminals
+        self.quotas.explore = self.plan.probe_share if self.plan is not None and is_read else 0.0
 
     def _make_batch_builder(self) -> BatchBuilder:
         parts = self.pages, self.politeness_policy, self.formula_switch, self.panel, self.quotas

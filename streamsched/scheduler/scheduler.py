@@ -96,7 +96,6 @@ class Scheduler:
     - ``panel``: share of visits that goes to a uniform sample visited every cycle, from which evolution learns without
       bias;
     - ``new_share``: at least this share of a batch are never-visited pages, if that many exist;
-    - ``explore_share``: share of a batch drawn uniformly at random;
     - ``surges``: whether to detect surges, bulk changes of a host or URL pattern. If not, the terminal is 0 and each
       change counts for its page alone;
     - ``max_ahead``: reject outcomes further ahead of the newest one, as their clocks must be wrong; None accepts all;
@@ -133,7 +132,6 @@ class Scheduler:
         politeness: Politeness | None = None,
         panel: float = 0.0,
         new_share: float = 0.1,
-        explore_share: float = 0.0,
         surges: bool = True,
         max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
@@ -151,7 +149,6 @@ class Scheduler:
             seed=seed,
             panel=panel,
             new_share=new_share,
-            explore_share=explore_share,
             surges=surges,
             max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
@@ -490,7 +487,7 @@ class Scheduler:
             if rates.size > len(core.pages):
                 raise LogMismatch("a plan of more pages than the state has: the log belongs to another state")
             write_crawl_rates(core.pages, rates)
-            core.plan = plan
+            core.follow(plan)
             core.formula_switch.keep_up()
 
     def _latest_s(self) -> float | None:

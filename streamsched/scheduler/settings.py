@@ -18,7 +18,7 @@ from streamsched.records.page_bounds import PageBounds
 from streamsched.state.stream_clock import parse_max_ahead
 
 DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
-_ROUNDING: Final = 1e-9  # of a sum of shares: 0.1 + 0.2 + 0.7 may be more than 1
+SHARES_ROUNDING: Final = 1e-9  # of a sum of shares, which may be more than 1
 _SHORTEST_CYCLE_S: Final = 1.0
 _LONGEST_CYCLE_S: Final = 1e12  # beyond it, rates per cycle leave the range in which float64 sums them
 
@@ -36,7 +36,6 @@ class SchedulerSettings:
     seed: int
     panel: float
     new_share: float
-    explore_share: float
     surges: bool
     max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
@@ -50,7 +49,6 @@ class SchedulerSettings:
             "seed": check_whole("seed", self.seed, None, "a whole number"),
             "panel": check_share("panel", self.panel),
             "new_share": check_share("new_share", self.new_share),
-            "explore_share": check_share("explore_share", self.explore_share),
             "surges": check_flag("surges", self.surges),
             "signals_discover": check_flag("signals_discover", self.signals_discover),
             "max_ahead": parse_max_ahead(self.max_ahead),
@@ -58,13 +56,15 @@ class SchedulerSettings:
         }
         if self.threads is not None:
             checked["threads"] = check_whole("threads", self.threads, 1, "1 to 256, or None", most=256)
-        _check_sum(*(check_share(name, getattr(self, name)) for name in ("new_share", "explore_share", "panel")))
+        if self.new_share + self.panel > 1.0 + SHARES_ROUNDING:
+            expected = f"at most {1.0 - self.panel:g} beside panel = {self.panel:g}"
+            raise SettingsError("new_share", self.new_share, expected)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON, `threads` excepted."""
-        names = ("cycle_s", "seed", "panel", "new_share", "explore_share", "surges")
+        names = ("cycle_s", "seed", "panel", "new_share", "surges")
         regions = self.regions
         return {name: getattr(self, name) for name in (*names, "signals_discover", "max_ahead")} | {
             "formula": self.formula.text,
@@ -84,20 +84,6 @@ class SchedulerSettings:
             "bounds": PageBounds(**fields["bounds"]),
         }
         return cls(**{**fields, **parsed}, threads=threads)
-
-
-def _check_sum(new_share: float, explore_share: float, panel: float) -> None:
-    """Raise SettingsError if the shares of a batch are more than the batch."""
-    if new_share + explore_share + panel <= 1.0 + _ROUNDING:
-        return
-    if new_share:
-        others, found, rest = (
-            f"panel = {panel:g} and explore_share = {explore_share:g}",
-            new_share,
-            panel + explore_share,
-        )
-        raise SettingsError("new_share", found, f"at most {max(1.0 - rest, 0.0):g} beside {others}")
-    raise SettingsError("explore_share", explore_share, f"at most {1.0 - panel:g} beside panel = {panel:g}")
 
 
 def parse_cycle(cycle: str | float) -> float:

@@ -17,9 +17,10 @@ from streamsched.state.page_table import PageTable
 class CrawlPlan:
     """How the crawl rates in use were planned.
 
-    ``number``: 1 for a shard's first plan; ``policy``: of the optimiser; ``planned_at_s``: when, UTC epoch seconds;
-    ``budget``: the setting; ``visits_per_s``: what it amounts to; ``pages``: how many were known, the first rows;
-    ``new_share``: of the visits, the share that goes to pages never visited, None if the policy does not plan it.
+    - ``number``: 1 for a shard's first plan; ``policy``: of the optimiser; ``planned_at_s``: when, UTC epoch seconds;
+    - ``budget``: the setting; ``visits_per_s``: what it amounts to; ``pages``: how many were known, the first rows;
+    - ``new_share``: of the visits, the share that goes to pages never visited, None if the policy does not plan it;
+    - ``probe_share``: of each batch, the share drawn at random, from which the policy learns.
     """
 
     number: int
@@ -29,6 +30,7 @@ class CrawlPlan:
     visits_per_s: float
     pages: int
     new_share: float | None = None
+    probe_share: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values for JSON."""

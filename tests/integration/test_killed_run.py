@@ -81,7 +81,6 @@ def test_plans_survive_kills(processes: ForkServerContext, tmp_path: Path, rng: 
     source = write(tmp_path / "outcomes.jsonl", uneven_crawl(PAGES, PLANNED_DAYS))
     words = ["run", "--source", str(source), "--json", "--set", "save.every=5ms"]
     words += ["--set", f"optimiser.policy={policy}", "--set", f"optimiser.budget={BUDGETS[policy]}"]
-    words += ["--set", "scheduler.explore_share=0.1"]
     whole = tmp_path / "whole"
     assert kill_after(processes, [*words, "--state", str(whole)], tmp_path / "result", PATIENCE_S) == 0
     expected = Scheduler.load(whole)

@@ -17,6 +17,7 @@ from streamsched.ranking import formula_switch, full_scan
 from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.scheduler.scheduler import Scheduler
 from tests.support.guarded_memory import small_rankings, small_reserve
+from tests.support.handout import drawing
 from tests.support.outcome_streams import DAY
 
 MANNERS = Politeness(delay=10.0, in_flight=40, per_batch=9, backoff=3_600.0, min_revisit=600.0, max_revisit="20d")
@@ -42,9 +43,8 @@ def live(seed: int, steps: int, way: tuple[int, bool, int]) -> tuple[list[tuple[
     rng = np.random.default_rng(seed)
     seen = []
     with ranked_so(kept, most_opened):
-        scheduler = Scheduler(
-            seed=seed, politeness=MANNERS, threads=threads, new_share=0.2, explore_share=0.1, panel=0.1
-        )
+        scheduler = Scheduler(seed=seed, politeness=MANNERS, threads=threads, new_share=0.2, panel=0.1)
+        drawing(0.1, scheduler)
         now = 1_000 * DAY
         for step in range(steps):
             found = [f"https://h{int(host)}.example/{step}/{i}" for i, host in enumerate(rng.integers(0, 9, 40))]
@@ -56,6 +56,7 @@ def live(seed: int, steps: int, way: tuple[int, bool, int]) -> tuple[list[tuple[
             scheduler.observe(OutcomeBatch.from_outcomes(done))
             if step % 5 == 4:
                 scheduler.use(FORMULAS[int(rng.integers(4))], wait=True)
+                drawing(0.1, scheduler)
         return seen, scheduler.digest()
 
 

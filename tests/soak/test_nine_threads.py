@@ -39,7 +39,7 @@ HOSTS = [f"h{i}.example" for i in range(6)]
 URLS = [f"https://{HOSTS[i % 6]}/{'ab'[i % 2]}/{i}" for i in range(300)]
 FORMULAS = ("posterior", "importance * t", "t * (3 - t)", "1", "exp(-t) * rate", "due")
 SETTINGS: dict[str, Any] = {
-    "seed": 3, "panel": 0.1, "new_share": 0.1, "explore_share": 0.1, "threads": 1,
+    "seed": 3, "panel": 0.1, "new_share": 0.1, "threads": 1,
     "politeness": Politeness(delay=2.0, in_flight=40, backoff=60.0, min_revisit=10.0),
 }  # fmt: skip
 SETTABLE: dict[str, list[float | None]] = {  # properties, and values for them

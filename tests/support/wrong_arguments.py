@@ -183,7 +183,6 @@ def settings_cases() -> list[Case]:
         "politeness": NONE,
         "panel": NOTHING,
         "new_share": NOTHING,
-        "explore_share": NOTHING,
         "surges": FLAG,
         "signals_discover": FLAG,
         "max_ahead": {"none", "fraction"},

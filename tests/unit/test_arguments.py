@@ -95,9 +95,8 @@ def test_every_public_argument_has_a_case() -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"new_share": 0.6, "explore_share": 0.5}, "new_share"),
         ({"panel": 0.95}, "new_share"),
-        ({"panel": 0.6, "explore_share": 0.6, "new_share": 0.0}, "explore_share"),
+        ({"panel": 0.6, "new_share": 0.5}, "new_share"),
     ],
 )
 def test_shares_are_at_most_the_whole_batch(settings: dict[str, float], named: str) -> None:
@@ -108,7 +107,7 @@ def test_shares_are_at_most_the_whole_batch(settings: dict[str, float], named: s
 
 
 def test_shares_may_be_the_whole_batch() -> None:
-    Scheduler(panel=0.7, new_share=0.2, explore_share=0.1)
+    Scheduler(panel=0.9, new_share=0.1)
 
 
 @pytest.mark.parametrize("share", [0.0, 2, -0.5, 1.0000001])

@@ -1,8 +1,8 @@
 """Quotas of a batch: a share for never-visited pages, and a share for random exploration.
 
 At least `new_share` of a batch are never-visited pages, if that many exist: a formula's score of a page without visits
-is a guess. Exploration gives a share to pages drawn uniformly at random from all that may be visited, for formulas that
-can score a page 0 forever. Both replace the worst pages of the batch, within the hosts' limits; the panel's pages stay.
+is a guess. Exploration gives a share to pages drawn uniformly at random from all that may be visited, for planners that
+learn from these visits. Both replace the worst pages of the batch, within the hosts' limits; the panel's pages stay.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ class RankedSources(NamedTuple):
 
 
 class BatchQuotas:
-    """The quotas of one scheduler. ``new``: the share of never-visited pages; ``explore``: of random pages."""
+    """The quotas of one scheduler.
 
-    def __init__(self, new: float, explore: float, seed: int) -> None:
+    ``new``: the share of never-visited pages; ``explore``: that of random pages, which may be set.
+    """
+
+    def __init__(self, new: float, seed: int) -> None:
         self.new = new
-        self.explore = explore
+        self.explore = 0.0
         self._seed = seed
         self._handed = 0  # pages of all batches with exploration
         self._drawn = 0.0  # of them drawn at random, or given up because there was long no page to draw

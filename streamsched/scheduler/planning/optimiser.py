@@ -20,6 +20,7 @@ from streamsched.scheduler.planning.planned_rates import Question, plan_rates
 from streamsched.scheduler.planning.sequencers import arrange_batch
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.scheduler.settings import SHARES_ROUNDING
 from streamsched.state.crawl_plan import CrawlPlan
 
 PLAN_FORMULA: Final = "crawl_rate * t + 3 * (1 - (1 - surge) * (1 - signalled))"
@@ -38,7 +39,8 @@ class Optimiser:
     first plan the scheduler begins to rank by `PLAN_FORMULA`, unless its formula reads the terminal already: the share
     of its planned interval that a page has waited, or news of a change since its last visit. `use` changes the formula
     at any time, and later plans leave it so. Pages that become known after a plan have a rate of 0
-    until the next: the scheduler's `new_share` is for them.
+    until the next: the scheduler's `new_share` is for them. While the formula reads a plan of "mirrorsync", a tenth of
+    each batch is drawn at random: it learns from these visits.
 
     `tick` and `plan_now` may be called from several threads. The solver runs without the scheduler's lock, which is
     held to copy a few thousand pages at a time, and to write the rates. Use it as a context manager, or call `close`.
@@ -47,8 +49,8 @@ class Optimiser:
     def __init__(self, scheduler: Scheduler, settings: OptimiserSettings | None = None) -> None:
         """Plan for `scheduler`; `settings` None are the default ones.
 
-        Raises SettingsError for other types, for "webfountain" without CasADi, and for "mirrorsync" if the scheduler
-        explores nothing: it learns from visits at random times.
+        Raises SettingsError for other types, for "webfountain" without CasADi, and for "mirrorsync", a tenth of whose
+        visits are drawn at random, if `new_share` and `panel` leave no room for them.
         """
         if not isinstance(getattr(scheduler, "core", None), SchedulerCore):
             raise SettingsError("scheduler", scheduler, "a Scheduler or DurableScheduler")
@@ -58,10 +60,11 @@ class Optimiser:
         planner = self.settings.planner
         if planner.check_installed is not None:
             planner.check_installed()
-        if planner.probe_share and not scheduler.core.settings.explore_share:
-            drawn = "learns from pages that are drawn at random"
-            expected = f"above 0 from the start of a state: {self.settings.policy} {drawn}"
-            raise SettingsError("explore_share", 0, expected)
+        shares = scheduler.core.settings
+        most = 1.0 - planner.probe_share
+        if shares.new_share + shares.panel > most + SHARES_ROUNDING:
+            expected = f"a policy that draws no pages at random, or new_share and panel of at most {most:g} together"
+            raise SettingsError("policy", self.settings.policy, expected)
         self._planning = threading.Lock()  # held by the one that plans
         self._ticking = threading.Lock()
         self._thread: _PlanThread | None = None
@@ -129,7 +132,7 @@ class Optimiser:
                 self.scheduler.use(Champion(parse_provided(PLAN_FORMULA), BY_PLAN, since_s=now), wait=True)
             number = 1 if before is None else before.number + 1
             made = (number, settings.policy, now, str(settings.budget), visits_per_s, count, planned.new_share)
-            plan = CrawlPlan(*made)
+            plan = CrawlPlan(*made, settings.planner.probe_share)
             self.scheduler._follow_plan(plan, planned.rates)  # noqa: SLF001  a call of the optimiser's own
             return plan
 

@@ -47,7 +47,7 @@ class Planner:
 
     - ``solve``: returns the crawl rates of some rows, and the share of the visits that goes to new pages or None;
     - ``every``: cycles between two plans of a replay;
-    - ``probe_share``: of the visits of a replay that are drawn at random, for a planner that learns from these alone;
+    - ``probe_share``: of each batch that is drawn at random, for a planner that learns from these visits alone;
     - ``check_installed``: raises SettingsError without the packages that it needs.
     """
 

@@ -12,6 +12,7 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.reasons import ReasonCode
 from streamsched.scheduler.durable import DurableScheduler
+from tests.support.handout import drawing
 
 HOUR = 3_600.0
 URLS = [f"https://a.example/{i}" for i in range(6)]
@@ -178,10 +179,11 @@ def test_pages_of_other_hosts_take_the_places() -> None:
     assert len(take(scheduler, 100.0)) == 4
 
 
-@pytest.mark.parametrize("share", ["panel", "new_share", "explore_share"])
+@pytest.mark.parametrize("share", ["panel", "new_share", "drawn"])
 def test_shares_of_a_batch_obey_the_probe(share: str) -> None:
-    shares: dict[str, Any] = {"new_share": 0.0, share: 0.5}
+    shares: dict[str, Any] = {"new_share": 0.0} | ({} if share == "drawn" else {share: 0.5})
     scheduler = Scheduler(politeness=Politeness(backoff=0), formula="t", **shares)
+    drawing(0.5 if share == "drawn" else 0.0, scheduler)
     scheduler.discover(URLS, now=0.0)
     scheduler.observe([Outcome(url, 1.0) for url in URLS[:3]])
     scheduler.observe(Outcome(URLS[0], 10.0, 429, retry_after=90.0))

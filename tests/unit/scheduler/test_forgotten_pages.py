@@ -20,6 +20,7 @@ from streamsched import (
     UnknownPage,
 )
 from streamsched.records.page_schema import FORGOTTEN
+from tests.support.handout import drawing
 
 DAY = 86_400.0
 NOW = 40 * DAY
@@ -41,7 +42,7 @@ def visited(**settings: object) -> Scheduler:
 
 
 def test_a_forgotten_page_is_unknown() -> None:
-    scheduler = visited(panel=0.2, explore_share=0.2)
+    scheduler = drawing(0.2, visited(panel=0.2))
     assert scheduler.forget([GONE, "https://unknown.example/", GONE]) == 1
     assert scheduler.forget([GONE]) == 0
     assert GONE not in scheduler

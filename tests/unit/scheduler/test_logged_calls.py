@@ -59,13 +59,13 @@ def logged(directory: Path) -> list[tuple[int, bytes]]:
 
 def test_every_kind_is_logged_and_replayed(tmp_path: Path) -> None:
     assert set(ACTS) == {name for name, operation in OPERATIONS.items() if operation.log is not None}
-    with DurableScheduler.open(tmp_path, {"panel": 0.5, "explore_share": 0.25}, plan=NEVER) as scheduler:
+    with DurableScheduler.open(tmp_path, {"panel": 0.5}, plan=NEVER) as scheduler:
         for act in ACTS.values():
             act(scheduler)
         digest = scheduler.digest()
         scheduler.close(save=False)
     assert [decode_call(payload)[0]["call"] for _, payload in logged(tmp_path)] == list(ACTS)
-    again = Scheduler(panel=0.5, explore_share=0.25)
+    again = Scheduler(panel=0.5)
     assert list(replay(again.core, logged(tmp_path), "log")) == list(range(1, len(ACTS) + 1))
     assert again.digest() == digest
 

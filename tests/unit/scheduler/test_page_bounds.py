@@ -13,6 +13,7 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Observed
 from tests.support.colliding_urls import colliding_urls
+from tests.support.handout import drawing
 
 DAY = 86_400.0
 URLS = [f"https://a.example/{i}" for i in range(6)]
@@ -143,7 +144,7 @@ def test_refusals_and_changed_bounds_are_in_the_log_of_calls(tmp_path: Path) -> 
 def test_results_are_those_of_the_seed_whatever_the_key() -> None:
     """Two schedulers draw different keys; digests, ties, the panel and training data are the same."""
     urls = [*(f"https://h{i % 40}.example/d{i % 3}/{i}" for i in range(2_000)), *colliding_urls(200)]
-    both = [Scheduler(seed=3, panel=0.2, explore_share=0.1) for _ in range(2)]
+    both = [drawing(0.1, Scheduler(seed=3, panel=0.2)) for _ in range(2)]
     assert both[0].core.pages.key.tolist() != both[1].core.pages.key.tolist()
     for day in range(4):
         batches = []

@@ -8,6 +8,7 @@ import pytest
 from streamsched import HostRule, Outcome, OutcomeBatch, Politeness, Rule, Scheduler
 from streamsched.errors import SettingsError
 from streamsched.reasons import Reason, ReasonCode
+from tests.support.handout import drawing
 
 DAY = 86_400.0
 NOW = 10 * DAY
@@ -67,10 +68,10 @@ def test_in_the_share_of_pages_never_visited() -> None:
 
 
 def test_drawn_at_random() -> None:
-    batch = crawled(explore_share=0.3, new_share=0.0).next_batch(10, now=NOW)
+    batch = drawing(0.3, crawled(new_share=0.0)).next_batch(10, now=NOW)
     drawn = [url for url, score in zip(batch.urls, batch.scores, strict=True) if score < 94.0]
     assert len(drawn) == 3
-    scheduler = crawled(explore_share=0.3, new_share=0.0)
+    scheduler = drawing(0.3, crawled(new_share=0.0))
     assert {batch.reasons[batch.urls.index(url)] for url in drawn} == {ReasonCode.IN_BATCH_EXPLORATION}
     codes = {scheduler.explain(url, now=NOW, k=10).reasons[0].code for url in drawn}
     assert codes == {ReasonCode.IN_BATCH_EXPLORATION}
@@ -167,11 +168,11 @@ def test_which_pages_took_the_places_of_a_host() -> None:
     scheduler.set_rule("https://a.example/36", Rule(max_revisit="1d"))
     taken_by = {"higher_score": 1, "asked_for": 1, "overdue": 1}
     assert why(scheduler, "https://a.example/2") == host_used("a.example", taken_by)
-    scheduler = crawled(politeness=Politeness(per_batch=1), explore_share=0.99, new_share=0.0)
+    scheduler = drawing(0.99, crawled(politeness=Politeness(per_batch=1), new_share=0.0))
     scheduler.next_batch(1, now=NOW, lease=1.0)
     batch = scheduler.next_batch(3, now=NOW + 2.0, lease=1.0)
     (drawn,) = (url for url in batch.urls if "a.example" in url)
-    scheduler = crawled(politeness=Politeness(per_batch=1), explore_share=0.99, new_share=0.0)
+    scheduler = drawing(0.99, crawled(politeness=Politeness(per_batch=1), new_share=0.0))
     scheduler.next_batch(1, now=NOW, lease=1.0)
     assert drawn not in ("https://a.example/0", "https://a.example/2")
     reason = scheduler.explain("https://a.example/2", now=NOW + 2.0, k=3).reasons[0]
@@ -222,7 +223,7 @@ def test_asking_begins_no_cycle_of_the_panel() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_asking_leaves_no_trace(share: float) -> None:
     """Even for a time at which leases have run out: they have not, for whoever asks for the next batch before."""
-    scheduler = crawled(explore_share=share, politeness=Politeness(in_flight=12))
+    scheduler = drawing(share, crawled(politeness=Politeness(in_flight=12)))
     handed = scheduler.next_batch(10, now=NOW).urls
     digest = scheduler.digest()
     later = NOW + 30 * DAY

@@ -36,14 +36,14 @@ def test_settings_are_frozen_and_checked_again_in_a_copy() -> None:
 
 
 def test_settings_follow_what_was_set_later(tmp_path: Path) -> None:
-    scheduler = Scheduler(seed=4, panel=0.25, explore_share=0.125)
+    scheduler = Scheduler(seed=4, panel=0.25)
     scheduler.set_politeness(Politeness(delay=2.0, per_batch=3))
     scheduler.use("t")
     scheduler.save(tmp_path)
     settings = Scheduler.load(tmp_path, threads=2).core.settings
     assert settings == replace(scheduler.core.settings, threads=2)
     assert (settings.formula.text, settings.politeness) == ("t", Politeness(delay=2.0, per_batch=3))
-    assert (settings.seed, settings.panel, settings.explore_share) == (4, 0.25, 0.125)
+    assert (settings.seed, settings.panel) == (4, 0.25)
 
 
 def test_formula_of_another_release_is_named() -> None:

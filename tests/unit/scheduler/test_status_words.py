@@ -10,6 +10,7 @@ import pytest
 from streamsched import DurableScheduler, HostRule, Observed, Outcome, OutcomeBatch, Politeness, ReasonCode, Scheduler
 from streamsched.outcomes import StatusWord
 from streamsched.records.url_index import LOOKUP_CHUNK
+from tests.support.handout import drawing
 
 DAY = 86_400.0
 URL, OTHER, NEW = "https://a.example/1", "https://a.example/2", "https://b.example/new"
@@ -112,9 +113,8 @@ def test_repeated_words_are_duplicates_and_do_not_end_a_newer_lease() -> None:
 
 def test_denied_page_is_in_no_batch_of_any_kind() -> None:
     """By score, new, at random, for the panel, as a surge probe, overdue."""
-    scheduler = Scheduler(
-        panel=0.3, new_share=0.3, explore_share=0.3, politeness=Politeness(max_revisit="1h"), formula="surge + t"
-    )
+    scheduler = Scheduler(panel=0.3, new_share=0.3, politeness=Politeness(max_revisit="1h"), formula="surge + t")
+    drawing(0.3, scheduler)
     urls = [f"https://a.example/docs/{i}" for i in range(40)]
     scheduler.discover([*urls, NEW], now=0.0)
     scheduler.observe([Outcome(url, DAY, changed=True) for url in urls])

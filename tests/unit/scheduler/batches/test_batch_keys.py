@@ -11,6 +11,7 @@ from streamsched import Batch, DurableScheduler, KeyReusedError, Outcome, SavePl
 from streamsched.reasons import ReasonCode
 from streamsched.scheduler.batches import batch_requests
 from streamsched.scheduler.batches.batch_requests import BatchKeys, KeptBatch
+from tests.support.handout import drawing
 
 NEVER = SavePlan(every=1e9)
 URLS = [f"https://{'abc'[i % 3]}.example/{i}" for i in range(12)]
@@ -33,7 +34,7 @@ def kept(arguments: str, until_s: float, pages: int = 1, now: float = 0.0) -> Ke
 
 
 def test_same_key_returns_the_same_batch() -> None:
-    scheduler = Scheduler(panel=0.2, explore_share=0.1, new_share=0.1)
+    scheduler = drawing(0.1, Scheduler(panel=0.2, new_share=0.1))
     fill(scheduler)
     first = scheduler.next_batch(4, now=NOW, lease=60.0, key="k", per_host=2)
     digest = scheduler.digest()

@@ -19,6 +19,7 @@ from streamsched import (
     SettingsError,
 )
 from streamsched.reasons import ReasonCode
+from tests.support.handout import drawing
 
 URLS = [f"https://{'abc'[i % 3]}.example/{i}" for i in range(30)]
 NOW = 200_000.0
@@ -37,7 +38,7 @@ def plain(granted: Granted) -> tuple[object, ...]:
 
 
 def test_an_offer_is_the_next_batch_and_changes_nothing() -> None:
-    scheduler = Scheduler(panel=0.2, new_share=0.2, explore_share=0.2, politeness=Politeness(delay=30.0))
+    scheduler = drawing(0.2, Scheduler(panel=0.2, new_share=0.2, politeness=Politeness(delay=30.0)))
     fill(scheduler)
     for number in range(4):
         now = NOW + number * DAY / 3
@@ -55,7 +56,7 @@ def test_an_offer_is_the_next_batch_and_changes_nothing() -> None:
 
 
 def test_an_offer_can_be_granted() -> None:
-    scheduler = Scheduler(panel=0.3, explore_share=0.2)
+    scheduler = drawing(0.2, Scheduler(panel=0.3))
     fill(scheduler)
     scheduler.next_batch(20, now=NOW - DAY, lease=60.0)  # the panel is sized by the cycle before
     offered = scheduler.offer(8, now=NOW)
@@ -73,7 +74,7 @@ def test_an_offer_can_be_granted() -> None:
 
 
 def test_offers_that_are_granted_explore_other_pages_each_time() -> None:
-    scheduler = Scheduler(formula="importance", explore_share=0.25, new_share=0.0)
+    scheduler = drawing(0.25, Scheduler(formula="importance", new_share=0.0))
     fill(scheduler)
     drawn: set[str] = set()
     for number in range(12):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.scheduler.batches.quotas import _pass_visited
+from tests.support.handout import drawing
 from tests.support.outcome_streams import DAY
 
 NOW = 100 * DAY
@@ -21,12 +22,11 @@ NEW = [f"https://new{i % 3}.example/{i}" for i in range(30)]
 
 
 def made(
-    new_share: float = 0.0, explore_share: float = 0.0, *, seed: int = 1, politeness: Politeness | None = None
+    new_share: float = 0.0, drawn_share: float = 0.0, *, seed: int = 1, politeness: Politeness | None = None
 ) -> Scheduler:
     """Of 60 pages that were visited each weighs more than any of 30 that were not."""
-    scheduler = Scheduler(
-        formula="importance", new_share=new_share, explore_share=explore_share, seed=seed, politeness=politeness
-    )
+    scheduler = Scheduler(formula="importance", new_share=new_share, seed=seed, politeness=politeness)
+    drawing(drawn_share, scheduler)
     scheduler.observe([Outcome(url, NOW - DAY, importance=100.0 + i) for i, url in enumerate(OLD)])
     scheduler.discover(NEW, now=NOW - DAY, importance=np.arange(30.0))
     return scheduler
@@ -78,7 +78,7 @@ def test_what_is_asked_for_or_overdue_stays() -> None:
 
 def test_random_pages_are_counted_over_batches() -> None:
     """A tenth of all pages returned, in place of the worst, whatever the sizes of batches."""
-    scheduler = made(explore_share=0.1)
+    scheduler = made(drawn_share=0.1)
     drawn = []
     for number in range(30):
         batch = scheduler.next_batch(7, now=NOW + number, lease=0.5)
@@ -89,7 +89,7 @@ def test_random_pages_are_counted_over_batches() -> None:
 
 def test_any_page_may_be_drawn_and_the_seed_decides() -> None:
     def drawn(seed: int) -> list[str]:
-        scheduler = made(explore_share=0.9, seed=seed)
+        scheduler = made(drawn_share=0.9, seed=seed)
         return [url for number in range(60) for url in scheduler.next_batch(5, now=NOW + number, lease=0.5).urls]
 
     first = drawn(1)
@@ -100,7 +100,7 @@ def test_any_page_may_be_drawn_and_the_seed_decides() -> None:
 
 
 def test_drawn_pages_respect_leases_rules_and_hosts() -> None:
-    scheduler = made(explore_share=0.9, politeness=Politeness(per_batch=1))
+    scheduler = made(drawn_share=0.9, politeness=Politeness(per_batch=1))
     scheduler.set_rule("old0.example", Rule(never=True))
     out: set[str] = set()
     for number in range(12):
@@ -113,7 +113,7 @@ def test_drawn_pages_respect_leases_rules_and_hosts() -> None:
 
 def test_drawn_pages_reach_their_share_if_hosts_limit_the_crawl() -> None:
     """A page whose host is at its limit replaces that host's worst page; what was not added is still due."""
-    scheduler = made(explore_share=0.2, politeness=Politeness(per_batch=2))
+    scheduler = made(drawn_share=0.2, politeness=Politeness(per_batch=2))
     best = {*OLD[-10:], *NEW[-6:]}  # two of each of the eight hosts
     lots = 0
     for number in range(20):
@@ -125,7 +125,7 @@ def test_drawn_pages_reach_their_share_if_hosts_limit_the_crawl() -> None:
 
 
 def test_drawn_pages_do_not_replace_requested_ones() -> None:
-    scheduler = made(explore_share=0.9, politeness=Politeness(per_batch=1))
+    scheduler = made(drawn_share=0.9, politeness=Politeness(per_batch=1))
     scheduler.ask([f"https://old{i}.example/{i}" for i in range(5)], now=NOW)
     for number in range(5):
         batch = scheduler.next_batch(8, now=NOW + number, lease=0.5)
@@ -133,7 +133,7 @@ def test_drawn_pages_do_not_replace_requested_ones() -> None:
 
 
 def test_draws_owed_for_long_do_not_fill_whole_batches() -> None:
-    scheduler = made(explore_share=0.1)
+    scheduler = made(drawn_share=0.1)
     for number in range(50):
         assert len(scheduler.next_batch(90, now=NOW + number, lease=0.5)) == 90
     batch = scheduler.next_batch(40, now=NOW + 50.0, lease=0.5)
@@ -162,7 +162,7 @@ def test_what_came_by_its_score_is_not_due_besides() -> None:
 
 
 def test_members_of_the_panel_stay_first() -> None:
-    scheduler = Scheduler(formula="importance", panel=0.4, new_share=0.4, explore_share=0.2)
+    scheduler = drawing(0.2, Scheduler(formula="importance", panel=0.4, new_share=0.4))
     scheduler.observe([Outcome(url, NOW - DAY, importance=100.0 + i) for i, url in enumerate(OLD)])
     scheduler.discover(NEW, now=NOW - DAY, importance=0.0)
     panels = []
@@ -177,7 +177,7 @@ def test_members_of_the_panel_stay_first() -> None:
 
 
 def test_no_pages_and_none_wanted() -> None:
-    assert len(Scheduler(new_share=0.9, explore_share=0.1).next_batch(5, now=NOW)) == 0
+    assert len(drawing(0.1, Scheduler(new_share=0.9)).next_batch(5, now=NOW)) == 0
     scheduler = made(0.5, 0.5)
     assert len(scheduler.next_batch(0, now=NOW)) == 0
     assert len(scheduler.next_batch(500, now=NOW)) == 90

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Optimiser, OptimiserSettings, OutcomeBatch, Scheduler, SettingsError
+from streamsched.reasons import ReasonCode
 from streamsched.records.visit_journal import Visits
+from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.planning.learned_rates import (
     NOTHING_SEEN,
     SeenCosts,
@@ -89,8 +91,8 @@ def test_rates_begin_alike_and_follow_the_budget() -> None:
 
 
 def crawled(**settings: Any) -> tuple[Scheduler, Optimiser]:
-    """A crawl of 40 days by mirrorsync, half of whose visits are drawn at random; page i changes every i-th day."""
-    scheduler = Scheduler(new_share=0.0, explore_share=0.5, **settings)
+    """A crawl of 40 days by mirrorsync, a tenth of whose visits are drawn at random; page i changes every i-th day."""
+    scheduler = Scheduler(new_share=0.0, **settings)
     urls = [f"https://a.example/{i}" for i in range(40)]
     optimiser = Optimiser(scheduler, OptimiserSettings(policy="mirrorsync", budget="30%"))
     seen_s = dict.fromkeys(urls, NOW)
@@ -116,10 +118,38 @@ def test_mirrorsync_learns_from_a_crawl() -> None:
     assert scheduler.core.pages.faults() == []
 
 
-def test_mirrorsync_needs_visits_at_random() -> None:
+def test_mirrorsync_brings_its_visits_at_random() -> None:
+    """A tenth of each batch is drawn while the formula reads its plan, in a saved state too; none for other plans."""
+    scheduler, optimiser = crawled()
+    assert scheduler.core.quotas.explore == 0.1
+
+    def drawn() -> int:
+        reasons = [
+            reason for i in range(10) for reason in scheduler.next_batch(10, now=NOW + 1e7 + i, lease=0.5).reasons
+        ]
+        return reasons.count(ReasonCode.IN_BATCH_EXPLORATION)
+
+    assert drawn() == 10
+    again = SchedulerCore.from_state(scheduler.core.pages, scheduler.core.to_json())
+    assert again.quotas.explore == 0.1
+    scheduler.use("t", wait=True)
+    assert drawn() == 0
+    scheduler.use("t * crawl_rate", wait=True)
+    assert drawn() == 10
+    Optimiser(scheduler, OptimiserSettings(policy="binary")).plan_now(NOW + 2e7)
+    assert drawn() == 0
+    assert optimiser.plan is not None
+    assert optimiser.plan.probe_share == 0.0
+
+
+@pytest.mark.parametrize("shares", [{"new_share": 0.91}, {"panel": 0.5, "new_share": 0.41}])
+def test_mirrorsync_needs_room_for_visits_at_random(shares: dict[str, float]) -> None:
+    scheduler = Scheduler(**shares)  # type: ignore[arg-type]
     with pytest.raises(SettingsError) as caught:
-        Optimiser(Scheduler(), OptimiserSettings(policy="mirrorsync"))
-    assert caught.value.setting == "explore_share"
+        Optimiser(scheduler, OptimiserSettings(policy="mirrorsync"))
+    assert caught.value.setting == "policy"
+    Optimiser(scheduler, OptimiserSettings(policy="binary"))
+    Optimiser(Scheduler(panel=0.5, new_share=0.4), OptimiserSettings(policy="mirrorsync"))
 
 
 @given(rates=st.lists(st.floats(1e-12, 1e6), min_size=1, max_size=50))
