@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,12 +16,10 @@ from streamsched.connectors.signals.entry_columns import Entries
 from streamsched.errors import SnapshotError
 from streamsched.numerics.argument_checks import check_path, check_whole
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Rows
-from streamsched.persistence.files import as_snapshot_errors, draft_of, put_in_place, read_regular, write_whole
+from streamsched.persistence.files import as_snapshot_errors, read_regular, write_file
 
 MAX_REMEMBERED_ENTRIES: Final = 10_000_000  # 240 MB; several sites of a million pages
 MAX_REMEMBERED_DOCUMENTS: Final = 100_000
-_MAGIC: Final = b"streamsched documents 1\n"
-_CRC: Final = struct.Struct("<I")  # of the bytes between the magic and it
 _ITEM_BYTES: Final = 8  # of each column of an entry
 
 
@@ -42,7 +39,7 @@ class RememberedDocument:
         return self.keys.size
 
 
-class _SavedDocument(msgspec.Struct, array_like=True):
+class _SavedDocument(msgspec.Struct):
     """A document in a file, its columns as little-endian bytes."""
 
     url: str
@@ -50,6 +47,14 @@ class _SavedDocument(msgspec.Struct, array_like=True):
     keys: bytes
     times: bytes
     contents: bytes
+
+
+class _SavedMemory(msgspec.Struct):
+    """A whole file in msgpack: the documents, in the order of their last readings, and the CRC-32C of their bytes."""
+
+    format: Literal["streamsched documents 2"]
+    crc32c: int
+    documents: msgspec.Raw
 
 
 class DocumentMemory:
@@ -108,13 +113,14 @@ class DocumentMemory:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the memory to the file at `path`, in place of what it holds. O(entries).
 
-        Atomic: a process that is killed leaves the former file or the new one. Raises SnapshotError if it cannot be
-        written.
+        Msgpack, written atomically: a process that is killed leaves the former file or the new one. Raises
+        SnapshotError if it cannot be written.
         """
         target = check_path("path", os.fspath(path))
-        payload = msgspec.msgpack.encode([_to_saved(url, document) for url, document in self._documents.items()])
+        documents = msgspec.msgpack.encode([_to_saved(url, document) for url, document in self._documents.items()])
+        saved = _SavedMemory("streamsched documents 2", crc32c(documents), msgspec.Raw(documents))
         with as_snapshot_errors(target, "cannot be written"):
-            _write(target, (_MAGIC, payload, _CRC.pack(crc32c(payload))))
+            write_file(target, msgspec.msgpack.encode(saved))
 
     @classmethod
     def load(
@@ -135,27 +141,17 @@ class DocumentMemory:
         return memory
 
 
-def _write(path: Path, parts: tuple[bytes, ...]) -> None:
-    draft = draft_of(path)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        for part in parts:
-            write_whole(handle, part)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    put_in_place(draft, path)
-
-
 def _decode(path: Path, raw: bytes) -> list[_SavedDocument]:
-    if not raw.startswith(_MAGIC):
-        raise SnapshotError(str(path), "is no memory of documents, or one of another version")
-    end = len(raw) - _CRC.size
-    payload = memoryview(raw)[len(_MAGIC) : max(end, len(_MAGIC))]
-    if end < len(_MAGIC) or _CRC.unpack_from(raw, end)[0] != crc32c(payload):
-        raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
     try:
-        return msgspec.msgpack.decode(payload, type=list[_SavedDocument])
+        saved = msgspec.msgpack.decode(raw, type=_SavedMemory)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SnapshotError(
+            str(path), f"is no memory of documents, one of another version, or damaged: {error}"
+        ) from error
+    if saved.crc32c != crc32c(saved.documents):
+        raise SnapshotError(str(path), "damaged: its documents do not match their checksum")
+    try:
+        return msgspec.msgpack.decode(saved.documents, type=list[_SavedDocument])
     except msgspec.DecodeError as error:
         raise SnapshotError(str(path), f"its checksum fits, but not its contents: {error}") from error
 

@@ -21,11 +21,10 @@ from streamsched.formula.champion import Champion
 from streamsched.persistence.files import (
     append_whole,
     as_snapshot_errors,
-    draft_of,
     open_regular,
-    put_in_place,
     read_regular,
     sync_directory,
+    write_file,
 )
 
 RECORDS_NAME: Final = "evolutions.jsonl"
@@ -244,13 +243,8 @@ class RecordBook:
 
     def _replace(self, content: bytes) -> None:
         """Replace the file by one with `content`, at once. Raises SnapshotError."""
-        draft = draft_of(self.path)
         with as_snapshot_errors(self.path, "cannot be written"):
-            with draft.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            put_in_place(draft, self.path)
+            write_file(self.path, content)
 
     def _bytes(self) -> bytes:
         try:

@@ -141,6 +141,18 @@ def write_whole(handle: int, raw: bytes | memoryview) -> None:
         view = view[os.write(handle, view) :]
 
 
+def write_file(path: Path, raw: bytes) -> None:
+    """Put `raw` in place of the file `path`, atomically and synced. O(bytes). Raises OSError."""
+    draft = draft_of(path)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        write_whole(handle, raw)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    put_in_place(draft, path)
+
+
 def append_whole(handle: int, line: bytes, size: int) -> None:
     """Append `line` to a file of `size` bytes and wait for the disk, or leave the file unchanged."""
     try:

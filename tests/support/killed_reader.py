@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.reference.document_changes import DatedEntry
 from tests.support.signal_documents import HOST, sitemap
 
 PAGES = 50
+_PATIENCE_S = 60.0  # with a process that starts on a busy machine
 _BALLAST = 200_000  # entries: a file of 5 MB, which is not written in one instant
 
 
@@ -24,18 +26,21 @@ def read_version(version: int, memory: DocumentMemory) -> Reading:
 
 
 def kill_after(context: ForkServerContext, path: Path, first: int, seconds: float) -> None:
-    """Read from version `first` on, saving to `path` after each, for `seconds`; then kill the process."""
-    process = context.Process(target=_read_on, args=(path, first))
+    """Read from version `first` on, saving to `path` after each; kill the process `seconds` after its first save."""
+    saved = context.Event()
+    process = context.Process(target=_read_on, args=(path, first, saved))
     process.start()
+    assert saved.wait(_PATIENCE_S)
     process.join(seconds)
     process.kill()
     process.join()
 
 
-def _read_on(path: Path, first: int) -> None:
+def _read_on(path: Path, first: int, saved: Event) -> None:
     memory = DocumentMemory.load(path) if path.exists() else DocumentMemory()
     keys = np.arange(_BALLAST, dtype=np.uint64)
     for version in count(first):
         read_version(version, memory)
         memory.remember("ballast", RememberedDocument(version, keys, np.full(_BALLAST, float(version)), keys))
         memory.save(path)
+        saved.set()
