@@ -1,12 +1,15 @@
-"""Tests of many seeded cases: the first few in an ordinary run, all of them with ``--soak``.
+"""Cases of tests: seeded ones, the first few in an ordinary run and all with ``--soak``; and tables of cases.
 
 ``@pytest.mark.cases(ordinary=20, whole=420)`` runs a test once for each number of a case. The test draws from `rng`,
-which depends on the seed, the test and the number only, so that a case can be repeated alone.
+which depends on the seed, the test and the number only, so that a case can be repeated alone. ``@grouped`` is
+``@pytest.mark.parametrize`` for a table that names once what several cases share.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -29,3 +32,15 @@ def rng(request: pytest.FixtureRequest, case: int) -> random.Random:
     """Random numbers of one case."""
     test = request.node.nodeid.partition("[")[0]
     return random.Random(f"{request.config.getoption('soak_seed')} {test} {case}")
+
+
+def grouped(names: Sequence[str], table: Mapping[Any, Sequence[Any]]) -> pytest.MarkDecorator:
+    """Run a test with each value of each key of `table`; keys have the first of the parameters, values the rest.
+
+    A key is a tuple if it has several parameters, and so is a value.
+    """
+    cases: list[tuple[Any, ...]] = []
+    for key, values in table.items():
+        keys = key if isinstance(key, tuple) else (key,)
+        cases += [(*keys, *(value if len(names) > len(keys) + 1 else (value,))) for value in values]
+    return pytest.mark.parametrize(names, cases)

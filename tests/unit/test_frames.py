@@ -15,6 +15,7 @@ from streamsched.errors import InvalidOutcome
 from streamsched.frames import decode_frame, encode_frame
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
+from tests.support.cases import grouped
 from tests.support.crawl_outcomes import make_outcomes, outcomes, same
 from tests.support.field_tables import BLOCKS, with_tables
 from tests.support.paths import ROOT
@@ -132,50 +133,38 @@ def test_good_is_good() -> None:
     assert list(decode_frame(GOOD | {"extra": [1]}).urls) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("change", "field", "expected"),
-    [
-        ({"v": 2}, "v", "version 1"),
-        ({"v": None}, "v", "version 1"),
-        ({"v": True}, "v", "version 1"),
-        ({"v": b"\1"}, "v", "version 1"),
-        ({"url": None}, "url", "packed array"),
-        ({"url": 5}, "url", "packed array"),
-        ({"url": "ab"}, "url", "packed array"),
-        ({"url": ["a"]}, "url", "2 values"),
-        ({"url": ["a", 5]}, "url", "str"),
-        ({"url": ["a", None]}, "url", "str"),
-        ({"url_offsets": None}, "url_offsets", "packed array"),
-        ({"url_offsets": [0, 1, 2]}, "url_offsets", "packed array"),
-        ({"url_offsets": bytes(8)}, "url_offsets", "12 bytes"),
-        ({"url_offsets": np.array([0, 2, 1], "<u4").tobytes()}, "url_offsets", "ascend"),
-        ({"url_offsets": np.array([0, 1, 3], "<u4").tobytes()}, "url_offsets", "at most 2"),
-        ({"url_offsets": np.array([0, 1, 2**32 - 1], "<u4").tobytes()}, "url_offsets", "at most 2"),
-        ({"fetched_at": None}, "fetched_at", "packed array"),
-        ({"fetched_at": bytes(15)}, "fetched_at", "multiple of 8"),
-        ({"fetched_at": bytes(8)}, "url_offsets", "8 bytes"),
-        ({"fetched_at": 1.0}, "fetched_at", "packed array"),
-        ({"fetched_at": [1.0, None]}, "fetched_at", "epoch seconds"),
-        ({"fetched_at": [1.0, "now"]}, "fetched_at", "a number"),
-        ({"fetched_at": [1.0, True]}, "fetched_at", "a number"),
-        ({"status": bytes(6)}, "status", "4 or 8 bytes"),
-        ({"status": [200]}, "status", "2 values"),
-        ({"status": [200, 2.5]}, "status", "whole number"),
-        ({"status": [200, 2**31]}, "status", "whole number"),
-        ({"fingerprint": bytes(8)}, "fingerprint", "16 bytes"),
-        ({"fingerprint": [1, -1]}, "fingerprint", "2**64"),
-        ({"changed": b"\1"}, "changed", "2 bytes"),
-        ({"changed": b"\1\2"}, "changed", "true or false"),
-        ({"changed": [True, 1]}, "changed", "true or false"),
-        ({"importance": bytes(12)}, "importance", "16 or 8 bytes"),
-        ({"cost": {}}, "cost", "packed array"),
-        ({"retry_after": bytes(4)}, "retry_after", "16 or 8 bytes, 2 values"),
-        ({"significance": bytes(4)}, "significance", "16 or 8 bytes, 2 values"),
-        ({"given": b"\0"}, "given", "2 bytes"),
-        ({"given": b"\0\1"}, "given", "columns that the frame has"),
-        ({"given": b"\0\x80"}, "given", "columns that the frame has"),
-        ({"given": [0, 0]}, "given", "uint8"),
-    ],
+@grouped(
+    ("expected", "change", "field"),
+    {
+        "version 1": [({"v": 2}, "v"), ({"v": None}, "v"), ({"v": True}, "v"), ({"v": b"\1"}, "v")],
+        "packed array": [
+            *[({"url": None}, "url"), ({"url": 5}, "url"), ({"url": "ab"}, "url")],
+            *[({"url_offsets": None}, "url_offsets"), ({"url_offsets": [0, 1, 2]}, "url_offsets")],
+            *[({"fetched_at": None}, "fetched_at"), ({"fetched_at": 1.0}, "fetched_at"), ({"cost": {}}, "cost")],
+        ],
+        "2 values": [({"url": ["a"]}, "url"), ({"status": [200]}, "status")],
+        "str": [({"url": ["a", 5]}, "url"), ({"url": ["a", None]}, "url")],
+        "12 bytes": [({"url_offsets": bytes(8)}, "url_offsets")],
+        "ascend": [({"url_offsets": np.array([0, 2, 1], "<u4").tobytes()}, "url_offsets")],
+        "at most 2": [
+            *[({"url_offsets": np.array([0, 1, 3], "<u4").tobytes()}, "url_offsets")],
+            *[({"url_offsets": np.array([0, 1, 2**32 - 1], "<u4").tobytes()}, "url_offsets")],
+        ],
+        "multiple of 8": [({"fetched_at": bytes(15)}, "fetched_at")],
+        "8 bytes": [({"fetched_at": bytes(8)}, "url_offsets")],
+        "epoch seconds": [({"fetched_at": [1.0, None]}, "fetched_at")],
+        "a number": [({"fetched_at": [1.0, "now"]}, "fetched_at"), ({"fetched_at": [1.0, True]}, "fetched_at")],
+        "4 or 8 bytes": [({"status": bytes(6)}, "status")],
+        "whole number": [({"status": [200, 2.5]}, "status"), ({"status": [200, 2**31]}, "status")],
+        "16 bytes": [({"fingerprint": bytes(8)}, "fingerprint")],
+        "2**64": [({"fingerprint": [1, -1]}, "fingerprint")],
+        "2 bytes": [({"changed": b"\1"}, "changed"), ({"given": b"\0"}, "given")],
+        "true or false": [({"changed": b"\1\2"}, "changed"), ({"changed": [True, 1]}, "changed")],
+        "16 or 8 bytes": [({"importance": bytes(12)}, "importance")],
+        "16 or 8 bytes, 2 values": [({name: bytes(4)}, name) for name in ("retry_after", "significance")],
+        "columns that the frame has": [({"given": b"\0\1"}, "given"), ({"given": b"\0\x80"}, "given")],
+        "uint8": [({"given": [0, 0]}, "given")],
+    },
 )
 def test_malformed_frames_name_the_column(change: dict[str, Any], field: str, expected: str) -> None:
     with pytest.raises(InvalidOutcome) as raised:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamsched import InvalidOutcome, Outcome, OutcomeBatch, PackedUrls
 from streamsched.outcomes import OPTIONAL, OutcomeEvent
+from tests.support.cases import grouped
 from tests.support.crawl_outcomes import outcomes
 
 FULL = Outcome("https://a.example/", 1.5, 200, 2**64 - 1, True, 0.5, 2.5, 60.0, significance=0.25)
@@ -32,53 +33,20 @@ def outcome_with(field: str, value: Any) -> Outcome:
     return Outcome(**fields | {field: value})
 
 
-@pytest.mark.parametrize(
+@grouped(
     ("field", "value"),
-    [
-        ("url", ""),
-        ("url", "x" * 8193),
-        ("url", "ä" * 4097),
-        ("url", "\ud800"),
-        ("url", None),
-        ("url", b"https://a.example/"),
-        ("fetched_at", math.nan),
-        ("fetched_at", math.inf),
-        ("fetched_at", -math.inf),
-        ("fetched_at", None),
-        ("fetched_at", "1.0"),
-        ("fetched_at", True),
-        ("fetched_at", 10**400),
-        ("status", -1),
-        ("status", 1000),
-        ("status", 200.0),
-        ("status", "200"),
-        ("status", True),
-        ("status", 2**40),
-        ("fingerprint", -1),
-        ("fingerprint", 2**64),
-        ("fingerprint", 1.0),
-        ("fingerprint", "ff"),
-        ("changed", 1),
-        ("changed", "yes"),
-        ("importance", -0.1),
-        ("importance", math.nan),
-        ("importance", math.inf),
-        ("importance", 3.5e38),
-        ("importance", "1"),
-        ("cost", -1),
-        ("cost", math.nan),
-        ("cost", True),
-        ("cost", 10**400),
-        ("retry_after", -1),
-        ("retry_after", math.inf),
-        ("retry_after", "60"),
-        ("significance", -0.1),
-        ("significance", 1.1),
-        ("significance", math.nan),
-        ("significance", "1"),
-        ("moved_to", ""),
-        ("moved_to", "\ud800"),
-    ],
+    {
+        "url": ["", "x" * 8193, "ä" * 4097, "\ud800", None, b"https://a.example/"],
+        "fetched_at": [math.nan, math.inf, -math.inf, None, "1.0", True, 10**400],
+        "status": [-1, 1000, 200.0, "200", True, 2**40],
+        "fingerprint": [-1, 2**64, 1.0, "ff"],
+        "changed": [1, "yes"],
+        "importance": [-0.1, math.nan, math.inf, 3.5e38, "1"],
+        "cost": [-1, math.nan, True, 10**400],
+        "retry_after": [-1, math.inf, "60"],
+        "significance": [-0.1, 1.1, math.nan, "1"],
+        "moved_to": ["", "\ud800"],
+    },
 )
 def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) -> None:
     with pytest.raises(InvalidOutcome) as caught:
@@ -89,30 +57,19 @@ def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) ->
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize(
+@grouped(
     ("field", "value"),
-    [
-        ("url", "x" * 8192),
-        ("url", "ä" * 4096),
-        ("url", "\0"),
-        ("fetched_at", 0),
-        ("fetched_at", -9.9e10),
-        ("fetched_at", np.float32(1.5)),
-        ("status", 0),
-        ("status", 999),
-        ("status", np.int16(404)),
-        ("fingerprint", 0),
-        ("fingerprint", np.uint64(2**64 - 1)),
-        ("changed", np.False_),
-        ("importance", 0),
-        ("importance", 3.4e38),
-        ("cost", np.float64(0.0)),
-        ("cost", 2**60),
-        ("retry_after", 0),
-        ("significance", 0),
-        ("significance", 1),
-        ("significance", np.float32(0.5)),
-    ],
+    {
+        "url": ["x" * 8192, "ä" * 4096, "\0"],
+        "fetched_at": [0, -9.9e10, np.float32(1.5)],
+        "status": [0, 999, np.int16(404)],
+        "fingerprint": [0, np.uint64(2**64 - 1)],
+        "changed": [np.False_],
+        "importance": [0, 3.4e38],
+        "cost": [np.float64(0.0), 2**60],
+        "retry_after": [0],
+        "significance": [0, 1, np.float32(0.5)],
+    },
 )
 def test_value_at_the_ends_of_the_format(field: str, value: Any) -> None:
     outcome = outcome_with(field, value)

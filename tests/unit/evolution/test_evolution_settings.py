@@ -14,6 +14,7 @@ from streamsched.errors import SettingsError
 from streamsched.evolution.evolution_settings import MAX_LEVELS, EvolutionSettings, Selection, measure, select
 from streamsched.evolution.genomes import full_tree, to_formula
 from streamsched.evolution.symbols import SymbolSet
+from tests.support.cases import grouped
 
 TRAIN = np.array([0.8, 0.5, 0.7])
 VALIDATION = np.array([0.4, 0.6, 0.7])
@@ -51,56 +52,32 @@ def test_every_setting_is_documented() -> None:
     assert [field.name for field in dataclasses.fields(EvolutionSettings) if f"``{field.name}``" not in text] == []
 
 
-@pytest.mark.parametrize(
+@grouped(
     ("name", "value"),
-    [
-        ("population", 0),
-        ("population", 1_000_000_000),
-        ("population", 2.5),
-        ("population", True),
-        ("population", "300"),
-        ("generations", 0),
-        ("max_depth", 0),
-        ("max_depth", MAX_LEVELS + 1),
-        ("initial_depth", (0, 6)),
-        ("initial_depth", (6, 2)),
-        ("initial_depth", (2, 11)),
-        ("initial_depth", (2,)),
-        ("initial_depth", 6),
-        ("initial_depth", (2, 6.0)),
-        ("tournament", 0),
-        ("tournament", 10**9),
-        ("crossover_depth", MAX_LEVELS + 1),
-        ("workers", 10**6),
-        ("parents", "all"),
-        ("crossover", -1.0),
-        ("crossover", math.nan),
-        ("reproduction", math.inf),
-        ("replacement", "5"),
-        ("swap", None),
-        ("crossover_depth", 0),
-        ("elites", 0),
-        ("seeds", 0),
-        ("selection", "max"),
-        ("terminals", "all"),
-        ("terminals", None),
-        ("constants", (1.0, 1.0)),
-        ("constants", (math.nan,)),
-        ("constants", ("1",)),
-        ("constants", 1.0),
-        ("constants", tuple(map(float, range(300)))),
-        ("metric", "NDCG"),
-        ("metric", ["ndcg"]),
-        ("budget", 0.0),
-        ("budget", 1.01),
-        ("budget", math.nan),
-        ("budget", True),
-        ("warmup", 0),
-        ("reading", "that day"),
-        ("workers", 0),
-        ("seconds", 0.0),
-        ("seconds", math.inf),
-    ],
+    {
+        "population": [0, 1_000_000_000, 2.5, True, "300"],
+        "generations": [0],
+        "max_depth": [0, MAX_LEVELS + 1],
+        "initial_depth": [(0, 6), (6, 2), (2, 11), (2,), 6, (2, 6.0)],
+        "tournament": [0, 10**9],
+        "crossover_depth": [MAX_LEVELS + 1, 0],
+        "workers": [10**6, 0],
+        "parents": ["all"],
+        "crossover": [-1.0, math.nan],
+        "reproduction": [math.inf],
+        "replacement": ["5"],
+        "swap": [None],
+        "elites": [0],
+        "seeds": [0],
+        "selection": ["max"],
+        "terminals": ["all", None],
+        "constants": [(1.0, 1.0), (math.nan,), ("1",), 1.0, tuple(map(float, range(300)))],
+        "metric": ["NDCG", ["ndcg"]],
+        "budget": [0.0, 1.01, math.nan, True],
+        "warmup": [0],
+        "reading": ["that day"],
+        "seconds": [0.0, math.inf],
+    },
 )
 def test_invalid_values_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(SettingsError) as caught:

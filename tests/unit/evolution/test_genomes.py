@@ -22,6 +22,7 @@ from streamsched.evolution.genomes import (
 )
 from streamsched.evolution.symbols import CONSTANTS, TERMINAL_SETS, SymbolSet
 from streamsched.formula import TERMINALS, Formula
+from tests.support.cases import grouped
 
 PAPER = SymbolSet(TERMINAL_SETS["paper"])
 TINY = SymbolSet(("X", "t"), (0.0,))  # 0 X, 1 t, 2 0.0, 3 +, 4 -, 5 *, 6 /, 7 pow, 8 log, 9 exp
@@ -50,19 +51,15 @@ def test_symbol_sets_are_equal_if_their_leaves_are() -> None:
     assert hash(SymbolSet(("X",))) == hash(SymbolSet(("X",)))
 
 
-@pytest.mark.parametrize(
-    ("terminals", "constants", "complaint"),
-    [
-        ((), (1.0,), "expected one or more, found none"),
-        (("X", "X"), (), "each terminal and constant once"),
-        (("X",), (1.0, 1.0), "each terminal and constant once"),
-        (("X",), (0.0, -0.0), "each terminal and constant once"),
-        (("X",), (math.nan,), "expected a finite constant"),
-        (("X",), (math.inf,), "expected a finite constant"),
-        (("log",), (), "expected a terminal's name"),
-        (("2X",), (), "expected a terminal's name"),
-        (("X",), tuple(map(float, range(249))), "at most 249 terminals and constants, found 250"),
-    ],
+@grouped(
+    ("complaint", "terminals", "constants"),
+    {
+        "expected one or more, found none": [((), (1.0,))],
+        "each terminal and constant once": [(("X", "X"), ()), (("X",), (1.0, 1.0)), (("X",), (0.0, -0.0))],
+        "expected a finite constant": [(("X",), (math.nan,)), (("X",), (math.inf,))],
+        "expected a terminal's name": [(("log",), ()), (("2X",), ())],
+        "at most 249 terminals and constants, found 250": [(("X",), tuple(map(float, range(249))))],
+    },
 )
 def test_invalid_symbol_sets_are_refused(
     terminals: tuple[str, ...], constants: tuple[float, ...], complaint: str

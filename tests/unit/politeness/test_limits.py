@@ -17,6 +17,7 @@ from streamsched.politeness.limits import (
     write_rule,
 )
 from streamsched.politeness.politeness_settings import HostRule
+from tests.support.cases import grouped
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -115,20 +116,16 @@ def test_a_host_rests_for_each_page_of_a_batch() -> None:
     assert len(scheduler.next_batch(13, now=140.0, lease=9)) == 1
 
 
-@pytest.mark.parametrize(
-    ("politeness", "rule", "pages"),
-    [
-        (Politeness(), None, 12),
-        (Politeness(in_flight=3), None, 3),
-        (Politeness(per_batch=3), None, 3),
-        (Politeness(in_flight=3, per_batch=2), None, 2),
-        (Politeness(in_flight=3), HostRule(in_flight=5), 5),
-        (Politeness(per_batch=3), HostRule(per_batch=7, in_flight=6), 6),
-        (Politeness(delay=100.0), None, 6),
-        (Politeness(delay=100.0), HostRule(delay=0), 12),
-        (Politeness(delay=100.0), HostRule(delay=600.5), 1),
-        (Politeness(delay=601.0), HostRule(delay=600), 1),
-    ],
+@grouped(
+    ("pages", "politeness", "rule"),
+    {
+        12: [(Politeness(), None), (Politeness(delay=100.0), HostRule(delay=0))],
+        3: [(Politeness(in_flight=3), None), (Politeness(per_batch=3), None)],
+        2: [(Politeness(in_flight=3, per_batch=2), None)],
+        5: [(Politeness(in_flight=3), HostRule(in_flight=5))],
+        6: [(Politeness(per_batch=3), HostRule(per_batch=7, in_flight=6)), (Politeness(delay=100.0), None)],
+        1: [(Politeness(delay=100.0), HostRule(delay=600.5)), (Politeness(delay=601.0), HostRule(delay=600))],
+    },
 )
 def test_how_many_of_a_host(politeness: Politeness, rule: HostRule | None, pages: int) -> None:
     scheduler = Scheduler(politeness=politeness, new_share=0.0)

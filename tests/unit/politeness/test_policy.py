@@ -18,6 +18,7 @@ from streamsched.politeness.politeness_settings import HostRule
 from streamsched.records.page_schema import FOR_PANEL, OUT, URGENT
 from streamsched.records.url_patterns import find_host
 from streamsched.state.page_table import PageTable
+from tests.support.cases import grouped
 
 URLS = ["https://a.example/1", "https://b.example/2", "https://a.example/3", "https://x.b.example/4"]
 
@@ -82,20 +83,14 @@ def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
     assert (host_of(table, "a.example")["ready_s"], host_of(table, "a.example")["wait_reason"]) == (5.0, ON_REQUEST)
 
 
-@pytest.mark.parametrize(
-    ("host", "until"),
-    [
-        ("a.example/", 5.0),
-        ("https://a.example", 5.0),
-        ("", 5.0),
-        (7, 5.0),
-        ("a .example", 5.0),
-        ("a.example:443", 5.0),
-        ("a.example:http", 5.0),
-        ("a.example", math.nan),
-        ("a.example", math.inf),
-        ("a.example", "5"),
-    ],
+@grouped(
+    ("until", "host"),
+    {
+        5.0: ["a.example/", "https://a.example", "", 7, "a .example", "a.example:443", "a.example:http"],
+        math.nan: ["a.example"],
+        math.inf: ["a.example"],
+        "5": ["a.example"],
+    },
 )
 def test_what_cannot_be_blocked(table: PageTable, host: str, until: float) -> None:
     before = table.arrays.groups.records[:4].tobytes()

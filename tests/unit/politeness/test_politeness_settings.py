@@ -11,39 +11,31 @@ import pytest
 
 from streamsched import SettingsError
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from tests.support.cases import grouped
 
 
-@pytest.mark.parametrize(
+@grouped(
     ("kind", "setting", "found"),
-    [
-        (Politeness, "delay", -1),
-        (Politeness, "delay", None),
-        (Politeness, "delay", True),
-        (Politeness, "delay", "soon"),
-        (Politeness, "delay", math.inf),
-        (Politeness, "in_flight", 0),
-        (Politeness, "in_flight", 1.0),
-        (Politeness, "per_batch", -1),
-        (Politeness, "backoff", math.nan),
-        (Politeness, "backoff_most", 0),
-        (Politeness, "backoff_most", None),
-        (Politeness, "retire_after", 0),
-        (Politeness, "retire_after", 256),
-        (Politeness, "probe_every", "0d"),
-        (Politeness, "min_revisit", None),
-        (Politeness, "retry_after_most", 0),
-        (Politeness, "retry_after_most", None),
-        (Politeness, "host_backoff_429", 0),
-        (Politeness, "host_backoff_503", 256),
-        (Politeness, "host_backoff_503", "3"),
-        (Politeness, "max_revisit", 0),
-        (Rule, "min_revisit", "x"),
-        (Rule, "max_revisit", 0),
-        (Rule, "never", 1),
-        (HostRule, "delay", -0.5),
-        (HostRule, "in_flight", 65_535),
-        (HostRule, "per_batch", 0),
-    ],
+    {
+        (Politeness, "delay"): [-1, None, True, "soon", math.inf],
+        (Politeness, "in_flight"): [0, 1.0],
+        (Politeness, "per_batch"): [-1],
+        (Politeness, "backoff"): [math.nan],
+        (Politeness, "backoff_most"): [0, None],
+        (Politeness, "retire_after"): [0, 256],
+        (Politeness, "probe_every"): ["0d"],
+        (Politeness, "min_revisit"): [None],
+        (Politeness, "retry_after_most"): [0, None],
+        (Politeness, "host_backoff_429"): [0],
+        (Politeness, "host_backoff_503"): [256, "3"],
+        (Politeness, "max_revisit"): [0],
+        (Rule, "min_revisit"): ["x"],
+        (Rule, "max_revisit"): [0],
+        (Rule, "never"): [1],
+        (HostRule, "delay"): [-0.5],
+        (HostRule, "in_flight"): [65_535],
+        (HostRule, "per_batch"): [0],
+    },
 )
 def test_setting_that_cannot_work(kind: type[Any], setting: str, found: object) -> None:
     with pytest.raises(SettingsError, match=f"^{setting}: expected ") as caught:

@@ -12,6 +12,7 @@ from streamsched.ranking.full_scan import Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots, SlotLimits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import find_host
+from tests.support.cases import grouped
 
 HOSTS = ("a.example", "b.example", "c.example")
 
@@ -98,19 +99,13 @@ def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
     assert fill(host_slots, scheduler.core.pages.arrays, rows, 500, slot_limits(per_batch=1)) == list(range(500))
 
 
-@pytest.mark.parametrize(
-    ("k", "per_host", "first", "rows"),
-    [
-        (4, None, [], [0, 1, 2, 3]),
-        (4, None, [9, 1], [9, 1, 0, 2]),
-        (2, None, [9, 1], [9, 1]),
-        (1, None, [9, 1], [9]),
-        (4, 1, [9], [9, 1, 2]),
-        (5, 2, [9, 1], [9, 1, 0, 2, 4]),
-        (12, 2, [9, 6], [9, 6, 1, 2, 4, 5]),
-        (12, 1, [9, 6], [9, 1, 2]),
-        (0, 1, [], []),
-    ],
+@grouped(
+    ("per_host", "k", "first", "rows"),
+    {
+        None: [(4, [], [0, 1, 2, 3]), (4, [9, 1], [9, 1, 0, 2]), (2, [9, 1], [9, 1]), (1, [9, 1], [9])],
+        1: [(4, [9], [9, 1, 2]), (12, [9, 6], [9, 1, 2]), (0, [], [])],
+        2: [(5, [9, 1], [9, 1, 0, 2, 4]), (12, [9, 6], [9, 6, 1, 2, 4, 5])],
+    },
 )
 def test_first_then_best(shard: ShardArrays, k: int, per_host: int | None, first: list[int], rows: list[int]) -> None:
     limits = make_limits(Politeness(per_batch=per_host))

@@ -23,6 +23,7 @@ from streamsched.estimation.seasonality.regions import (
     quarters_at,
 )
 from tests.reference.seasonality import utc
+from tests.support.cases import grouped
 
 DAY = 86_400.0
 
@@ -64,18 +65,13 @@ def test_what_is_no_zone_is_named(zone: Any) -> None:
         find_zone(zone)
 
 
-@pytest.mark.parametrize(
-    ("host", "region"),
-    [
-        ("a.jp", 1),
-        ("A.CO.JP:8080", 1),
-        ("x.fr", 2),
-        ("x.example", 0),
-        ("jp", 0),
-        ("a.jp.", 1),
-        ("[::1]", 0),
-        ("fr.example", 0),
-    ],
+@grouped(
+    ("region", "host"),
+    {
+        1: ["a.jp", "A.CO.JP:8080", "a.jp."],
+        2: ["x.fr"],
+        0: ["x.example", "jp", "[::1]", "fr.example"],
+    },
 )
 def test_hosts_are_of_the_region_of_their_domain(host: str, region: int) -> None:
     scheduler = Scheduler()

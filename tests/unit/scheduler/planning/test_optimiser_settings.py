@@ -8,6 +8,7 @@ import pytest
 
 from streamsched import OptimiserSettings, SettingsError
 from streamsched.scheduler.planning.optimiser_settings import parse_budget
+from tests.support.cases import grouped
 
 
 @pytest.mark.parametrize(
@@ -36,19 +37,14 @@ def test_no_budgets(budget: str | float) -> None:
     assert caught.value.setting == "budget"
 
 
-@pytest.mark.parametrize(
+@grouped(
     ("name", "value"),
-    [
-        ("policy", "lambda"),
-        ("policy", None),
-        ("every", 0),
-        ("every", "soon"),
-        ("floor", 1.5),
-        ("floor", -0.1),
-        ("floor", float("nan")),
-        ("complete_from", 0.0),
-        ("complete_from", 1.1),
-    ],
+    {
+        "policy": ["lambda", None],
+        "every": [0, "soon"],
+        "floor": [1.5, -0.1, float("nan")],
+        "complete_from": [0.0, 1.1],
+    },
 )
 def test_wrong_settings(name: str, value: Any) -> None:
     with pytest.raises(SettingsError) as caught:
