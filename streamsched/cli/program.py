@@ -10,12 +10,12 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
+from streamsched import __version__
 from streamsched.cli.exits import (
     DEFECT,
     DONE,
@@ -157,20 +157,13 @@ def _describe(error: click.UsageError) -> str:
     return f"{command}: {name}: {error.message}"
 
 
-def _version() -> str:
-    try:
-        return version("streamsched")
-    except PackageNotFoundError:
-        return "of a checkout that is not installed"
-
-
 @click.group(
     cls=LazyGroup,
     epilog=_EPILOG,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
-@click.version_option(_version(), message="streamsched %(version)s")
+@click.version_option(__version__, message="streamsched %(version)s")
 def program() -> None:
     """Decide which pages of a crawl to visit again, and when.
 

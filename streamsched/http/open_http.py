@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from streamsched.errors import NOTHING, SettingsError
@@ -83,7 +82,7 @@ def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable
 def make_routes(service: Service) -> list[Route]:
     """Return all routes of the service."""
     routes: list[Route] = []
-    monitoring = Monitoring(service, lambda: describe_routes(routes, _version()))
+    monitoring = Monitoring(service, lambda: describe_routes(routes, service.version))
     readers = Reading(service), Learned(service), Figures(service)
     for endpoints in (Crawling(service), *readers, Administration(service), monitoring, Console(read_files())):
         routes += endpoints.routes()
@@ -98,10 +97,3 @@ def _needs_extra() -> Iterator[None]:
     except ImportError as error:
         expected = "an installed package: pip install 'streamsched[http]'"
         raise SettingsError(error.name or "http", NOTHING, expected) from error
-
-
-def _version() -> str:
-    try:
-        return version("streamsched")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "0"

@@ -89,6 +89,7 @@ class PrometheusMetrics(Collector):
         yield _gauge("calibration_visits", "Visits that the calibration error is of.", reliability.total)
         yield _gauge("predicted_ratio", "Mean probability of a change of these pages.", reliability.mean_predicted)
         yield _gauge("observed_ratio", "Share of these visits that found a change.", reliability.share_observed)
+        yield InfoMetricFamily("streamsched_build", "The version of streamsched.", {"version": service.version})
         champion = scheduler.champion
         labels = {"formula": champion.formula.text, "origin": champion.origin, "record": str(champion.record or "")}
         yield InfoMetricFamily("streamsched_champion", "The formula in use.", labels)

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
+from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,14 +22,19 @@ Result = TypeVar("Result")
 class Service:
     """The scheduler of requests. Used by the thread that answers them.
 
-    ``directory``: the state directory; ``clock``: the present time, UTC epoch seconds; ``is_stopping``: whether new
-    requests are refused; ``statuses``: counts of answers since the start; ``durations``: of requests;
-    ``figures``: what the service does.
+    - ``version``: of the package, "0" if it is not installed;
+    - ``directory``: the state directory;
+    - ``clock``: the present time, UTC epoch seconds;
+    - ``is_stopping``: whether new requests are refused;
+    - ``statuses``: counts of answers since the start;
+    - ``durations``: of requests;
+    - ``figures``: what the service does.
     """
 
     def __init__(
         self, scheduler: DurableScheduler, thread: SchedulerThread, clock: Callable[[], float], figures: ServiceFigures
     ) -> None:
+        self.version = _find_version()
         self.scheduler = scheduler
         self.thread = thread
         self.clock = clock
@@ -76,3 +82,10 @@ class Service:
             return "the thread of the scheduler has ended"
         trouble = self._not_written or self.scheduler.trouble
         return None if trouble is None else f"the state {trouble.reason}"
+
+
+def _find_version() -> str:
+    try:
+        return metadata.version("streamsched")
+    except metadata.PackageNotFoundError:
+        return "0"
