@@ -70,7 +70,6 @@ def _open(  # noqa: PLR0913, PLR0917  what a user may say of a source
 ) -> Source[Records]:
     path = path if isinstance(path, str) else check_path("path", path)
     check_type("format", format_name, str | None, "a format by name, or None to detect it")
-    check_type("position", position, Position | None, "a Position, or None for the beginning")
     dead_letters = None if dead_letters is None else check_path("dead_letters", dead_letters)
     batch = check_whole("batch", batch, 1, "1 or more records")
     if isinstance(path, str) and path.startswith(SCHEME):

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from streamsched.errors import ReplayError
-from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.arrays import Ints
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.replay.confidence_intervals import cut_batches
@@ -67,7 +66,6 @@ def run_replay(
 
     Raises ReplayError if the log does not contain the window, SourceError if it cannot be read.
     """
-    check_type("settings", settings, ReplaySettings, "ReplaySettings")
     return replay_log(read_truth(settings.log), settings, progress, keep)
 
 
@@ -78,8 +76,6 @@ def replay_log(
 
     O(policies · seeds · cycles · pages). Raises ReplayError if the log does not contain the window.
     """
-    check_type("log", log, ChangeLog, "a ChangeLog, which read_truth reads")
-    check_type("settings", settings, ReplaySettings, "ReplaySettings")
     window = choose_window(log, settings)
     changes = window.changes(settings.learned_cycles)
     deciles = assign_deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
@@ -190,7 +186,6 @@ def prepare_state(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
 
     O(cycles · pages). Raises the errors of `run_replay`, and ReplayError for a policy without a scheduler.
     """
-    check_type("settings", settings, ReplaySettings, "ReplaySettings")
     window = choose_window(read_truth(settings.log), settings)
     replayed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)
     if not isinstance(replayed, ScheduledPolicy):

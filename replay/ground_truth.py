@@ -17,7 +17,7 @@ import numpy.typing as npt
 from streamsched.connectors.formats.writers import replacing
 from streamsched.connectors.source import Rejection
 from streamsched.errors import ReplayError
-from streamsched.numerics.argument_checks import check_path, check_type
+from streamsched.numerics.argument_checks import check_path
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
@@ -225,7 +225,6 @@ def write_changes(log: ChangeLog, path: str | Path, progress: Callable[[int, int
     written. `progress` is called with the number of changes written and the total. The same log gives the same bytes.
     O(m log m), about 2 µs per change. The file is replaced atomically. Raises SourceError if it cannot be written.
     """
-    check_type("log", log, ChangeLog, "a ChangeLog")
     path = check_path("path", path)
     page = np.repeat(np.arange(len(log.urls)), np.diff(log.offsets))
     times_s = np.maximum(log.times_s, log.first_s)

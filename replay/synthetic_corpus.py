@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from streamsched.numerics.argument_checks import check_type, check_whole
+from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.arrays import Bools, Bytes, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.replay.ground_truth import ChangeLog
@@ -302,7 +302,6 @@ def synthesize(settings: SyntheticSettings, seed: int = 0) -> ChangeLog:
 
 def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCorpus:
     """Return the log of `synthesize` with its sites and kinds, at the same cost."""
-    check_type("settings", settings, SyntheticSettings, "SyntheticSettings")
     seed = check_whole("seed", seed, 0, "a whole number of 0 or more")
     streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(3 + len(KINDS))]
     sites = draw_sites(settings, streams[0])

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import NOTHING, InvalidRecord, shorten
-from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_type, expected_time, read_items
+from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time, read_items
 from streamsched.numerics.column_casting import join_columns, join_urls
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, URL_EXPECTED, PackedUrls
 
@@ -366,8 +366,6 @@ class RecordColumns:
         Applying one large batch takes less time than applying many small ones.
         """
         parts = read_items("batches", batches, f"{cls.__name__} objects")
-        for part in parts:
-            check_type("batches", part, cls, f"{cls.__name__} objects")
         joined, counts = object.__new__(cls), [len(part) for part in parts]
         joined.given = join_columns([part.given for part in parts], counts, np.dtype(np.uint8))
         for field in cls.FIELDS:

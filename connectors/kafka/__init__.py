@@ -11,7 +11,7 @@ from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.connectors.kafka.source import BATCH, KafkaSource
 from streamsched.connectors.records import OUTCOMES, RecordType
 from streamsched.connectors.source import Position, Records
-from streamsched.numerics.argument_checks import check_path, check_type, check_whole
+from streamsched.numerics.argument_checks import check_path, check_whole
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
@@ -59,7 +59,6 @@ def open_topic(
     batch: int = BATCH,
 ) -> KafkaSource[Records]:
     """Open the topic at `url` as a source of `records`; see `open_kafka`."""
-    check_type("position", position, Position | None, "a Position, or None for the beginning")
     dead_letters = None if dead_letters is None else check_path("dead_letters", dead_letters)
     batch = check_whole("batch", batch, 1, "1 or more messages")
     source = KafkaSource(records, read_settings(url, settings), batch=batch, dead_letters=dead_letters)

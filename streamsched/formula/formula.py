@@ -16,7 +16,7 @@ from streamsched.formula.syntax.nodes import Node, Terminal, fold, measure
 from streamsched.formula.syntax.parser import parse_tree
 from streamsched.formula.syntax.printer import print_tree
 from streamsched.formula.terminal_table import TERMINALS
-from streamsched.numerics.argument_checks import check_type, read_items
+from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.arrays import Floats
 
 
@@ -101,7 +101,6 @@ class Formula:
         >>> program.run({"X": np.array([3.0]), "t": np.array([0.0])}, {}, rows=1)  # t may only grow
         array([3.])
         """
-        check_type("ranges", ranges, Mapping | None, "a mapping of terminals to pairs of numbers, or None")
         return compile_bound(self.root, _read_names("moving", moving), {} if ranges is None else ranges)
 
     def evaluate(self, columns: Mapping[str, Floats]) -> Floats:
@@ -114,7 +113,6 @@ class Formula:
         >>> Formula.parse("X / n").evaluate({"X": np.array([1.0, 0.0]), "n": np.array([4.0, 0.0])})
         array([0.25, 0.  ])
         """
-        check_type("columns", columns, Mapping, "a mapping of terminals to columns")
         program = self.compile()
         for name in self.terminals or columns:
             if type(columns[name]) is not np.ndarray:

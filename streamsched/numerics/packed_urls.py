@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
-from streamsched.numerics.argument_checks import check_type, read_items
+from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.arrays import Bytes
 
 MAX_URL_BYTES = 8192  # the longest URL of an outcome
@@ -126,8 +126,6 @@ class PackedUrls:
         ['a', 'b', 'c']
         """
         columns = read_items("parts", parts, "PackedUrls objects")
-        for part in columns:
-            check_type("parts", part, PackedUrls, "PackedUrls objects")
         used = [np.empty(0, np.uint8), *(part.blob[part.offsets[0] : part.offsets[-1]] for part in columns)]
         lengths = [np.empty(0, np.int64), *(np.diff(part.offsets) for part in columns)]
         return cls._from_lengths(np.concatenate(used), np.concatenate(lengths))

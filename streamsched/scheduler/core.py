@@ -14,7 +14,7 @@ from streamsched.errors import UnknownPage
 from streamsched.evolution.data.training_data import Training, count_known_cycles, draw_trainings
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
-from streamsched.numerics.argument_checks import check_flag, check_time
+from streamsched.numerics.argument_checks import check_time
 from streamsched.numerics.arrays import Floats, Hashes, Ints
 from streamsched.numerics.keyed_hash import write_key
 from streamsched.numerics.packed_urls import PackedUrls
@@ -154,7 +154,6 @@ class SchedulerCore:
 
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""
-        check_flag("wait", wait)
         parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
         self._wanted = champion

@@ -100,9 +100,6 @@ class DurableScheduler(Scheduler):
         StreamNeeded if `reread` is needed and missing.
         """
         directory = check_path("directory", directory)
-        check_type("settings", settings, Mapping | None, "keyword arguments of Scheduler by name, or None")
-        check_type("plan", plan, SavePlan | None, "a SavePlan, or None for its defaults")
-        check_type("clock", clock, WallClock | None, "a WallClock, or None to go by the stream's own times")
         if reread is not None and not callable(reread):
             raise SettingsError("reread", reread, "a function that reads a stream again, or None")
         with ExitStack() as stack:
@@ -167,7 +164,6 @@ class DurableScheduler(Scheduler):
         after the next save; until then the stream must be able to deliver them again.
         """
         core = self.core  # raises after a fork, whatever was given
-        check_type("records", records, OutcomeBatch | SignalBatch, "an OutcomeBatch or a SignalBatch")
         check_type("path", path, str, "the name of a stream")
         _check_position(position)
         with core.lock:
@@ -179,9 +175,8 @@ class DurableScheduler(Scheduler):
             self._changes += 1
         return result
 
-    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: D102
+    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: ARG002, D102  it always waits
         core = self.core
-        check_flag("wait", wait)
         self._log.check()
         core.use(formula, wait=True)  # it is on disk when this returns
         self._commits.commit(self._log.sequence)
@@ -254,7 +249,6 @@ class DurableScheduler(Scheduler):
         on meanwhile. Raises SnapshotError if it cannot be written; nothing is lost by that.
         """
         self._check_open()
-        check_flag("full", full)
         with self._saving:
             # 1. Choose between a whole image and an increment.
             before = None if full else self._images.next_before(len(self))

@@ -23,7 +23,7 @@ from streamsched.evolution.records import DataSpan, EvolutionRecord, EvolutionRe
 from streamsched.evolution.worker import load_evolution_function
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champion, parse_provided
 from streamsched.formula.formula import Formula
-from streamsched.numerics.argument_checks import check_path, check_time, check_type, read_items
+from streamsched.numerics.argument_checks import check_path, check_time
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.results import Observed
 from streamsched.scheduler.scheduler import Scheduler
@@ -89,7 +89,6 @@ class Evolver:
 
     def note(self, observed: Observed) -> None:
         """Add the result of `Scheduler.observe` to the watched hit rate. A microsecond a served page."""
-        check_type("observed", observed, Observed, "an Observed")
         if self._watch is not None and observed.served:
             with self._lock:
                 self._watch.note(observed.served, observed.hits)
@@ -246,11 +245,8 @@ class Evolver:
         For an evolver without a directory. O(records). Raises SnapshotError if they cannot be written.
         """
         directory = check_path("directory", directory)
-        kept = read_items("records", records, "EvolutionRecord objects")
-        for record in kept:
-            check_type("records", record, EvolutionRecord, "EvolutionRecord objects")
         book = RecordBook(directory)
-        for record in kept:
+        for record in records:
             book.append(record)
         write_elites(directory, self._elites())
 

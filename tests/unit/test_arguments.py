@@ -1,4 +1,4 @@
-"""Every argument of the public interface: a value of a wrong kind is an error that names the argument."""
+"""Arguments of the public interface: a value of a wrong kind that may pass unseen is an error that names them."""
 
 from __future__ import annotations
 
@@ -72,6 +72,8 @@ UNCHECKED = {
     "self", "optional", "state", "rows", "kind", "error", "trace", "events", "names",
     "latest_s", "stream",  # of streams: numbers and names that the service has checked
     "trigger",  # a Literal, which a type checker checks
+    "settings", "plan", "clock", "records", "batch", "observed", "log", "batches", "parts", "columns", "ranges",
+    "wait", "full",  # other objects and flags that it checks
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsched.errors import SettingsError
 from streamsched.formula.champion import BY_PLAN, Champion, parse_provided
-from streamsched.numerics.argument_checks import check_time, check_type
+from streamsched.numerics.argument_checks import check_time
 from streamsched.numerics.arrays import Ints
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.planning.learned_rates import NOTHING_SEEN, read_costs
@@ -54,7 +54,6 @@ class Optimiser:
         """
         if not isinstance(getattr(scheduler, "core", None), SchedulerCore):
             raise SettingsError("scheduler", scheduler, "a Scheduler or DurableScheduler")
-        check_type("settings", settings, OptimiserSettings | None, "an OptimiserSettings, or None for its defaults")
         self.scheduler = scheduler
         self.settings = OptimiserSettings() if settings is None else settings
         planner = self.settings.planner
@@ -142,7 +141,6 @@ class Optimiser:
         By "webfountain": pages asked for or overdue first, then the sites in turn, the queues of new and of old pages
         of each joined in proportion to the plan's visits of both. By other policies the order of the batch.
         """
-        check_type("batch", batch, Batch, "a Batch of the scheduler")
         plan = self.plan
         if plan is None or plan.new_share is None:
             return np.arange(len(batch))
