@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias
 
@@ -12,13 +14,16 @@ import numpy as np
 from streamsched.connectors.reading.rejections import ParseError, RecordProblem
 from streamsched.connectors.source import Records
 from streamsched.errors import shorten
-from streamsched.fields import Fingerprint, diagnose
+from streamsched.fields import Fingerprint, Time, diagnose, suggest
 from streamsched.frames import decode_frame, frame_type
 from streamsched.outcomes import OutcomeBatch
 from streamsched.signals import SignalBatch
 
 UNREADABLE: Final = (ValueError, TypeError, RecursionError)  # what msgspec raises on input, its own errors included
 
+MOST_UNKNOWN: Final = 20
+OTHERS: Final = "others"
+_log: Final = logging.getLogger("streamsched.connectors")
 _OF_SIGNALS: Final = " signals"  # ends the kind of their positions
 
 
@@ -40,10 +45,11 @@ class RecordType(Generic[Records]):
         return self.batch.EVENT
 
     def check(self, event: Any) -> None:
-        """Raise ParseError if a number of `event` exceeds its column: JSON has whole numbers of more than 64 bits."""
+        """Raise ParseError if `event` has a whole number of more than 64 bits, or a text that is no time."""
         for field in self.batch.FIELDS:
-            value = getattr(event, field.name) if isinstance(field.kind, Fingerprint) else None
-            if value is not None and not field.kind.fits(value):
+            value = getattr(event, field.name)
+            is_open = isinstance(field.kind, Fingerprint) or (isinstance(field.kind, Time) and isinstance(value, str))
+            if is_open and value is not None and not field.kind.fits(value):
                 raise ParseError(RecordProblem(field.name, f"expected {field.kind.expected}", shorten(value)))
 
     def none(self) -> Records:
@@ -100,7 +106,8 @@ Refuse: TypeAlias = Callable[[Sequence[Any]], RecordProblem | None]
 class EventDecoder(Generic[Records]):
     """Makes events of `records` of what a decoder of the struct ``kind`` returns; `refuse` may reject some of them.
 
-    ``kind``: ``records.event``, or a struct with more fields.
+    ``kind``: ``records.event``, or a struct with more fields; ``unknown``: how many records had each other field, by
+    its name; those beyond `MOST_UNKNOWN` names are counted as `OTHERS`.
     """
 
     def __init__(
@@ -111,7 +118,31 @@ class EventDecoder(Generic[Records]):
     ) -> None:
         self.records = records
         self.kind = kind or records.event
+        self.unknown: Counter[str] = Counter()
         self._refuse = refuse
+
+    def kind_without_others(self) -> type[msgspec.Struct]:
+        """Return ``kind`` as a type that refuses maps with other fields."""
+        return msgspec.defstruct(
+            self.kind.__name__, [], bases=(self.kind,), forbid_unknown_fields=True, frozen=True, gc=False
+        )
+
+    def count_unknown(self, maps: Iterable[Mapping[str, object]]) -> None:
+        """Count the fields of `maps` that ``kind`` does not have, and log each name once. O(fields)."""
+        known = self.kind.__struct_fields__
+        for name in (name for one in maps for name in one if name not in known):
+            if name not in self.unknown:
+                if len(self.unknown) >= MOST_UNKNOWN:
+                    name = OTHERS  # noqa: PLW2901  names are a stranger's: their number is bounded
+                else:
+                    _log.warning("unknown field %s is not read%s", shorten(name), suggest(name, known))
+            self.unknown[name] += 1
+
+    def report_unknown(self) -> None:
+        """Log how many records had fields that are not read, if any had."""
+        if self.unknown:
+            counts = ", ".join(f"{shorten(name)} in {count:,} records" for name, count in self.unknown.items())
+            _log.warning("unknown fields: %s", counts)
 
     def decode_all(self, decode: Callable[[], Sequence[Any]], count: int) -> Records | None:
         """Return what `decode` returns as columns; None unless it is `count` events, none of them refused."""

@@ -8,6 +8,8 @@ import this with `streamsched.client`, so nothing here needs numba.
 
 from __future__ import annotations
 
+import difflib
+import logging
 import math
 import re
 import sys
@@ -24,14 +26,17 @@ import numpy.typing as npt
 
 from streamsched.errors import NOTHING, InvalidRecord, shorten
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time, read_items
-from streamsched.numerics.column_casting import join_columns, join_urls
+from streamsched.numerics.column_casting import as_column, join_columns, join_urls
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, URL_EXPECTED, PackedUrls
+from streamsched.numerics.table_columns import Cells, read_cells, read_time, table_columns
 
 Column: TypeAlias = npt.NDArray[Any] | PackedUrls
 _Fault: TypeAlias = tuple[npt.NDArray[np.intp], str]  # rows, and what is expected in their place
 
 _LARGEST: Final = float(np.finfo(np.float32).max)  # of float32, in which records store amounts
 _WIDE: Final = ("<f8", "<f4")
+_ALIKE: Final = 0.75  # of names: the ratio of `difflib` that one mistake leaves in a short word
+_log: Final = logging.getLogger("streamsched.tables")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +58,13 @@ class Kind:
         """Return whether a record may have `value`, not None."""
         raise NotImplementedError
 
-    def read(self, text: str) -> int:
+    def read(self, text: str) -> float:
         """Return the number that `text` names. Raises ValueError if it names none."""
         raise ValueError(text)
+
+    def plain(self, value: Any) -> Any:
+        """Return a value that fits as records hold it."""
+        return value
 
     @property
     def words(self) -> Mapping[str, int]:
@@ -114,7 +123,7 @@ class Number(Kind):
         is_number = isinstance(value, int if self.dtype.kind in "iu" else int | float) and not isinstance(value, bool)
         return is_number and self.least <= value <= self.most
 
-    def read(self, text: str) -> int:
+    def read(self, text: str) -> float:
         """Return the code of a word."""
         if text not in self.words:
             raise ValueError(text)
@@ -138,10 +147,28 @@ class Time(Number):
     """Times, UTC epoch seconds. One beyond 1e11 fits a record, not a batch: a wrong clock must not stop a crawler."""
 
     def fits(self, value: Any) -> bool:
-        """Return whether `value` is a finite time."""
+        """Return whether `value` is a finite time, or the ISO 8601 text of one."""
+        if isinstance(value, str):
+            try:
+                self.read(value)
+            except ValueError:
+                return False
+            return True
         value = value.item() if isinstance(value, np.generic) else value
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and -sys.float_info.max <= value <= sys.float_info.max
+
+    def read(self, text: str) -> float:
+        """Return the time of an ISO 8601 text, in UTC unless it names a zone.
+
+        >>> TIME.read("1970-01-01T01:00:00+01:00")
+        0.0
+        """
+        return read_time(text)
+
+    def plain(self, value: Any) -> Any:
+        """Return the time that a text is."""
+        return self.read(value) if isinstance(value, str) else value
 
     def faults(self, column: Any) -> Iterator[_Fault]:
         """Yield the times beyond 1e11, each with a hint of its own."""
@@ -166,6 +193,10 @@ class Fingerprint(Number):
         if not re.fullmatch(HEX_64, text):
             raise ValueError(text)
         return int(text, 16)
+
+    def plain(self, value: Any) -> Any:
+        """Return the number that a text is."""
+        return self.read(value) if isinstance(value, str) else value
 
     def faults(self, column: Any) -> Iterator[_Fault]:
         """Yield nothing: any uint64 fits."""
@@ -255,11 +286,13 @@ def read_fields(event: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 
 def check_record(record: Any, fields: Sequence[Field], error: type[InvalidRecord]) -> None:
-    """Raise `error`, as record 0, for the first field of `record` that does not fit."""
+    """Raise `error`, as record 0, for the first field of `record` that does not fit; replace texts of numbers."""
     for field in fields:
         value = getattr(record, field.name)
         if not field.accepts(value):
             raise error(0, field.name, value, field.kind.expected)
+        if (plain := field.kind.plain(value)) is not value:
+            msgspec.structs.force_setattr(record, field.name, plain)
 
 
 def diagnose(event: object, fields: Sequence[Field], error: type[InvalidRecord]) -> InvalidRecord | None:
@@ -271,6 +304,16 @@ def diagnose(event: object, fields: Sequence[Field], error: type[InvalidRecord])
         if not field.accepts(value):
             return error(0, field.name, value, field.kind.expected)
     return None
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return what a question after an unknown name is, if one of `known` resembles it. O(known).
+
+    >>> suggest("staus", ["url", "status"]), suggest("title", ["url", "status"])
+    (': did you mean status?', '')
+    """
+    alike = difflib.get_close_matches(name[:MAX_NAME_BYTES], list(known), 1, _ALIKE)
+    return f": did you mean {alike[0]}?" if alike else ""
 
 
 class RecordColumns:
@@ -311,7 +354,7 @@ class RecordColumns:
         for field in cls.FIELDS:
             values: list[Any] = list(map(attrgetter(field.name), events))
             if not field.bit:
-                batch._set(field, values, has_texts=False)
+                batch._set(field, values, has_texts=isinstance(field.kind, Time) and str in set(map(type, values)))
                 continue
             if not values or (values[0] is None and values.count(None) == len(values)):
                 batch._set(field, [], has_texts=False)
@@ -325,6 +368,83 @@ class RecordColumns:
                 batch.given |= np.uint8(field.bit)
             batch._set(field, values, has_texts=str in kinds)
         return batch
+
+    @classmethod
+    def from_table(cls, table: object) -> Self:
+        """Return the rows of `table` as columns: its columns with the names of fields. O(n).
+
+        Others are not read; the log names those that may be meant for fields.
+
+        A pandas or polars frame, an Arrow table or whatever has the Arrow PyCapsule interface, or a mapping of arrays
+        and lists. Optional fields may have gaps: null, None, NaN, NaT, NA. Whole numbers may be floats because of them,
+        but for fingerprints, whose digits floats have lost. Times are numbers, datetimes (UTC unless they have a zone)
+        or ISO 8601 text.
+
+        Raises InvalidRecord for the first value that its field's column cannot hold, ValueError for a missing column
+        and columns of different lengths, TypeError if `table` is none, or needs pyarrow and it is not installed.
+        Values that the format forbids are left to `problems`.
+        """
+        columns = table_columns(table)
+        names = [field.name for field in cls.FIELDS]
+        for name in columns.keys() - set(names):
+            if hint := suggest(name, names):
+                _log.warning("column %s is not read%s", shorten(name), hint)
+        batch, count = object.__new__(cls), -1
+        for field in cls.FIELDS:
+            if field.name not in columns:
+                if not field.bit:
+                    found = ", ".join(map(repr, columns)) or "none"
+                    raise ValueError(f"table: expected a column {field.name!r}, found {found}")
+                batch._set(field, [], has_texts=False)
+                continue
+            cells = read_cells(field.name, columns[field.name])
+            if count < 0:
+                count, batch.given = len(cells.values), np.zeros(len(cells.values), np.uint8)
+            if len(cells.values) != count:
+                raise ValueError(f"{field.name}: expected {count} values, found {len(cells.values)}")
+            batch._set_cells(field, cells)
+        return batch
+
+    def _set_cells(self, field: Field, cells: Cells) -> None:
+        """Store a column of a table."""
+        values, gaps = cells
+        if gaps is not None and not field.bit:
+            raise self.ERROR(int(np.argmax(gaps)), field.name, None, field.kind.expected)
+        present = None if gaps is None else ~gaps
+        if field.bit:
+            self.given |= np.uint8(field.bit) if present is None else np.where(present, field.bit, 0).astype(np.uint8)
+        if field.kind.dtype is None or field.kind is NAME:
+            absent = repeat(False) if gaps is None else gaps
+            self._set_texts(field, ["" if gap else text for text, gap in zip(values, absent, strict=False)])
+            return
+        if isinstance(values, list):
+            values = self._read_items(field, values)
+        elif gaps is not None:
+            values = np.where(gaps, values.dtype.type(0), values)
+        try:
+            column, _ = as_column(field.name, field.kind.dtype, values, len(values))
+        except InvalidRecord as error:
+            raise self.ERROR(error.record, field.name, error.found, error.expected) from None
+        setattr(self, field.column, column)
+
+    def _read_items(self, field: Field, values: list[Any]) -> list[Any]:
+        """Return a column of a table with numbers in place of texts, whole ones if the column has no others."""
+        is_whole = field.kind.dtype is not None and field.kind.dtype.kind == "i"
+        for record, value in enumerate(values):
+            if is_whole and isinstance(value, float | np.floating) and value.is_integer():
+                values[record] = int(value)
+            elif isinstance(value, str):
+                try:
+                    values[record] = field.kind.read(value)
+                except ValueError:
+                    raise self.ERROR(record, field.name, value, field.kind.expected) from None
+        return values
+
+    def _set_texts(self, field: Field, texts: list[Any]) -> None:
+        for record, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise self.ERROR(record, field.name, text, field.kind.expected)
+        self._set(field, texts, has_texts=False)
 
     def _set(self, field: Field, values: list[Any], *, has_texts: bool) -> None:
         """Store the column of `values`, none of them None."""

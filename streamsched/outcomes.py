@@ -79,7 +79,9 @@ class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One outcome as the wire has it, not checked beyond its types: the table of the fields of outcomes."""
 
     url: Annotated[str, Field(URL, "as crawled, 1 to 8,192 bytes of UTF-8")]
-    fetched_at: Annotated[float, Field(TIME, "UTC epoch seconds")]
+    fetched_at: Annotated[
+        float | str, Field(TIME, "UTC epoch seconds. In JSON Lines and msgpack maps also an ISO 8601 text")
+    ]
     status: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_STATUS)] | StatusWord | None,
         Field(STATUS_CODE, "HTTP status; 0 for a network failure; a word, see below. 200 if absent", STATUS),
@@ -136,10 +138,10 @@ class Outcome(OutcomeEvent, frozen=True, gc=False, omit_defaults=True):
     True
     """
 
+    fetched_at: float  # a text is replaced by its time
+
     def __post_init__(self) -> None:
         check_record(self, FIELDS, InvalidOutcome)
-        if isinstance(self.fingerprint, str):
-            msgspec.structs.force_setattr(self, "fingerprint", FINGERPRINT_64.read(self.fingerprint))
 
 
 class OutcomeBatch(RecordColumns):

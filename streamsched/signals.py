@@ -26,7 +26,10 @@ class SignalEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One signal as the wire has it, not checked beyond its types: the table of the fields of signals."""
 
     url: Annotated[str, Field(URL, "the page, as crawled, 1 to 8,192 bytes of UTF-8")]
-    at: Annotated[float, Field(TIME, "when it was announced, UTC epoch seconds")]
+    at: Annotated[
+        float | str,
+        Field(TIME, "when it was announced, UTC epoch seconds. In JSON Lines and msgpack maps also an ISO 8601 text"),
+    ]
     source: Annotated[
         str, Field(NAME, "the kind of source, such as `sitemap` or `feed`, 1 to 64 bytes of printable UTF-8")
     ]
@@ -47,6 +50,8 @@ class Signal(SignalEvent, frozen=True, gc=False, omit_defaults=True):
     >>> Signal("https://example.org/", 1_700_000_000.0, "sitemap").source
     'sitemap'
     """
+
+    at: float  # a text is replaced by its time
 
     def __post_init__(self) -> None:
         check_record(self, FIELDS, InvalidSignal)

@@ -58,12 +58,14 @@ class LineFormat(Generic[Row, Records]):
     """A format of one record a line.
 
     ``decode_whole(chunk)``: all its lines at once, None if they must be parsed one by one;
-    ``parse_line(line)``: one line's record, raises ParseError; ``to_columns(rows)``: records that parsed, as a batch.
+    ``parse_line(line)``: one line's record, raises ParseError; ``to_columns(rows)``: records that parsed, as a batch;
+    ``finish()``: is called at the end of the input.
     """
 
     decode_whole: Callable[[LineChunk], Records | None]
     parse_line: Callable[[bytes], Row]
     to_columns: Callable[[Sequence[Row]], Records]
+    finish: Callable[[], None] = lambda: None
 
     def read(self, reader: RecordReader) -> Iterator[RecordChunk[Records]]:
         """Return the valid records of each chunk of lines, chunks without one left out; rejects the others."""
@@ -74,6 +76,7 @@ class LineFormat(Generic[Row, Records]):
                 records, lines = parse_valid(chunk.numbered(), self.parse_line, self.to_columns, reader.rejections)
             if len(records):
                 yield RecordChunk(records, chunk.stop, chunk.first + len(chunk) - 1, lines)
+        self.finish()
 
 
 def split_lines(reader: RecordReader) -> Iterator[LineChunk]:

@@ -87,7 +87,8 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     high, low = values >> _HALF, values & _LOW
     middle = (low * _MIX_LOW >> _HALF) + (high * _MIX_LOW & _LOW) + low * _MIX_HIGH  # below 2**64: no carry is lost
     carried = high * _MIX_HIGH + (high * _MIX_LOW >> _HALF) + (middle >> _HALF)
-    return carried ^ (values * np.uint64(_MIX))
+    mixed: npt.NDArray[np.uint64] = carried ^ (values * np.uint64(_MIX))
+    return mixed
 
 
 def _hash_bytes(raw: bytes) -> int:

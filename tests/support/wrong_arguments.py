@@ -146,6 +146,7 @@ def outcome_cases() -> list[Case]:
         *of("Outcome", Outcome, {"url": TEXT}, fetched_at=1.0),
         *of("Outcome", Outcome, {"fetched_at": TIME}, url=URLS[0]),
         *of("OutcomeBatch", OutcomeBatch.from_outcomes, {"outcomes": NOTHING}),
+        *of("OutcomeBatch", OutcomeBatch.from_table, {"table": NOTHING}),
         *of("PackedUrls", PackedUrls, {"blob": {"bytes"}}, offsets=[0, 1]),
         *of("PackedUrls", PackedUrls, {"offsets": {"wrong length"}}, blob=b"abcd"),
         *of("PackedUrls", PackedUrls.pack, {"urls": NOTHING}),
@@ -168,6 +169,7 @@ def signal_cases() -> list[Case]:
         *of("SignalBatch", SignalBatch, {"source": TEXT}, urls=URLS, at=[1.0, 2.0]),
         *of("SignalBatch", SignalBatch, {"significance": {"none", "nones", "floats"}}, urls=URLS, **known),
         *of("SignalBatch", SignalBatch.from_signals, {"signals": NOTHING}),
+        *of("SignalBatch", SignalBatch.from_table, {"table": NOTHING}),
     ]
 
 

@@ -115,6 +115,18 @@ def test_fingerprints_as_text() -> None:
         OutcomeBatch.from_events([OutcomeEvent("u", 1.0, fingerprint=2**64)])
 
 
+def test_times_as_text() -> None:
+    texts = ("1970-01-01T01:00:00+01:00", "1970-01-01", "19700101T000001.5Z", 2.0)
+    batch = OutcomeBatch.from_events([OutcomeEvent("u", at) for at in texts])
+    assert batch.fetched_at.tolist() == [0.0, 0.0, 1.5, 2.0]
+    assert Outcome("u", "1970-01-01 00:01").fetched_at == 60.0  # type: ignore[arg-type]
+    for wrong in ("", "1790000000", "yesterday", "2026-02-30", "2026-11-25T24:01", "9" * 10_000):
+        with pytest.raises(ValueError, match="no ISO 8601 time"):
+            OutcomeBatch.from_events([OutcomeEvent("u", wrong)])
+        with pytest.raises(InvalidOutcome, match="fetched_at"):
+            Outcome("u", wrong)  # type: ignore[arg-type]
+
+
 def test_taking_is_indexing() -> None:
     batch = OutcomeBatch.from_outcomes([FULL, BARE, FULL, BARE])
     assert list(batch.take(np.array([3, 0, 0]))) == [BARE, FULL, FULL]

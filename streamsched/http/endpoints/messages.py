@@ -52,6 +52,8 @@ class NextBatch(Message):
 class Outcome(OutcomeEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
     """One finished crawl of a page, as docs/outcomes.md describes it; ``fetched_at``: UTC epoch seconds."""
 
+    fetched_at: float
+
 
 class Outcomes(Message):
     """Outcomes in the order in which they happened."""
@@ -61,6 +63,8 @@ class Outcomes(Message):
 
 class Signal(SignalEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
     """One change signal, as docs/signal-streams.md describes it; ``at``: UTC epoch seconds."""
+
+    at: float
 
 
 class Signals(Message):

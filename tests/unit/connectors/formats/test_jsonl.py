@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.connectors import Rejection, open_source
+from streamsched.connectors.records import MOST_UNKNOWN, OTHERS
 from streamsched.outcomes import Outcome
 from tests.support.crawl_outcomes import read_out
 
@@ -33,6 +34,39 @@ def event(fields: str) -> bytes:
 def test_null_is_absent_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
     line = event('"status":null,"fingerprint":null,"changed":null,"cost":null,"retry_after":null,"extra":[{"url":1}]')
     assert read(tmp_path, line) == ([OUTCOME], [])
+
+
+@pytest.mark.parametrize("bad", [b"", b'{"url": 7}\n'])
+def test_unknown_fields_are_counted_and_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: bytes
+) -> None:
+    """In chunks that are decoded whole as in those that are parsed line by line."""
+    lines = event('"staus":404,"title":"a"') * 3 + bad + GOOD + event('"staus":"gone"')
+    got, _ = read(tmp_path, lines, batch=3)
+    assert got == [OUTCOME] * 5
+    assert [record.getMessage() for record in caplog.records] == [
+        "unknown field 'staus' is not read: did you mean status?",
+        "unknown field 'title' is not read",
+        "unknown fields: 'staus' in 4 records, 'title' in 3 records",
+    ]
+
+
+def test_names_of_unknown_fields_are_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A hostile file may have another name on every line."""
+    got, _ = read(tmp_path, b"".join(event(f'"{n}{"x" * 1_000}":1') for n in range(500)))
+    assert len(got) == 500
+    assert len(caplog.records) == MOST_UNKNOWN + 1
+    assert f"'{OTHERS}' in 480 records" in caplog.records[-1].getMessage()
+    assert max(len(record.getMessage()) for record in caplog.records[:-1]) < 300
+
+
+def test_times_as_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["1970-01-01T00:00:01.5Z", "1970-01-01T01:00:01.5+01:00", "yesterday", "1970-01-01 00:00:01.5"]
+    lines = b"".join(f'{{"url":"https://a.example/","fetched_at":"{text}"}}\n'.encode() for text in texts)
+    got, rejections = read(tmp_path, lines)
+    assert got == [OUTCOME] * 3
+    assert [(one.offset, one.field) for one in rejections] == [(3, "fetched_at")]
+    assert caplog.records == []
 
 
 def test_whole_numbers_may_stand_for_fractions(tmp_path: Path) -> None:
