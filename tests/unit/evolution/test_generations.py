@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from random import Random
 from typing import Any
@@ -189,6 +189,22 @@ def prefer_changes(genomes: Sequence[bytes]) -> Floats:
     return np.array([genome.count(X) - abs(len(genome) - 15) / 2 for genome in genomes])
 
 
+class Recorder:
+    """A fitness that notes each population it is asked for."""
+
+    def __init__(self, fitness: Callable[[Sequence[bytes]], Floats] = prefer_changes) -> None:
+        self.populations: list[list[bytes]] = []
+        self.fitness = fitness
+
+    def __call__(self, genomes: Sequence[bytes]) -> Floats:
+        self.populations.append(list(genomes))
+        return self.fitness(genomes)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(population) for population in self.populations]
+
+
 @pytest.mark.parametrize("parents", ["generation", "elites"])
 def test_evolution_improves(parents: str) -> None:
     settings = EvolutionSettings.from_json(SMALL.to_json() | {"parents": parents})
@@ -215,14 +231,10 @@ def test_results_equal_the_recorded_digest() -> None:
 
 
 def test_every_individual_is_whole_and_no_deeper_than_allowed() -> None:
-    seen: list[bytes] = []
-
-    def favour_size(genomes: Sequence[bytes]) -> Floats:
-        seen.extend(genomes)
-        return np.array([float(len(genome)) for genome in genomes])
-
+    favour_size = Recorder(lambda genomes: np.array([float(len(genome)) for genome in genomes]))
     settings = EvolutionSettings(population=40, generations=25, max_depth=7, crossover_depth=7, terminals="full")
     evolved = evolve_population(favour_size, settings, 3)
+    seen = [genome for population in favour_size.populations for genome in population]
     assert all(is_genome(genome, settings.symbol_set) for genome in seen)
     assert max(depth_of(genome, settings.symbol_set) for genome in seen) == 7
     assert max(map(len, seen)) <= 2**7 - 1
@@ -230,14 +242,9 @@ def test_every_individual_is_whole_and_no_deeper_than_allowed() -> None:
 
 
 def test_it_stops_on_request() -> None:
-    calls: list[int] = []
-
-    def evaluate(genomes: Sequence[bytes]) -> Floats:
-        calls.append(len(genomes))
-        return prefer_changes(genomes)
-
-    evolved = evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 4)
-    assert calls == [60] * 4
+    evaluate = Recorder()
+    evolved = evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(evaluate.sizes) >= 4)
+    assert evaluate.sizes == [60] * 4
     assert not evolved.complete
     assert len(evolved.generations) == 4
     assert evolved.evaluations == 240
@@ -245,24 +252,14 @@ def test_it_stops_on_request() -> None:
 
 
 def test_a_stop_after_the_last_generation_is_complete() -> None:
-    calls: list[int] = []
-
-    def evaluate(genomes: Sequence[bytes]) -> Floats:
-        calls.append(len(genomes))
-        return prefer_changes(genomes)
-
-    assert evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 12).complete
+    evaluate = Recorder()
+    assert evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(evaluate.sizes) >= 12).complete
 
 
 def test_all_runs_advance_together() -> None:
-    calls: list[int] = []
-
-    def evaluate(genomes: Sequence[bytes]) -> Floats:
-        calls.append(len(genomes))
-        return prefer_changes(genomes)
-
-    evolved = evolve_seeds(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 2)
-    assert calls == [180, 180]
+    evaluate = Recorder()
+    evolved = evolve_seeds(evaluate, SMALL, 1, should_stop=lambda: len(evaluate.sizes) >= 2)
+    assert evaluate.sizes == [180, 180]
     assert [len(run.generations) for run in evolved.runs] == [2, 2, 2]
     assert [run.complete for run in evolved.runs] == [False] * 3
 
@@ -295,40 +292,25 @@ def test_it_continues_without_evaluations(parents: str) -> None:
 
 def test_individuals_without_fitness_rank_last() -> None:
     """Only one individual of the first generation has a fitness: its symbols fill the second."""
-    populations: list[list[bytes]] = []
-
-    def evaluate(genomes: Sequence[bytes]) -> Floats:
-        populations.append(list(genomes))
-        return np.array([0.0] + [math.nan] * (len(genomes) - 1))
-
+    evaluate = Recorder(lambda genomes: np.array([0.0] + [math.nan] * (len(genomes) - 1)))
     settings = EvolutionSettings(population=60, generations=2, tournament=500, crossover=0, replacement=0, swap=0)
     evolve_population(evaluate, settings, 1)
-    assert set(populations[1]) == {populations[0][0]}
+    assert set(evaluate.populations[1]) == {evaluate.populations[0][0]}
 
 
 def test_it_starts_from_initial_genomes() -> None:
     initial = [genome_of("X / n", SYMBOL_SET), genome_of("X * t", SYMBOL_SET), genome_of("X / n", SYMBOL_SET)]
-    populations: list[list[bytes]] = []
-
-    def evaluate(genomes: Sequence[bytes]) -> Floats:
-        populations.append(list(genomes))
-        return prefer_changes(genomes)
-
+    evaluate = Recorder()
     evolve_population(evaluate, SMALL, 1, initial=initial)
-    assert populations[0][:2] == initial[:2]
-    assert {len(population) for population in populations} == {60}
+    assert evaluate.populations[0][:2] == initial[:2]
+    assert set(evaluate.sizes) == {60}
 
 
 def test_surplus_initial_genomes_are_dropped() -> None:
-    populations: list[list[bytes]] = []
-
-    def evaluate(genomes: Sequence[bytes]) -> Floats:
-        populations.append(list(genomes))
-        return prefer_changes(genomes)
-
+    evaluate = Recorder()
     settings = EvolutionSettings(population=2, generations=1, terminals="basic")
     evolve_population(evaluate, settings, 1, initial=[genome_of(text, SYMBOL_SET) for text in ("X", "t", "n")])
-    assert populations == [[genome_of("X", SYMBOL_SET), genome_of("t", SYMBOL_SET)]]
+    assert evaluate.populations == [[genome_of("X", SYMBOL_SET), genome_of("t", SYMBOL_SET)]]
 
 
 @pytest.mark.parametrize("genome", [b"", b"\x00\x00", b"\xff", bytes([17] * 10 + [0])])
@@ -339,12 +321,9 @@ def test_an_invalid_initial_genome_is_refused(genome: bytes) -> None:
         evolve_population(prefer_changes, SMALL, 1, initial=[genome])
 
 
-def test_a_seed_below_0_is_refused() -> None:
+def test_a_seed_below_0_and_a_fitness_array_of_the_wrong_length_are_refused() -> None:
     with pytest.raises(ValueError, match="seed: expected 0 or more, found -1"):
         evolve_population(prefer_changes, SMALL, -1)
-
-
-def test_a_fitness_array_of_the_wrong_length_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"evaluate: expected float64\[60\], found float64\[3\]"):
         evolve_population(lambda _: np.zeros(3), SMALL, 1)
 

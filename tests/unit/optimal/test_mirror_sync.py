@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from streamsched.optimal import (
     optimal_sync_rates,
 )
 from tests.reference import optimal as reference
+from tests.support.cases import grouped
 
 LEARNERS = [(mirror_sync, 2.7), (async_mirror_sync, 1.6), (async_psgd, 0.08)]
 arms = st.lists(st.tuples(st.floats(0.03, 3.0), st.floats(-20.0, 5.0)), min_size=1, max_size=12)
@@ -151,95 +154,65 @@ def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
     assert costs.cost(optimal_sync_rates(costs, settings)) == pytest.approx(found.fun, rel=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "setting"),
-    [
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"learning_rate": math.nan}, "learning_rate"),
-        ({"budget_per_arm": math.inf}, "budget_per_arm"),
-        ({"budget_per_arm": 0.025}, "budget_per_arm"),
-        ({"budget_per_arm": 4.0}, "budget_per_arm"),
-        ({"lowest_rate": -1.0}, "lowest_rate"),
-        ({"probe_share": 0.0}, "probe_share"),
-        ({"probe_share": 1.5}, "probe_share"),
-        ({"rounds": 0}, "rounds"),
-        ({"rounds": 1.5}, "rounds"),
-        ({"cycle": 0.0}, "cycle"),
-    ],
-)
-def test_settings_name_what_is_wrong(wrong: dict[str, Any], setting: str) -> None:
-    arguments: dict[str, Any] = {"learning_rate": 1.0} | wrong
-    with pytest.raises(SettingsError) as caught:
-        SyncSettings(**arguments)
-    assert caught.value.setting == setting
+def settings_of(**wrong: Any) -> SyncSettings:
+    return SyncSettings(**{"learning_rate": 1.0} | wrong)
 
 
-@pytest.mark.parametrize("step", [mirror_step, gradient_step])
-@pytest.mark.parametrize(
-    ("rates", "gradient", "learning_rate", "setting"),
-    [
-        ([], [], 1.0, "rates"),
-        ([1.0, 0.0], [0.0, 0.0], 1.0, "rates[1]"),
-        ([1.0, math.nan], [0.0, 0.0], 1.0, "rates[1]"),
-        ([1.0, 1.0], [0.0, math.inf], 1.0, "gradient[1]"),
-        ([1.0, 1.0], [0.0], 1.0, "gradient"),
-        ([1.0, 1.0], [0.0, 0.0], -1.0, "learning_rate"),
-        ([1.0] * 30, [0.0] * 30, 1.0, "budget"),
-    ],
-)
-def test_steps_name_what_is_wrong(step: Any, rates: Any, gradient: Any, learning_rate: float, setting: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        step(rates, gradient, learning_rate, RateLimits(lowest=0.1, highest=3.0, budget=2.0))
-    assert caught.value.setting == setting
+def limits_of(**wrong: float) -> RateLimits:
+    return RateLimits(**{"lowest": 0.1, "highest": 3.0, "budget": 2.0} | wrong)
 
 
-@pytest.mark.parametrize(
-    ("limits", "setting"),
-    [
-        ({"lowest": 0.0}, "lowest"),
-        ({"highest": 0.01}, "highest"),
-        ({"highest": math.inf}, "highest"),
-        ({"budget": math.nan}, "budget"),
-    ],
-)
-def test_limits_name_what_is_wrong(limits: dict[str, float], setting: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        RateLimits(**{"lowest": 0.1, "highest": 3.0, "budget": 2.0} | limits)
-    assert caught.value.setting == setting
+def steps(rates: list[float], gradient: list[float], learning_rate: float = 1.0) -> list[Callable[[], object]]:
+    """Both kinds of step."""
+    return [partial(step, rates, gradient, learning_rate, limits_of()) for step in (mirror_step, gradient_step)]
 
 
-@pytest.mark.parametrize(
-    ("make", "setting"),
-    [
-        (lambda: SublinPoly([-1.0], [0.5]), "scale[0]"),
-        (lambda: SublinPoly([1.0], [1.5]), "exponent[0]"),
-        (lambda: SublinPoly([1.0, 1.0], [0.5]), "exponent"),
-        (lambda: BinaryPoisson([0.0]), "change_rate[0]"),
-        (lambda: BinaryPoisson.draw(0), "arms"),
-        (lambda: BinaryPoisson.draw(5, seed=-1), "seed"),
-        (lambda: mirror_sync(BinaryPoisson([1.0]), SyncSettings(learning_rate=1.0), seed=-1), "seed"),
-    ],
-    ids=map(str, range(7)),
-)
-def test_costs_name_what_is_wrong(make: Any, setting: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        make()
-    assert caught.value.setting == setting
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("rates[1]", {"rates": np.array([1.0, 0.0])}),
-        ("syncs", {"syncs": np.array([1])}),
-        ("arm[0]", {"arm": np.array([2])}),
-        ("probe_cost", {"probe_cost": np.array([0.1, 0.2])}),
-        ("sync_cost", {"sync_cost": np.empty(0)}),
-    ],
-)
-def test_gradients_are_not_estimated_from_wrong_arrays(name: str, values: dict[str, Any]) -> None:
+def gradient_of(**wrong: Any) -> object:
     right: dict[str, Any] = {"rates": np.ones(2), "syncs": np.array([1, 1]), "arm": np.array([1])}
     right |= {"probe_cost": np.array([0.1]), "sync_cost": np.array([0.5]), "probe_share": 0.5}
+    return estimate_gradient(**right | wrong)
+
+
+@grouped(
+    ("setting", "call"),
+    {
+        "learning_rate": [
+            *[partial(settings_of, learning_rate=0.0), partial(settings_of, learning_rate=math.nan)],
+            *steps([1.0, 1.0], [0.0, 0.0], -1.0),
+        ],
+        "budget_per_arm": [partial(settings_of, budget_per_arm=budget) for budget in (math.inf, 0.025, 4.0)],
+        "lowest_rate": [partial(settings_of, lowest_rate=-1.0)],
+        "probe_share": [partial(settings_of, probe_share=share) for share in (0.0, 1.5)],
+        "rounds": [partial(settings_of, rounds=rounds) for rounds in (0, 1.5)],
+        "cycle": [partial(settings_of, cycle=0.0)],
+        "lowest": [partial(limits_of, lowest=0.0)],
+        "highest": [partial(limits_of, highest=highest) for highest in (0.01, math.inf)],
+        "budget": [partial(limits_of, budget=math.nan), *steps([1.0] * 30, [0.0] * 30)],
+        "rates": steps([], []),
+        "rates[1]": [
+            *[*steps([1.0, 0.0], [0.0, 0.0]), *steps([1.0, math.nan], [0.0, 0.0])],
+            partial(gradient_of, rates=np.array([1.0, 0.0])),
+        ],
+        "gradient": steps([1.0, 1.0], [0.0]),
+        "gradient[1]": steps([1.0, 1.0], [0.0, math.inf]),
+        "scale[0]": [partial(SublinPoly, [-1.0], [0.5])],
+        "exponent[0]": [partial(SublinPoly, [1.0], [1.5])],
+        "exponent": [partial(SublinPoly, [1.0, 1.0], [0.5])],
+        "change_rate[0]": [partial(BinaryPoisson, [0.0])],
+        "arms": [partial(BinaryPoisson.draw, 0)],
+        "seed": [
+            *[
+                partial(BinaryPoisson.draw, 5, seed=-1),
+                partial(mirror_sync, BinaryPoisson([1.0]), settings_of(), seed=-1),
+            ],
+        ],
+        "syncs": [partial(gradient_of, syncs=np.array([1]))],
+        "arm[0]": [partial(gradient_of, arm=np.array([2]))],
+        "probe_cost": [partial(gradient_of, probe_cost=np.array([0.1, 0.2]))],
+        "sync_cost": [partial(gradient_of, sync_cost=np.empty(0))],
+    },
+)
+def test_what_is_wrong_is_named(setting: str, call: Callable[[], object]) -> None:
     with pytest.raises(SettingsError) as caught:
-        estimate_gradient(**right | values)
-    assert caught.value.setting == name
+        call()
+    assert caught.value.setting == setting

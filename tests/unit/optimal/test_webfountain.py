@@ -6,6 +6,8 @@ import dataclasses
 import itertools
 import math
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from streamsched.optimal import (
     webfountain,
 )
 from tests.reference import optimal as reference
+from tests.support.cases import grouped
 from tests.support.extras import needs_casadi
 
 MILLIONTH = 1e-6  # of a million pages
@@ -180,66 +183,47 @@ def test_without_casadi_the_error_says_what_to_install(monkeypatch: pytest.Monke
     assert caught.value.setting == "casadi"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "setting"),
-    [
-        ({"pages": []}, "pages"),
-        ({"pages": [1.0, 0.0]}, "pages[1]"),
-        ({"pages": [1.0, math.inf]}, "pages[1]"),
-        ({"pages": [1.0] * 257}, "pages"),
-        ({"change_share": [0.5, 1.5]}, "change_share[1]"),
-        ({"change_share": [0.5]}, "change_share"),
-        ({"change_share": [math.nan, 0.5]}, "change_share[0]"),
-        ({"obsolete": [0.0, 2.0]}, "obsolete[1]"),
-        ({"obsolete": [0.0, -1.0]}, "obsolete[1]"),
-        ({"budget": [1.0, 0.0]}, "budget[1]"),
-        ({"budget": []}, "budget"),
-    ],
-)
-def test_models_name_what_is_wrong(wrong: dict[str, Any], setting: str) -> None:
+def model_of(**wrong: Any) -> BucketModel:
     model: dict[str, Any] = {"pages": [1, 1], "change_share": [0.1, 0.2], "obsolete": [0, 0], "budget": [1, 1]}
-    with pytest.raises(SettingsError) as caught:
-        BucketModel(**model | wrong)
-    assert caught.value.setting == setting
+    return BucketModel(**model | wrong)
 
 
-@pytest.mark.parametrize(
-    ("call", "setting"),
-    [
-        (lambda: NewPages(waiting=-1.0), "waiting"),
-        (lambda: NewPages(found_by_new=2.0), "found_by_new"),
-        (lambda: NewPages(cost=0.0), "cost"),
-        (lambda: strategy_weights(4, 3), "strategy"),
-        (lambda: strategy_weights(1, 0), "periods"),
-        (lambda: webfountain(small_model(), [1.0]), "weights"),
-        (lambda: webfountain(small_model(), [0.0] * 6), "weights"),
-        (lambda: webfountain(small_model(), [-1.0] * 6), "weights[0]"),
-        (lambda: webfountain(small_model(), [1.0] * 6, starts=0), "starts"),
-        (lambda: webfountain(small_model(), [1.0] * 6, seed=-1), "seed"),
-        (lambda: paper_model(0.0), "budget"),
-        (lambda: paper_model(1.0, version=3), "version"),
-        (lambda: paper_model(1.0, change_scale=math.nan), "change_scale"),
-    ],
-    ids=map(str, range(13)),
+def plan_of(**wrong: Any) -> object:
+    model = BucketModel(np.full(2, 2.0), np.array([0.5, 0.1]), np.array([1.0, 0.2]), np.ones(3))
+    right = {"weights": np.ones(3), "crawl_share": np.zeros((3, 2)), "new_crawled": np.zeros(3)}
+    return follow_plan(model, **right | wrong)
+
+
+@grouped(
+    ("setting", "call"),
+    {
+        "pages": [partial(model_of, pages=pages) for pages in ([], [1.0] * 257)],
+        "pages[1]": [partial(model_of, pages=pages) for pages in ([1.0, 0.0], [1.0, math.inf])],
+        "change_share[1]": [partial(model_of, change_share=[0.5, 1.5])],
+        "change_share": [partial(model_of, change_share=[0.5])],
+        "change_share[0]": [partial(model_of, change_share=[math.nan, 0.5])],
+        "obsolete[1]": [partial(model_of, obsolete=obsolete) for obsolete in ([0.0, 2.0], [0.0, -1.0])],
+        "budget[1]": [partial(model_of, budget=[1.0, 0.0])],
+        "budget": [partial(model_of, budget=[]), partial(paper_model, 0.0)],
+        "waiting": [partial(NewPages, waiting=-1.0)],
+        "found_by_new": [partial(NewPages, found_by_new=2.0)],
+        "cost": [partial(NewPages, cost=0.0)],
+        "strategy": [partial(strategy_weights, 4, 3)],
+        "periods": [partial(strategy_weights, 1, 0)],
+        "weights": [
+            *[partial(webfountain, small_model(), weights) for weights in ([1.0], [0.0] * 6)],
+            partial(plan_of, weights=np.ones(2)),
+        ],
+        "weights[0]": [partial(webfountain, small_model(), [-1.0] * 6)],
+        "starts": [partial(webfountain, small_model(), [1.0] * 6, starts=0)],
+        "seed": [partial(webfountain, small_model(), [1.0] * 6, seed=-1)],
+        "version": [partial(paper_model, 1.0, version=3)],
+        "change_scale": [partial(paper_model, 1.0, change_scale=math.nan)],
+        "crawl_share": [partial(plan_of, crawl_share=share) for share in (np.zeros((2, 3)), np.full((3, 2), np.nan))],
+        "new_crawled": [partial(plan_of, new_crawled=np.array([0.0, np.inf, 0.0]))],
+    },
 )
-def test_arguments_name_what_is_wrong(call: Any, setting: str) -> None:
+def test_what_is_wrong_is_named(setting: str, call: Callable[[], object]) -> None:
     with pytest.raises(SettingsError) as caught:
         call()
     assert caught.value.setting == setting
-
-
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [
-        ("weights", {"weights": np.ones(2)}),
-        ("crawl_share", {"crawl_share": np.zeros((2, 3))}),
-        ("crawl_share", {"crawl_share": np.full((3, 2), np.nan)}),
-        ("new_crawled", {"new_crawled": np.array([0.0, np.inf, 0.0])}),
-    ],
-)
-def test_plans_have_a_number_for_each_period_and_bucket(name: str, changed: dict[str, Any]) -> None:
-    model = BucketModel(np.full(2, 2.0), np.array([0.5, 0.1]), np.array([1.0, 0.2]), np.ones(3))
-    right = {"weights": np.ones(3), "crawl_share": np.zeros((3, 2)), "new_crawled": np.zeros(3)}
-    with pytest.raises(SettingsError) as caught:
-        follow_plan(model, **{**right, **changed})
-    assert caught.value.setting == name

@@ -59,6 +59,13 @@ def numbers(folder: Path, after: int = 0, segment: int = 1) -> list[int]:
     return found
 
 
+def assert_refused(folder: Path, match: str, path: Path | None = None, after: int = 0, segment: int = 1) -> None:
+    """Reading is an error, of the file at `path`."""
+    with pytest.raises(SnapshotError, match=match) as caught:
+        numbers(folder, after, segment)
+    assert path is None or caught.value.path == str(path)
+
+
 def flip(path: Path, place: int) -> None:
     raw = bytearray(path.read_bytes())
     raw[place] ^= 0x20
@@ -99,19 +106,14 @@ def test_new_log_has_a_segment_at_once(tmp_path: Path) -> None:
     assert not has_calls(tmp_path)
 
 
-def test_large_call_gets_a_segment_of_its_own(tmp_path: Path) -> None:
-    log = written(tmp_path, 2)
+@pytest.mark.parametrize("before", [0, 2])
+def test_large_call_gets_a_segment_of_its_own(tmp_path: Path, before: int) -> None:
+    log = written(tmp_path, before)
     log.commit(log.append(b"x" * 1000))
     log.commit(log.append(b"y"))
-    assert list(LoggedCalls(tmp_path, 2, log.name)) == [(3, b"x" * 1000), (4, b"y")]
+    calls = LoggedCalls(tmp_path, before, LogName(IDENTITY, before + 1))
+    assert list(calls) == [(before + 1, b"x" * 1000), (before + 2, b"y")]
     log.close()
-
-
-def test_first_call_may_be_larger_than_the_first_segment(tmp_path: Path) -> None:
-    log = CallLog(tmp_path, LogEnd(IDENTITY, 0), SEGMENT)
-    log.commit(log.append(b"x" * 1000))
-    log.close()
-    assert list(LoggedCalls(tmp_path, 0, LogName(IDENTITY, 1))) == [(1, b"x" * 1000)]
 
 
 def test_what_is_not_committed_is_not_there(tmp_path: Path) -> None:
@@ -202,8 +204,7 @@ def test_segments_that_images_hold_are_dropped(tmp_path: Path) -> None:
     assert [first for first, _ in list_segments(tmp_path)] == [5, 9]
     log.drop_until(9)
     assert [first for first, _ in list_segments(tmp_path)] == [9]
-    with pytest.raises(SnapshotError, match="is missing: the calls from number 3 on"):
-        numbers(tmp_path, 2)
+    assert_refused(tmp_path, "is missing: the calls from number 3 on", after=2)
     log.close()
 
 
@@ -213,15 +214,12 @@ def test_missing_segment_is_an_error(tmp_path: Path, missing: int) -> None:
     written(tmp_path, 9).close()
     path = list_segments(tmp_path)[missing][1]
     path.unlink()
-    with pytest.raises(SnapshotError, match="is missing") as caught:
-        numbers(tmp_path)
-    assert caught.value.path == str(path)
+    assert_refused(tmp_path, "is missing", path)
 
 
 def test_missing_log_is_an_error_though_an_image_holds_all_its_calls(tmp_path: Path) -> None:
     """There may have been later ones."""
-    with pytest.raises(SnapshotError, match="is missing: the calls from number 10 on"):
-        numbers(tmp_path, 9, segment=9)
+    assert_refused(tmp_path, "is missing: the calls from number 10 on", after=9, segment=9)
 
 
 def test_log_of_another_state_is_refused(tmp_path: Path) -> None:
@@ -249,15 +247,12 @@ def test_unfinished_end_is_reported_and_overwritten(tmp_path: Path, junk: bytes)
 def test_beginning_of_a_write_is_told_from_a_damaged_call(tmp_path: Path) -> None:
     path = killed(tmp_path, 3)
     raw = path.read_bytes()
-    zero(path, FIRST_FRAME_AT + 3 * FRAME - 5)
-    torn = read(tmp_path).torn
-    assert torn is not None
-    assert torn.is_prefix
-    path.write_bytes(raw)
-    flip(path, FIRST_FRAME_AT + 3 * FRAME - 5)
-    torn = read(tmp_path).torn
-    assert torn is not None
-    assert not torn.is_prefix
+    for harm, is_prefix in ((zero, True), (flip, False)):
+        path.write_bytes(raw)
+        harm(path, FIRST_FRAME_AT + 3 * FRAME - 5)
+        torn = read(tmp_path).torn
+        assert torn is not None
+        assert torn.is_prefix == is_prefix
 
 
 @pytest.mark.parametrize("left", [0, 1])
@@ -265,9 +260,7 @@ def test_calls_zeroed_up_to_the_last_mark_are_missed(tmp_path: Path, left: int) 
     """The last write says what was on disk before it: only its own call may vanish."""
     path = killed(tmp_path, 3)
     zero(path, FIRST_FRAME_AT + left * FRAME)
-    with pytest.raises(SnapshotError, match=r"calls? number") as caught:
-        numbers(tmp_path)
-    assert caught.value.path == str(path)
+    assert_refused(tmp_path, r"calls? number", path)
     assert numbers(tmp_path, 2) == []  # an image holds them
 
 
@@ -275,8 +268,7 @@ def test_last_call_zeroed_is_missed_after_close(tmp_path: Path) -> None:
     written(tmp_path, 3).close()
     path = list_segments(tmp_path)[0][1]
     zero(path, FIRST_FRAME_AT + 2 * FRAME)
-    with pytest.raises(SnapshotError, match="call number 3 cannot be read"):
-        numbers(tmp_path)
+    assert_refused(tmp_path, "call number 3 cannot be read", path)
 
 
 @pytest.mark.parametrize("size", [0, 1, MARK_AT, FIRST_FRAME_AT, FIRST_FRAME_AT + FRAME, SEGMENT - 1])
@@ -285,9 +277,7 @@ def test_shortened_segment_is_an_error(tmp_path: Path, size: int) -> None:
     path = list_segments(tmp_path)[0][1]
     os.truncate(path, size)
     for after in (0, 3):  # later calls may be lost with the end of the file
-        with pytest.raises(SnapshotError, match="cannot be read") as caught:
-            numbers(tmp_path, after)
-        assert caught.value.path == str(path)
+        assert_refused(tmp_path, "cannot be read", path, after)
 
 
 def test_damage_to_what_was_on_disk_is_an_error(tmp_path: Path) -> None:
@@ -298,9 +288,7 @@ def test_damage_to_what_was_on_disk_is_an_error(tmp_path: Path) -> None:
         raw = path.read_bytes()
         for place in range(FIRST_FRAME_AT, FIRST_FRAME_AT + until * FRAME):
             flip(path, place)
-            with pytest.raises(SnapshotError, match="damaged") as caught:
-                numbers(tmp_path)
-            assert caught.value.path == str(path)
+            assert_refused(tmp_path, "damaged", path)
             path.write_bytes(raw)
     assert numbers(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
 
@@ -383,8 +371,7 @@ def test_calls_missing_between_segments_are_an_error(tmp_path: Path) -> None:
     log.restart()
     log.commit(log.append(b"eight"))
     log.close()
-    with pytest.raises(SnapshotError, match="is missing: the calls number 3 to 7 are lost"):
-        numbers(tmp_path)
+    assert_refused(tmp_path, "is missing: the calls number 3 to 7 are lost")
     assert numbers(tmp_path, 7, segment=8) == [8]
 
 

@@ -33,10 +33,15 @@ def test_increment_is_not_taken_for_a_whole_image(state: Path) -> None:
     assert [fault.path for fault in check_directory(state)] == [str(wrong)]
 
 
-def test_increment_of_another_image_is_passed_over_and_reported(state: Path) -> None:
+@pytest.mark.parametrize("place", ["of another image", "a link to nothing"])
+def test_what_is_no_increment_of_its_image_is_passed_over_and_reported(state: Path, place: str) -> None:
     digest = Scheduler.load(state).digest()
     wrong = state / "snapshot-00000001+0002.state"
-    shutil.copyfile(state / "snapshot-00000001+0001.state", wrong)
+    if place == "of another image":
+        shutil.copyfile(state / "snapshot-00000001+0001.state", wrong)
+    else:
+        wrong.unlink()
+        wrong.symlink_to("nowhere")
     assert [fault.path for fault in check_directory(state)] == [str(wrong)]
     assert Scheduler.load(state).digest() == digest  # the log has the calls
 
@@ -50,15 +55,6 @@ def test_bounds_are_those_of_the_last_increment(state: Path) -> None:
     assert scheduler.saved.path.name.count("+") == 1
     with DurableScheduler.open(state, plan=NEVER, threads=1) as again:
         assert (again.max_pages, again.max_pages_per_host, again.max_patterns_per_host) == (7, None, 3)
-
-
-def test_link_to_nothing_is_damage(state: Path) -> None:
-    digest = Scheduler.load(state).digest()
-    wrong = state / "snapshot-00000001+0002.state"
-    wrong.unlink()
-    wrong.symlink_to("nowhere")
-    assert [fault.path for fault in check_directory(state)] == [str(wrong)]
-    assert Scheduler.load(state).digest() == digest  # the log has the calls
 
 
 def test_entry_that_cannot_be_removed_is_named(state: Path) -> None:

@@ -27,6 +27,7 @@ from streamsched.formula.champion import BY_HAND, Champion
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.settings import DEFAULT_FORMULA
+from tests.support.cases import grouped
 from tests.support.guarded_memory import small_reserve
 from tests.support.paths import ROOT
 
@@ -66,10 +67,15 @@ def settle(one: Evolver, now: float) -> EvolutionRecord:
     return record
 
 
-def evolve(one: Evolver, day: int = 7) -> EvolutionRecord:
+def begin(one: Evolver, day: int = 7) -> None:
+    """Begin an evolution; the first look begins the schedule."""
     assert one.tick(0.0 if one._last_cycle is None else day * DAY) is None
     assert one.tick(day * DAY) is None
     assert one.running
+
+
+def evolve(one: Evolver, day: int = 7) -> EvolutionRecord:
+    begin(one, day)
     return settle(one, day * DAY)
 
 
@@ -112,19 +118,20 @@ def test_a_winner_is_promoted_by_a_process_of_its_own(tmp_path: Path) -> None:
         assert explanation.champion == record.champion_after
 
 
-def test_a_loser_is_kept_out(tmp_path: Path) -> None:
-    with evolver(tmp_path, "lose") as one:
+@pytest.mark.parametrize(
+    ("breed", "challenger", "why"),
+    [
+        ("lose", "NAD", "not promoted: the gain of -"),
+        ("find_nothing", None, "too little to learn from: 20 pages × "),
+    ],
+)
+def test_without_a_winner_the_champion_stays(tmp_path: Path, breed: str, challenger: str | None, why: str) -> None:
+    with evolver(tmp_path, breed) as one:
         record = evolve(one)
-    assert (record.decision, record.challenger, record.champion_after) == ("kept", "NAD", record.champion_before)
-    assert record.why.startswith("not promoted: the gain of -")
+    assert (record.decision, record.challenger, record.verdict is None) == ("kept", challenger, challenger is None)
+    assert record.why.startswith(why)
+    assert one.scheduler.champion == record.champion_before == record.champion_after
     assert one.scheduler.champion == Champion(Formula.parse(DEFAULT_FORMULA))
-
-
-def test_nothing_found_is_a_record_too(tmp_path: Path) -> None:
-    with evolver(tmp_path, "find_nothing") as one:
-        record = evolve(one)
-    assert (record.decision, record.challenger, record.verdict) == ("kept", None, None)
-    assert record.why.startswith("too little to learn from: 20 pages × ")
 
 
 @pytest.mark.parametrize(
@@ -166,8 +173,7 @@ def test_ticks_rarer_than_the_time_limit_find_what_has_ended(tmp_path: Path) -> 
     """Two ticks make an evolution, one that begins it and one that ends it, a day apart by the clock too."""
     clock = Clock()
     with evolver(tmp_path, "win", clock=clock) as one:
-        one.tick(0.0)
-        one.tick(7 * DAY)
+        begin(one)
         assert one._job is not None
         one._job._thread.join(timeout=120)
         clock.seconds = DAY
@@ -186,8 +192,7 @@ def test_the_time_limit_counts_from_the_start_of_the_process(tmp_path: Path, mon
     gather = Evolver._gather
     monkeypatch.setattr(Evolver, "_gather", take_long)
     with evolver(tmp_path, "hang", clock=clock) as one:
-        one.tick(0.0)
-        one.tick(7 * DAY)
+        begin(one)
         child(one)
         assert one.tick(7 * DAY) is None
         clock.seconds = 5601.0
@@ -206,8 +211,7 @@ def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatc
     gather = Evolver._gather
     monkeypatch.setattr(Evolver, "_gather", wait)
     with evolver(tmp_path, "hang") as one:
-        one.tick(0.0)
-        one.tick(7 * DAY)
+        begin(one)
         job = one._job
         assert job is not None
         closer = threading.Thread(target=one.close)
@@ -223,8 +227,7 @@ def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatc
 def test_a_directory_removed_meanwhile_is_a_failure_and_the_next_is_tried(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     with evolver(folder, "hang") as one:
-        one.tick(0.0)
-        one.tick(7 * DAY)
+        begin(one)
         process = child(one)
         folder.rename(tmp_path / f"gone-{one._number}")
         process.terminate()
@@ -245,8 +248,7 @@ def test_a_directory_removed_meanwhile_is_a_failure_and_the_next_is_tried(tmp_pa
 def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
     clock = Clock()
     with evolver(tmp_path, breed, clock=clock) as one:
-        one.tick(0.0)
-        one.tick(7 * DAY)
+        begin(one)
         process = child(one)
         clock.seconds = 600.0
         assert one.tick(7 * DAY) is None
@@ -262,8 +264,7 @@ def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_a_killed_process_leaves_the_champion(tmp_path: Path, number: signal.Signals) -> None:
     with evolver(tmp_path, "hang") as one:
-        one.tick(0.0)
-        one.tick(7 * DAY)
+        begin(one)
         process = child(one)
         assert one.tick(7 * DAY) is None
         process.send_signal(number)
@@ -274,8 +275,7 @@ def test_a_killed_process_leaves_the_champion(tmp_path: Path, number: signal.Sig
 
 def test_never_two_at_once(tmp_path: Path) -> None:
     with evolver(tmp_path, "hang", EvolutionPlan(every=1, drift=None, history=8)) as one:
-        one.tick(0.0)
-        one.tick(DAY)
+        begin(one, 1)
         job, pid = one._job, child(one).pid
         for day in range(2, 30):
             assert one.tick(day * DAY) is None
@@ -289,8 +289,7 @@ def test_never_two_at_once(tmp_path: Path) -> None:
 def test_a_second_evolver_leaves_the_first_alone_and_waits_for_it(tmp_path: Path) -> None:
     """As after a parent's kill: the child of the next parent begins when the first has ended."""
     with evolver(tmp_path, "hang") as first:
-        first.tick(0.0)
-        first.tick(7 * DAY)
+        begin(first)
         process = child(first)
         lock = tmp_path / ".evolution.lock"
         while not (lock.exists() and _locked(lock)):
@@ -298,8 +297,7 @@ def test_a_second_evolver_leaves_the_first_alone_and_waits_for_it(tmp_path: Path
         (tmp_path / ".evolution-left").mkdir()  # by a process that was killed
         with evolver(tmp_path, "win") as second:
             assert not (tmp_path / ".evolution-left").exists()
-            second.tick(0.0)
-            second.tick(7 * DAY)
+            begin(second)
             with pytest.raises(subprocess.TimeoutExpired):
                 child(second).wait(timeout=2.0)
             assert len(list(tmp_path.glob(".evolution-*"))) == 2
@@ -315,10 +313,9 @@ def _locked(path: Path) -> bool:
 PARENT = """
 import sys
 from pathlib import Path
-from tests.unit.scheduler.test_evolver import DAY, child, evolver
+from tests.unit.scheduler.test_evolver import begin, child, evolver
 one = evolver(Path(sys.argv[1]), "hang_deaf")
-one.tick(0.0)
-one.tick(7 * DAY)
+begin(one)
 print(child(one).pid, flush=True)
 sys.stdin.read()
 """
@@ -390,8 +387,7 @@ def test_a_formula_set_by_hand_is_not_taken_back(tmp_path: Path) -> None:
 
 def test_a_champion_changed_meanwhile_stays(tmp_path: Path) -> None:
     with evolver(tmp_path, "win") as one:
-        one.tick(0.0)
-        one.tick(7 * DAY)
+        begin(one)
         one.scheduler.use("t")
         record = settle(one, 7 * DAY)
     assert (record.decision, record.why) == ("kept", "not promoted: the champion was changed while it evolved")
@@ -519,39 +515,23 @@ def test_gaps_are_filled_in_several_ways() -> None:
     assert all((a.changed == b.changed).all() for a, b in zip(draws, again, strict=True))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"every": -1},
-        {"every": 1.5},
-        {"drift": "ddm"},
-        {"history": 3},
-        {"draws": 0},
-        {"draws": 30_000_000},
-        {"archive": 10**9},
-        {"history": 10**9},
-        {"seed": None},
-        {"seed": -5},
-        {"seed": 10**40},
-        {"time_limit_s": 0},
-        {"time_limit_s": True},
-        {"time_limit_s": math.nan},
-        {"settings": None},
-        {"settings": {}},
-        {"settings": "WARM"},
-        {"settings": 5},
-    ],
+@grouped(
+    ("name", "value"),
+    {
+        "every": [-1, 1.5],
+        "drift": ["ddm"],
+        "history": [3, 10**9],
+        "draws": [0, 30_000_000],
+        "archive": [10**9],
+        "seed": [None, -5, 10**40],
+        "time_limit_s": [0, True, math.nan],
+        "settings": [None, {}, "WARM", 5],
+    },
 )
-def test_plans_that_cannot_work(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match=next(iter(wrong))):
-        EvolutionPlan(**wrong)
+def test_plans_that_cannot_work(name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=name):
+        EvolutionPlan(**{name: value})
     assert json.loads(json.dumps(PLAN.to_json()))["settings"]["generations"] == 5
-
-
-@pytest.mark.parametrize("plan", [{}, 0, "weekly", EvolutionPlan])
-def test_a_plan_is_a_plan(plan: Any) -> None:
-    with pytest.raises(SettingsError, match="plan: expected an EvolutionPlan"):
-        Evolver(Scheduler(), plan)
 
 
 @pytest.mark.parametrize("now", [math.nan, math.inf, None, "today"])

@@ -175,25 +175,6 @@ def test_use_ranks_by_another_formula() -> None:
     assert scheduler.formula == Formula.parse("t * 2")
 
 
-@pytest.mark.parametrize("now", [math.nan, math.inf, -math.inf, "today", "1", None, 10**400])
-def test_time_must_be_a_finite_number(now: Any) -> None:
-    scheduler = known()
-    before = scheduler.digest()
-    for act in (
-        lambda: scheduler.rank(1, now=now),
-        lambda: scheduler.next_batch(1, now=now),
-        lambda: scheduler.score([url(0)], now=now),
-        lambda: scheduler.scores(now=now),
-        lambda: scheduler.core.tie_keys(now=now),
-        lambda: scheduler.explain(url(0), now=now),
-        lambda: scheduler.discover([url(9)], now=now),
-        lambda: scheduler.ask([url(9)], now=now),
-    ):
-        with pytest.raises(SettingsError, match="now: expected UTC epoch seconds, finite"):
-            act()
-    assert scheduler.digest() == before
-
-
 @pytest.mark.parametrize("k", [-1, 2.0, "3", None, True])
 def test_number_of_pages_must_be_whole(k: Any) -> None:
     scheduler = known()

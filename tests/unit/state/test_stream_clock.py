@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,43 +20,26 @@ def refused(clock: StreamClock, *days: float, latest_s: float | None = None) -> 
     return [int(place) for place in clock.admit(T + DAY * np.array(days), latest_s)]
 
 
-def test_a_wrong_clock_among_good_ones() -> None:
+@pytest.mark.parametrize(
+    ("first", "days", "places", "newest_day"),
+    [
+        ([], (0, 1, 500, 2, 3, 500, 400, 4, 11), [2, 5, 6], 11),
+        ([], (0, 500, 1, 500), [1, 3], 1),
+        ([], (0, 1, 35, 35, 35, 36, 37, 30), [2, 3, 4], 37),  # a gap
+        ([], (0, 1, -900, 50, -901, 50, -902, 50, -903, 50, -904, 50), [3, 5, 7, 9], 50),  # old ones say nothing
+        ([9e10, 9e10], (0, 1, 500), [2], 1),  # a wrong clock, delivered twice
+        ([T + 11 * DAY, T + 11 * DAY], (0, 1, 500), [2], 1),
+        ([0.0], (0, 0, 1, 2, 500), [0, 1, 4], 2),  # long ago
+        ([-9e10], (0, 0, 1, 2, 500), [0, 1, 4], 2),
+    ],
+)
+def test_single_outcomes_do_not_move_it_far(
+    first: list[float], days: tuple[float, ...], places: list[int], newest_day: float
+) -> None:
     clock = StreamClock(10 * DAY)
-    assert refused(clock, 0, 1, 500, 2, 3, 500, 400, 4, 11) == [2, 5, 6]
-    assert clock.newest_s == T + 11 * DAY
-
-
-def test_a_stream_goes_on_after_a_gap() -> None:
-    clock = StreamClock(10 * DAY)
-    assert refused(clock, 0, 1, 35, 35, 35, 36, 37, 30) == [2, 3, 4]
-    assert clock.newest_s == T + 37 * DAY
-
-
-def test_old_outcomes_are_accepted_and_say_nothing() -> None:
-    clock = StreamClock(10 * DAY)
-    assert refused(clock, 0, 1, -900, 50, -901, 50, -902, 50, -903, 50, -904, 50) == [3, 5, 7, 9]
-    assert clock.newest_s == T + 50 * DAY
-
-
-@pytest.mark.parametrize("first", [9e10, T + 11 * DAY])
-def test_a_first_outcome_from_a_wrong_clock(first: float) -> None:
-    clock = StreamClock(10 * DAY)
-    assert clock.admit(np.array([first, first])).size == 0  # delivered twice
-    assert refused(clock, 0, 1, 500) == [2]
-    assert clock.newest_s == T + DAY
-
-
-@pytest.mark.parametrize("first", [0.0, -9e10])
-def test_a_first_outcome_of_long_ago(first: float) -> None:
-    clock = StreamClock(10 * DAY)
-    assert clock.admit(np.array([first])).size == 0
-    assert refused(clock, 0, 0, 1, 2, 500) == [0, 1, 4]
-    assert clock.newest_s == T + 2 * DAY
-
-
-def test_a_second_outcome_from_a_wrong_clock() -> None:
-    clock = StreamClock(10 * DAY)
-    assert refused(clock, 0, 500, 1, 500) == [1, 3]
+    assert clock.admit(np.array(first)).size == 0
+    assert refused(clock, *days) == places
+    assert clock.newest_s == T + newest_day * DAY
 
 
 def test_times_of_calls_move_it() -> None:
@@ -127,22 +111,27 @@ def test_milliseconds_are_rejected_and_named() -> None:
     assert set(scheduler.next_batch(100, now=T + 9 * DAY).urls) == {*PAGES, "https://new.example/"}
 
 
-@pytest.mark.parametrize("now", [1e3 * T, 1e11, -1e11, math.inf])
-def test_calls_refuse_milliseconds(now: float) -> None:
+@pytest.mark.parametrize("now", [1e3 * T, 1e11, -1e11, math.inf, -math.inf, math.nan, "today", "1", None, 10**400])
+def test_calls_refuse_what_is_no_time_in_seconds(now: Any) -> None:
     scheduler = Scheduler()
+    scheduler.discover(PAGES[:1], now=0.0)
+    before = scheduler.digest()
     calls: list[Callable[[], object]] = [
         lambda: scheduler.next_batch(5, now=now),
         lambda: scheduler.rank(5, now=now),
         lambda: scheduler.discover(PAGES, now=now),
         lambda: scheduler.ask(PAGES, now=now),
         lambda: scheduler.block("a.example", now),
+        lambda: scheduler.score(PAGES[:1], now=now),
         lambda: scheduler.scores(now=now),
+        lambda: scheduler.explain(PAGES[0], now=now),
+        lambda: scheduler.core.tie_keys(now=now),
         lambda: scheduler.training(1, now=now),
     ]
     for call in calls:
-        with pytest.raises(SettingsError, match="seconds"):
+        with pytest.raises(SettingsError, match=r"(now|until): expected UTC epoch seconds"):
             call()
-    assert len(scheduler) == 0
+    assert scheduler.digest() == before
 
 
 def test_one_outcome_moves_no_shared_clock() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamsched import DurableScheduler, Outcome, OutcomeBatch, Politeness, ReasonCode, Scheduler, SettingsError
+from streamsched import DurableScheduler, Outcome, OutcomeBatch, Politeness, ReasonCode, Scheduler
 from streamsched.persistence.image_writer import SavePlan
 
 DAY = 86_400.0
@@ -109,9 +109,3 @@ def test_it_is_recovered_from_the_log(scheduler: DurableScheduler, tmp_path: Pat
         assert handed_out(opened) == {*URLS[FIRST], FOUND}
         opened.suspend_streams([])
         assert handed_out(opened) == {*URLS[FIRST], *URLS[SECOND], FOUND}
-
-
-@pytest.mark.parametrize("streams", [FIRST, [1], None])
-def test_streams_are_names(scheduler: DurableScheduler, streams: Any) -> None:
-    with pytest.raises((SettingsError, TypeError), match="streams: expected"):
-        scheduler.suspend_streams(streams)
