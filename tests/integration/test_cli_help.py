@@ -17,6 +17,7 @@ from streamsched.cli.options import DURATION, parse_url, parse_whole
 from streamsched.cli.output import plain
 from streamsched.cli.program import program
 from streamsched.numerics.durations import parse_moment
+from tests.support.cases import grouped
 from tests.support.command_line import Command
 from tests.support.paths import ROOT
 
@@ -192,19 +193,16 @@ def test_wrong_usage_is_named_with_code_2(streamsched: Command, line: str, reaso
     assert reason in answer.err
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("2025-08-22", 1755820800.0),
-        ("2025-08-22T06:30", 1755844200.0),
-        ("2025-08-22 06:30:00.5", 1755844200.5),
-        ("2025-08-22T06:30:00Z", 1755844200.0),
-        ("2025-08-22T06:30:00+02:00", 1755837000.0),
-        ("2025-08-22T06:30:00-0330", 1755856800.0),
-        ("1755820800", 1755820800.0),
-        ("1.7558208e9", 1755820800.0),
-        ("-1", -1.0),
-    ],
+@grouped(
+    ("seconds", "text"),
+    {
+        1755820800.0: ["2025-08-22", "1755820800", "1.7558208e9"],
+        1755844200.0: ["2025-08-22T06:30", "2025-08-22T06:30:00Z"],
+        1755844200.5: ["2025-08-22 06:30:00.5"],
+        1755837000.0: ["2025-08-22T06:30:00+02:00"],
+        1755856800.0: ["2025-08-22T06:30:00-0330"],
+        -1.0: ["-1"],
+    },
 )
 def test_times_are_dates_iso_8601_or_epoch_seconds(text: str, seconds: float) -> None:
     assert parse_moment(text) == seconds

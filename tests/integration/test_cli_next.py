@@ -27,6 +27,7 @@ from streamsched.errors import StateInUse
 from streamsched.formula import champion
 from streamsched.persistence.state_directory import lock_state, newest_image
 from streamsched.scheduler.settings import DEFAULT_FORMULA
+from tests.support.cases import grouped
 from tests.support.command_line import DAY, NOW, Answer, Command, outcome, write
 
 DAMAGED = ("damaged", "truncated", "version")
@@ -265,22 +266,16 @@ def test_states_that_cannot_be_loaded_have_code_4(
     assert state.exists() == (fault != "missing")
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (InvalidOutcome(0, "url", "", "a URL"), 3),
-        (FormulaError("t", 1, "odd"), 2),
-        (UnknownPage("https://a.example/"), 5),
-        (SettingsError("k", 0, "1 or more"), 2),
-        (SourceError("a.jsonl", "no such file"), 3),
-        (SnapshotError("state", "damaged"), 4),
-        (ReplayError("empty window"), 2),
-        (StateInUse("state", "in use"), 4),
-        (OSError(28, "No space left on device"), 3),
-        (KeyboardInterrupt(), 130),
-        (StreamschedError("of a kind not known yet"), 70),
-        (ZeroDivisionError("a defect"), 70),
-    ],
+@grouped(
+    ("code", "error"),
+    {
+        2: [FormulaError("t", 1, "odd"), SettingsError("k", 0, "1 or more"), ReplayError("empty window")],
+        3: [InvalidOutcome(0, "url", "", "a URL"), SourceError("a.jsonl", "no such file"), OSError(28, "full")],
+        4: [SnapshotError("state", "damaged"), StateInUse("state", "in use")],
+        5: [UnknownPage("https://a.example/")],
+        70: [StreamschedError("of a kind not known yet"), ZeroDivisionError("a defect")],
+        130: [KeyboardInterrupt()],
+    },
 )
 def test_every_kind_of_error_has_its_code(
     streamsched: Command, state: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int

@@ -17,6 +17,7 @@ from streamsched.evolution.exchange_files import ARCHIVE_NAME, Elites, mend_evol
 from streamsched.evolution.records import Candidate, DataSpan, EvolutionRecord, EvolutionResult, RecordBook
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion
+from tests.support.cases import grouped
 from tests.support.fake_evolutions import make_result
 
 FIRST = Champion(Formula.parse("posterior"))
@@ -110,24 +111,21 @@ def test_a_torn_last_line_affects_no_other(tmp_path: Path, cut: int) -> None:
     assert book.path.read_bytes().startswith(whole[:-cut] + b"\n")
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"\xff\xfe", "is not a record"),
-        (b"[" * 100_000, "is not a record"),
-        (b"7", "Expected `object`, got `int`"),
-        (b"{}", "missing"),
-        (
-            json.dumps(record(2).to_json() | {"decision": "maybe"}).encode(),
-            "Invalid enum value 'maybe'",
-        ),
-        (json.dumps(record(2).to_json() | {"surprise": 1}).encode(), "unknown field 'surprise'"),
-        (json.dumps(record(2).to_json() | {"number": "two"}).encode(), "Expected `int`, got `str`"),
-        (json.dumps(record(2).to_json() | {"champion_after": {"formula": "1 +"}}).encode(), "column 4"),
-        (json.dumps(record(2).to_json() | {"champion_after": {"origin": "first"}}).encode(), "champion"),
-        (json.dumps(record(2).to_json() | {"champion_after": None}).encode(), "champion"),
-        (json.dumps(record(2).to_json() | {"candidates": 3}).encode(), "is not a record"),
-    ],
+@grouped(
+    ("reason", "line"),
+    {
+        "is not a record": [b"\xff\xfe", b"[" * 100_000, json.dumps(record(2).to_json() | {"candidates": 3}).encode()],
+        "Expected `object`, got `int`": [b"7"],
+        "missing": [b"{}"],
+        "Invalid enum value 'maybe'": [json.dumps(record(2).to_json() | {"decision": "maybe"}).encode()],
+        "unknown field 'surprise'": [json.dumps(record(2).to_json() | {"surprise": 1}).encode()],
+        "Expected `int`, got `str`": [json.dumps(record(2).to_json() | {"number": "two"}).encode()],
+        "column 4": [json.dumps(record(2).to_json() | {"champion_after": {"formula": "1 +"}}).encode()],
+        "champion": [
+            *[json.dumps(record(2).to_json() | {"champion_after": {"origin": "first"}}).encode()],
+            *[json.dumps(record(2).to_json() | {"champion_after": None}).encode()],
+        ],
+    },
 )
 def test_a_damaged_line_is_reported_and_affects_no_other(tmp_path: Path, line: bytes, reason: str) -> None:
     book = written(tmp_path, 3)

@@ -9,23 +9,21 @@ import pytest
 
 from streamsched import SettingsError
 from streamsched.numerics.durations import format_duration, parse_duration
+from tests.support.cases import grouped
 
 
-@pytest.mark.parametrize(
-    ("written", "seconds"),
-    [
-        ("90", 90),
-        ("90s", 90),
-        ("10m", 600),
-        ("1.5h", 5_400),
-        ("500ms", 0.5),
-        (np.int64(30), 30),
-        (np.float32(0.5), 0.5),
-        ("1d", 86_400),
-        (" 2 w ", 1_209_600),
-        (30, 30),
-        (0.25, 0.25),
-    ],
+@grouped(
+    ("seconds", "written"),
+    {
+        90: ["90", "90s"],
+        600: ["10m"],
+        5_400: ["1.5h"],
+        0.5: ["500ms", np.float32(0.5)],
+        30: [np.int64(30), 30],
+        86_400: ["1d"],
+        1_209_600: [" 2 w "],
+        0.25: [0.25],
+    },
 )
 def test_units(written: str | float, seconds: float) -> None:
     assert parse_duration(written) == seconds

@@ -22,6 +22,7 @@ from streamsched.optimal import (
 )
 from streamsched.optimal.rate_learning import HIGHEST_RATE, LOWEST_RATE
 from tests.reference import optimal as reference
+from tests.support.cases import grouped
 
 intervals = st.floats(0.0, 50.0) | st.just(1.0)
 histories = st.lists(st.lists(st.tuples(intervals, st.booleans()), max_size=20), min_size=1, max_size=6)
@@ -61,22 +62,18 @@ def test_pages_without_visits_change_as_the_imagined_ones() -> None:
     assert learn_rates([], [], [0, 0, 0]).tolist() == pytest.approx([2 * math.log(2)] * 2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "setting"),
-    [
-        (([1, -1], [True, True]), "times[1]"),
-        (([1, math.nan], [True, True]), "times[1]"),
-        (([math.inf, 1], [True, True]), "times[0]"),
-        (([2, 1], [True, True]), "times[1]"),
-        (([], []), "times"),
-        (([1, 2], [True]), "changed"),
-        (([1, 2], [1, 0]), "changed"),
-        (([1, 2], [True, True], [0, 1]), "offsets[1]"),
-        (([1, 2], [True, True], [1, 2]), "offsets[0]"),
-        (([1, 2], [True, True], [0, 2, 1, 2]), "offsets[2]"),
-        (([1, 2], [True, True], [0, 3]), "offsets[1]"),
-        (([1, 2], [True, True], [0]), "offsets"),
-    ],
+@grouped(
+    ("setting", "arguments"),
+    {
+        "times[1]": [([1, -1], [True, True]), ([1, math.nan], [True, True]), ([2, 1], [True, True])],
+        "times[0]": [([math.inf, 1], [True, True])],
+        "times": [([], [])],
+        "changed": [([1, 2], [True]), ([1, 2], [1, 0])],
+        "offsets[1]": [([1, 2], [True, True], [0, 1]), ([1, 2], [True, True], [0, 3])],
+        "offsets[0]": [([1, 2], [True, True], [1, 2])],
+        "offsets[2]": [([1, 2], [True, True], [0, 2, 1, 2])],
+        "offsets": [([1, 2], [True, True], [0])],
+    },
 )
 def test_errors_name_the_argument_and_the_index(arguments: tuple[Any, ...], setting: str) -> None:
     with pytest.raises(SettingsError) as caught:

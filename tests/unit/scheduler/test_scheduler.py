@@ -35,6 +35,7 @@ from streamsched.formula.terminal_table import PROVIDED
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
 from streamsched.scheduler.settings import DEFAULT_FORMULA
+from tests.support.cases import grouped
 
 DAY = 86_400.0
 
@@ -104,32 +105,17 @@ def test_public_names() -> None:
         _ = streamsched.Crawler
 
 
-@pytest.mark.parametrize(
+@grouped(
     ("setting", "found"),
-    [
-        ("cycle", "0d"),
-        ("cycle", "often"),
-        ("cycle", None),
-        ("cycle", 0.5),
-        ("cycle", 1e13),
-        ("formula", 3),
-        ("seed", "7"),
-        ("seed", 1.5),
-        ("seed", True),
-        ("politeness", {"delay": 1}),
-        ("politeness", "polite"),
-        ("new_share", 1.0),
-        ("new_share", -0.1),
-        ("new_share", None),
-        ("panel", -0.1),
-        ("panel", 1.0),
-        ("panel", math.nan),
-        ("panel", "0.1"),
-        ("panel", True),
-        ("threads", 0),
-        ("threads", -2),
-        ("threads", "2"),
-    ],
+    {
+        "cycle": ["0d", "often", None, 0.5, 1e13],
+        "formula": [3],
+        "seed": ["7", 1.5, True],
+        "politeness": [{"delay": 1}, "polite"],
+        "new_share": [1.0, -0.1, None],
+        "panel": [-0.1, 1.0, math.nan, "0.1", True],
+        "threads": [0, -2, "2"],
+    },
 )
 def test_setting_that_cannot_work(setting: str, found: object) -> None:
     with pytest.raises(SettingsError, match=f"^{setting}: expected ") as caught:

@@ -11,18 +11,15 @@ from streamsched.scheduler.planning.optimiser_settings import parse_budget
 from tests.support.cases import grouped
 
 
-@pytest.mark.parametrize(
-    ("budget", "visits_per_s"),
-    [
-        (2, 2.0),
-        (0.5, 0.5),
-        ("2/s", 2.0),
-        ("30 / m", 0.5),
-        ("1800/h", 0.5),
-        ("86400/d", 1.0),
-        ("864%", 0.01),
-        ("3", 3.0),
-    ],
+@grouped(
+    ("visits_per_s", "budget"),
+    {
+        2.0: [2, "2/s"],
+        0.5: [0.5, "30 / m", "1800/h"],
+        1.0: ["86400/d"],
+        0.01: ["864%"],
+        3.0: ["3"],
+    },
 )
 def test_budgets(budget: str | float, visits_per_s: float) -> None:
     assert parse_budget(budget).visits_of(100) == pytest.approx(visits_per_s, rel=1e-15)
