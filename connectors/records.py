@@ -41,7 +41,7 @@ class RecordType(Generic[Records]):
 
     @property
     def event(self) -> type[msgspec.Struct]:
-        """One record as the wire has it."""
+        """One record in wire format."""
         return self.batch.EVENT
 
     def check(self, event: Any) -> None:

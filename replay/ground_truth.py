@@ -41,13 +41,16 @@ class Crawls:
 class ChangeLog:
     """All m changes of n pages, page after page.
 
-    ``urls``: n, in the order in which the log first names them; ``offsets``: int64[n + 1], the changes of page i are
-    ``offsets[i]`` to ``offsets[i + 1]`` of ``times_s``: float64[m], UTC epoch seconds, ascending within a page, and of
-    ``gone``: bool[m], whether the change removed the page. A page appears with its first change.
-    ``importance``: float64[n] if the log weights its pages, else None. ``first_s`` and ``last_s``: the log's extent.
-    ``rejected``: the number of malformed records left out, the last of them in ``rejections``. ``note``: limits of the
-    times' accuracy, empty if there are none. ``crawls``: the visits behind the log, None for a log of changes.
-    ``significance``: float64[m], how much of its page each change concerns, 0 to 1; None if the log does not say.
+    - ``urls``: n, in the order in which the log first names them;
+    - ``offsets``: int64[n + 1], the changes of page i are ``offsets[i]`` to ``offsets[i + 1]`` of ``times_s``:
+      float64[m], UTC epoch seconds, ascending within a page, and of ``gone``: bool[m], whether the change removed the
+      page. A page appears with its first change;
+    - ``importance``: float64[n] if the log weights its pages, else None;
+    - ``first_s`` and ``last_s``: the log's extent;
+    - ``rejected``: the number of malformed records left out, the last of them in ``rejections``;
+    - ``note``: limits of the times' accuracy, empty if there are none;
+    - ``crawls``: the visits behind the log, None for a log of changes;
+    - ``significance``: float64[m], how much of its page each change concerns, 0 to 1; None if the log does not say.
     """
 
     urls: PackedUrls

@@ -72,7 +72,7 @@ class PolicyResult:
 
     @property
     def calibration(self) -> Calibration | None:
-        """Forecasts against what came, summed over the seeds; None if the policy made none."""
+        """Predicted against observed changes, summed over the seeds; None if the policy made none."""
         parts = [trace.calibration for trace in self.traces if trace.calibration is not None]
         return reduce(add, parts) if parts else None
 

@@ -29,17 +29,25 @@ _LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; larger
 class ReplaySettings:
     """One replay: a log, a window of it, and the policies to compare.
 
-    ``log``: file name for `read_truth`. ``policies``: names or formulas, in the order of the results. ``budget``: share
-    of the pages visited per cycle, above 0. ``cycle_s``: seconds. ``warmup``: cycles that visit every page before
-    ranking starts. ``changed``: the reading of "changed" that visits report and metrics count. ``start_s``, a UTC
-    midnight, and ``end_s``: epoch seconds, by default the log's first midnight and its end; whole cycles are replayed.
-    ``learn_from_s``: an earlier UTC midnight; the cycles between it and ``start_s`` are crawled and learned from, and
-    not measured. ``seeds``: one run each, for the random policy and the order of ties. ``later_pages``: include pages
-    that appear within the window. ``against``: the policy that the others are compared with, by default "age", else
-    the first without signals, else the first. ``signals``: simulated sources of change signals, drawn again for each
-    seed. ``signal_files``: names of files with recorded signals. ``calibration``: whether to compare forecasts with
-    what came, and what was learned of the sources with what is true. ``workers``: the maximum number of processes,
-    started if the work is large enough; results do not depend on it.
+    - ``log``: file name for `read_truth`;
+    - ``policies``: names or formulas, in the order of the results;
+    - ``budget``: share of the pages visited per cycle, above 0;
+    - ``cycle_s``: seconds;
+    - ``warmup``: cycles that visit every page before ranking starts;
+    - ``changed``: the reading of "changed" that visits report and metrics count;
+    - ``start_s``, a UTC midnight, and ``end_s``: epoch seconds, by default the log's first midnight and its end; whole
+      cycles are replayed;
+    - ``learn_from_s``: an earlier UTC midnight; the cycles between it and ``start_s`` are crawled and learned from, and
+      not measured;
+    - ``seeds``: one run each, for the random policy and the order of ties;
+    - ``later_pages``: include pages that appear within the window;
+    - ``against``: the policy that the others are compared with, by default "age", else the first without signals, else
+      the first;
+    - ``signals``: simulated sources of change signals, drawn again for each seed;
+    - ``signal_files``: names of files with recorded signals;
+    - ``calibration``: whether to compare forecasts with observed changes, and what was learned of the sources with the
+      truth;
+    - ``workers``: the maximum number of processes, started if the work is large enough; results do not depend on it.
 
     Raises ReplayError, or FormulaError for a formula, if a value is invalid; SettingsError or TypeError if it is of
     another type.

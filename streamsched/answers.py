@@ -307,7 +307,7 @@ class ReliabilityBin(Answer):
 
 
 class CalibrationView(Answer):
-    """How the probabilities of a change of leased pages came true, over the newest visits.
+    """Calibration over the newest visits: predicted change probabilities of leased pages against observed changes.
 
     ``error``: the mean of |predicted − observed| over the bins, per visit; ``predicted``: the mean probability;
     ``observed``: the share of visits that found a change; all null without visits; ``bins``: those with visits.

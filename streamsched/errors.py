@@ -10,7 +10,7 @@
     ├── UnknownPage        a URL that was never observed             .url
     ├── SettingsError      a setting has an invalid value            .setting .found .expected
     │   └── SettingsErrors several settings have invalid values      .errors
-    ├── KeyReusedError     a key in use came with other arguments    .key .until_s
+    ├── KeyReusedError     a key in use has other arguments    .key .until_s
     ├── SourceError        an input cannot be opened or read         .path .reason .offset
     ├── DocumentError      a sitemap, feed or notice is refused     .url .reason .offset
     ├── SnapshotError      saved state is missing or damaged         .path .reason
@@ -34,7 +34,7 @@ _LONGEST_PATH: Final = 1_000  # characters of a path that an error shows; the fi
 
 
 class _Nothing:
-    """What an error found where something required was not given; None may have been given."""
+    """Found in place of a required value that was not given; None may have been given."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -126,7 +126,7 @@ class SettingsErrors(SettingsError):
 
 
 class KeyReusedError(StreamschedError, ValueError):
-    """An idempotency key came with other arguments than those of the batch it was used for, before ``until_s``.
+    """An idempotency key was used with other arguments than those of the batch it was used for, before ``until_s``.
 
     A service does not say until when its key is in use: ``until_s`` is None.
     """

@@ -76,7 +76,7 @@ STATUS_CODE: Final = status_code({word: status.code for word, status in STATUSES
 
 
 class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One outcome as the wire has it, not checked beyond its types: the table of the fields of outcomes."""
+    """One outcome in wire format, not checked beyond its types: the table of the fields of outcomes."""
 
     url: Annotated[str, Field(URL, "as crawled, 1 to 8,192 bytes of UTF-8")]
     fetched_at: Annotated[

@@ -23,7 +23,7 @@ SIGNIFICANCE: Final = 1  # the bit of `SignalBatch.given`
 
 
 class SignalEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One signal as the wire has it, not checked beyond its types: the table of the fields of signals."""
+    """One signal in wire format, not checked beyond its types: the table of the fields of signals."""
 
     url: Annotated[str, Field(URL, "the page, as crawled, 1 to 8,192 bytes of UTF-8")]
     at: Annotated[

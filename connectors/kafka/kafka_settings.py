@@ -43,14 +43,17 @@ _RESERVED: Final = {  # client settings that the source controls, and what to se
 class KafkaSettings:
     """A topic, and how it is read or written.
 
-    ``servers``: bootstrap brokers, ``host:port``, separated by commas. ``group``: the consumer group; None reads
-    ``partitions``, by default all of them, and commits nothing. ``start``: "earliest" or "latest", used without a
-    position and without a committed offset. ``lost``: what to do if the offset to continue at is no longer in the log:
-    "fail", or continue at the log's "earliest" or "latest" offset. ``until_end``: stop at the ends that the partitions
-    have at the start. ``dead_letters``: a topic for rejected messages. ``versions``: "reject" messages of an unknown
-    schema version, or "stop" before the first. ``client``: "kafka-python", "confluent", or "auto", the faster of those
-    installed. ``patience_s``: timeout of requests to the brokers; reading waits for them without a limit. ``options``:
-    settings for the client.
+    - ``servers``: bootstrap brokers, ``host:port``, separated by commas;
+    - ``group``: the consumer group; None reads ``partitions``, by default all of them, and commits nothing;
+    - ``start``: "earliest" or "latest", used without a position and without a committed offset;
+    - ``lost``: what to do if the offset to continue at is no longer in the log: "fail", or continue at the log's
+      "earliest" or "latest" offset;
+    - ``until_end``: stop at the ends that the partitions have at the start;
+    - ``dead_letters``: a topic for rejected messages;
+    - ``versions``: "reject" messages of an unknown schema version, or "stop" before the first;
+    - ``client``: "kafka-python", "confluent", or "auto", the faster of those installed;
+    - ``patience_s``: timeout of requests to the brokers; reading waits for them without a limit;
+    - ``options``: settings for the client.
     """
 
     servers: str

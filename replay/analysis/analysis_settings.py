@@ -141,13 +141,16 @@ Span = tuple[float, float]
 class AnalysisSettings:
     """One analysis: a log, a span of it, and how its changes are observed.
 
-    ``log``: file name for `read_truth`. ``start_s`` and ``end_s``, exclusive: epoch seconds, by default the extent of
-    the log. ``step_s``: seconds between visits of a simulated crawl of a log of changes, by default an hour or the
-    log's resolution, whichever is longer; a log of crawl outcomes has its own visits. ``near_s``: mean interval of the
-    pages compared with exponential intervals, by default a day or another mean with enough pages. ``level``: the
-    largest share of Poisson pages that may be misclassified. ``regions``: groups of pages by top-level domain.
-    ``zone``: time zone of the hours of the week, a name of the time zone database or an offset such as ``+08:00``. With
-    ``local``, pages use the zone that ``zones`` has for their domain, else that of their region.
+    - ``log``: file name for `read_truth`;
+    - ``start_s`` and ``end_s``, exclusive: epoch seconds, by default the extent of the log;
+    - ``step_s``: seconds between visits of a simulated crawl of a log of changes, by default an hour or the log's
+      resolution, whichever is longer; a log of crawl outcomes has its own visits;
+    - ``near_s``: mean interval of the pages compared with exponential intervals, by default a day or another mean with
+      enough pages;
+    - ``level``: the largest share of Poisson pages that may be misclassified;
+    - ``regions``: groups of pages by top-level domain;
+    - ``zone``: time zone of the hours of the week, a name of the time zone database or an offset such as ``+08:00``.
+      With ``local``, pages use the zone that ``zones`` has for their domain, else that of their region.
 
     Raises SettingsError if a value is invalid.
     """

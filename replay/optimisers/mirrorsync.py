@@ -117,7 +117,7 @@ def run_mirrorsync(plan: SyncPlan, progress: Progress | None = None) -> SyncExpe
 
 
 def _run(experiment: _Experiment, plan: SyncPlan, place: int, run: int) -> tuple[float, tuple[SyncRun, ...]]:
-    """Return the least cost of a run, and what each algorithm came to."""
+    """Return the least cost of a run, and the cost of each algorithm."""
     seeds = np.random.SeedSequence((plan.seed, place, run)).generate_state(3).tolist()
     costs = experiment.costs.draw(plan.arms, seeds[0])
     settings = [_settings(experiment, plan, one) for one in experiment.algorithms]

@@ -69,8 +69,8 @@ class ScheduledPolicy:
 
 
 class SignalledPolicy:
-    """A policy that gets the signals of a stream: before it chooses visits and before it learns from them, all that
-    came earlier.
+    """A policy that gets the signals of a stream: before it chooses visits and before it learns from them, all
+    earlier ones.
     """
 
     def __init__(self, policy: SupportsSignals, stream: SignalStream) -> None:

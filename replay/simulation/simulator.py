@@ -154,14 +154,19 @@ Foretell: TypeAlias = Callable[["Rows", float], Forecast]
 class Trace:
     """Record of one run of one policy over c measured cycles, those after the warm-up and the learning.
 
-    ``counted``: bool[c], whether some page had changed; ``change_rate`` and ``ndcg``: float64[c], 0 if not counted;
-    ``freshness``: float64[c]; ``visits``: int64[c]. ``delays_days``: float64[d] and ``delay_cycles``: int64[d], for
-    each visit that found a change: days since the first change that the copy missed, and the measured cycle. ``seen``:
-    int64[161], changes seen within each of `WAITS_DAYS`; a visit may see several. ``undetected``: changes not seen by
-    the end, on ``stale_pages`` pages. ``decile_visits``: int64[10], visits by decile of the true change rate.
-    ``evolutions``: those of the policy, all cycles. ``calibration``: its forecasts against what was observed, pages
-    visited for the first time left out; None if they were not asked for, or the policy makes none. ``sources``: what it
-    learned of the sources of its signals, if that was asked for.
+    - ``counted``: bool[c], whether some page had changed;
+    - ``change_rate`` and ``ndcg``: float64[c], 0 if not counted;
+    - ``freshness``: float64[c];
+    - ``visits``: int64[c];
+    - ``delays_days``: float64[d] and ``delay_cycles``: int64[d], for each visit that found a change: days since the
+      first change that the copy missed, and the measured cycle;
+    - ``seen``: int64[161], changes seen within each of `WAITS_DAYS`; a visit may see several;
+    - ``undetected``: changes not seen by the end, on ``stale_pages`` pages;
+    - ``decile_visits``: int64[10], visits by decile of the true change rate;
+    - ``evolutions``: those of the policy, all cycles;
+    - ``calibration``: its forecasts against what was observed, pages visited for the first time left out; None if they
+      were not asked for, or the policy makes none;
+    - ``sources``: what it learned of the sources of its signals, if that was asked for.
     """
 
     counted: Bools

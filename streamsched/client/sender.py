@@ -35,7 +35,7 @@ class OutcomeBuffer:
     """Outcomes that wait, at most `capacity`.
 
     A frame of them is due once there are `frame` or the oldest has waited `every_s` seconds. ``added``, ``sent``: how
-    many outcomes came and went. Raises SettingsError if an argument is invalid.
+    many outcomes were added and sent. Raises SettingsError if an argument is invalid.
 
     >>> from streamsched.client import Outcome
     >>> buffer = OutcomeBuffer(frame=2, every_s=1.0, capacity=3)

@@ -126,7 +126,7 @@ class BucketModel:
 
 @dataclass(frozen=True, slots=True)
 class CrawlPlan:
-    """How many pages to crawl in each period, and what comes of it.
+    """The number of pages to crawl in each period, and the result.
 
     - ``crawl_share``: float64[T, B], x/b: the share of each bucket's pages that is crawled;
     - ``new_crawled``: float64[T], z: new pages crawled;

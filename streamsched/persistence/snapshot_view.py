@@ -31,7 +31,7 @@ _SEARCHED: Final = 1 << 22  # rows searched for dirty ones at a time
 
 
 class Shard(Protocol):
-    """What is saved: a page table, the rest of the state, and the lock that guards both."""
+    """The parts of a saved state: a page table, the rest of the state, and the lock that guards both."""
 
     @property
     def pages(self) -> PageTable:

@@ -20,7 +20,7 @@ _MOST_TURNS: Final = 1 << 16  # in an entry, of ten bytes each
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """What was taken of the stream ``path``: ``records`` after the first ``skipped`` that follow position ``start``.
+    """Records taken of the stream ``path``: ``records`` after the first ``skipped`` that follow position ``start``.
 
     ``position``: the stream's position after them, or before the last ``beyond`` of them, whose delivery was not
     finished. Positions are JSON; None is the stream's beginning. ``latest_s``: the latest time that was valid by a
@@ -123,7 +123,7 @@ class StreamPositions:
 
 
 class TakenRecords:
-    """What the log must tell of the records that were taken: their streams, counts, turns and positions."""
+    """The log's entry for records that were taken: their streams, counts, turns and positions."""
 
     def __init__(self) -> None:
         self._entries: list[TakenTurns] = []

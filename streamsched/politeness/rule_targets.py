@@ -148,7 +148,7 @@ def _name_hosts(groups: GroupArrays, corpus: Records) -> list[tuple[int, str]]:
 
 
 class RuleMatcher:
-    """Which of many targets decides for a page or a host: of those that match, the last of the last kind.
+    """Finds the rule that applies: the most specific kind of target wins, then the newest.
 
     ``numbers``: the number of each target, in the order set; ``first``: numbers that come before all others, of any
     kind.

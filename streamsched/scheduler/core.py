@@ -36,7 +36,7 @@ from streamsched.state.state_arrays import digest_state
 from streamsched.state.stream_clock import StreamClock, SuspendedStreams
 
 Listener: TypeAlias = Callable[[Observed | Noticed | Batch], None]
-# How the state came about or is found.
+# How the state was made or is found.
 _NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key")
 
 

@@ -40,13 +40,16 @@ _MAX_FAILURES: Final = 255  # consecutive failures are counted in a byte: there 
 class Explanation:
     """A page at one time. Times are UTC epoch seconds, None if there is none yet; rates are changes per cycle.
 
-    ``eligible_from_s``: the earliest time from now on at which the page is eligible, None if the clock alone does not
-    determine it; ``position``: its place among the eligible pages, 1 the best (pages asked for or overdue precede all
-    others), None while it is not eligible; ``pattern``: the URL pattern that its prior comes from; ``prior_rate``: the
-    mean of the prior it was last given; ``terminals``: every terminal's value, whether the formula reads it or not;
-    ``champion``: the formula in use and how it was chosen; ``reasons``: why the page is ranked and selected as it is,
-    as codes with numbers (see ``docs/reasons.md``); ``in_batch``: whether the next batch would contain it, None if that
-    was not asked.
+    - ``eligible_from_s``: the earliest time from now on at which the page is eligible, None if the clock alone does not
+      determine it;
+    - ``position``: its place among the eligible pages, 1 the best (pages asked for or overdue precede all others), None
+      while it is not eligible;
+    - ``pattern``: the URL pattern that its prior comes from;
+    - ``prior_rate``: the mean of the prior it was last given;
+    - ``terminals``: every terminal's value, whether the formula reads it or not;
+    - ``champion``: the formula in use and how it was chosen;
+    - ``reasons``: why the page is ranked and selected as it is, as codes with numbers (see ``docs/reasons.md``);
+    - ``in_batch``: whether the next batch would contain it, None if that was not asked.
     """
 
     url: str

@@ -95,7 +95,7 @@ class _Forecasts(NamedTuple):
 class CalibrationWatch:
     """Compares each forecast with the next visit to its page that could show a change. For one call at a time.
 
-    A forecast is dropped if the page's lease expires before such a visit, or if more than one visit came between two
+    A forecast is dropped if the page's lease expires before such a visit, or if more than one visit lies between two
     calls of `settle`, because it is not known which of them found the change. `window`: how many of the newest compared
     forecasts count; `most`: further forecasts are ignored while that many wait. Nothing is saved with the state.
     """

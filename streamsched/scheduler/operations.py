@@ -53,7 +53,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Given: TypeAlias = dict[str, Any]
 """Arguments by name."""
 Logged: TypeAlias = tuple[dict[str, Any], Arrays]
-"""What the log holds of a call: plain values for JSON, and arrays."""
+"""A call as the log holds it: plain values for JSON, and arrays."""
 
 
 class LogMismatch(Exception):

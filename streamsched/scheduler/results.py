@@ -62,10 +62,14 @@ class Observed:
 class Noticed:
     """Counts of the signals of one `Scheduler.notice` call, by their fates: each signal has one.
 
-    ``applied``: moved the belief in a page; ``discovered``: added an unknown page; ``repeated``: not newer than the
-    last signal of their source about the page; ``late``: not newer than the page's last visit; ``refused``: of an
-    unknown page that a bound or the setting `signals_discover` keeps out, or of a ninth kind of source; ``rejected``:
-    break the format or lie in the future; ``rejections``: the first 100 of them.
+    - ``applied``: moved the belief in a page;
+    - ``discovered``: added an unknown page;
+    - ``repeated``: not newer than the last signal of their source about the page;
+    - ``late``: not newer than the page's last visit;
+    - ``refused``: of an unknown page that a bound or the setting `signals_discover` keeps out, or of a kind of source
+      beyond the eight that a state holds;
+    - ``rejected``: break the format or lie in the future;
+    - ``rejections``: the first 100 of them.
     """
 
     applied: int = 0
@@ -137,13 +141,13 @@ class Batch:
 
     @property
     def reasons(self) -> list[ReasonCode]:
-        """What gave each page its place when the batch was composed (an ``in_batch_*`` code), computed on first use."""
+        """Each page's reason when the batch was composed (an ``in_batch_*`` code), computed on first use."""
         return self.find_reasons()
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What `Scheduler.grant` leased.
+    """The pages that `Scheduler.grant` leased.
 
     ``batch``: the leased pages, the panel's first, then in the order given; ``refused``: why each other page of the
     call may not be leased now: a reason of a page that is not eligible, ``unknown``, or ``host_share_used`` if pages

@@ -531,7 +531,7 @@ class Scheduler:
 
     @property
     def champion(self) -> Champion:
-        """The score function in use, and where it came from."""
+        """The score function in use, and its origin."""
         return self.core.champion
 
     @property
@@ -668,7 +668,7 @@ class Scheduler:
         return next(self.core.trainings(cycles, now=now, seeds=[seed]))
 
     def digest(self) -> str:
-        """Return one hash of the logical state, equal for equal states however they came about. O(pages)."""
+        """Return one hash of the logical state, equal for equal states however they were made. O(pages)."""
         return self.core.digest()
 
     def count(self) -> int:
@@ -741,7 +741,7 @@ class Scheduler:
     def save(self, path: str | Path) -> Path:
         """Save the state to the directory `path`, made if necessary, atomically; return the file written. O(pages).
 
-        The file holds the state at the instant of the call. Other threads go on; each waits for milliseconds at a time.
+        The file holds the state at the instant of the call. Other threads continue; each waits for milliseconds.
         Raises SnapshotError if it cannot be written, StreamNeeded if logged calls of that directory would be lost.
         """
         directory = check_path("path", path)

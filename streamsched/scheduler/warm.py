@@ -139,7 +139,7 @@ WORKLOADS: Final[Mapping[str, Callable[[], None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class WarmProgress:
-    """How far `warm` is: the workload that runs, its number of all, and the kernels that this process has compiled."""
+    """Progress of `warm`: the workload that runs, its number of all, and the kernels that this process has compiled."""
 
     workload: str
     number: int
@@ -150,7 +150,7 @@ class WarmProgress:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What `warm` has done: kernels compiled, wall seconds, and the size and the folders of the cache afterwards."""
+    """The result of `warm`: kernels compiled, wall seconds, and the size and the folders of the cache afterwards."""
 
     compiled: int
     seconds: float
@@ -162,7 +162,7 @@ def warm(progress: Callable[[WarmProgress], object] | None = None) -> Warmed:
     """Compile the kernels of common programs into the cache, so that later programs start at once.
 
     Small schedulers run through the public methods; they leave nothing behind. What is compiled already is loaded: a
-    second call takes seconds. `progress` is called as it goes on. A second process takes the same workloads from
+    second call takes seconds. `progress` is called for each step. A second process takes the same workloads from
     their other end, if there is a second core. Raises SettingsError if `progress` cannot be
     called, or if NUMBA_CACHE_DIR names no folder that can be written.
     """

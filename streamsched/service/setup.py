@@ -197,7 +197,7 @@ def resume_source(source: AnySource, scheduler: Scheduler, settings: RunSettings
             except SourceError as error:
                 if source.is_partitioned:
                     raise
-                reason = f"{error.reason}; the state cannot be continued: --from-start reads the file anew"
+                reason = f"{error.reason}; the state cannot be continued: --from-start reads the file again"
                 raise SourceError(error.path, reason, error.offset) from error
 
 

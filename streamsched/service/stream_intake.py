@@ -158,7 +158,7 @@ class StreamIntake:
         self._scheduler.take(self.stream.records.none(), start.path, start.to_json())
         if self.source.is_partitioned:
             level = logging.WARNING if start.offset else logging.INFO
-            event = "partition begun: this state has nothing of what came before"
+            event = "partition begun: this state has no earlier records of it"
             LOG.log(level, event, partition=start.path, at=start.offset)
 
 

@@ -173,7 +173,7 @@ def _mend_rhythms(shard: ShardArrays, bounds: TimeBounds) -> int:
 
 
 def _mend_signals(shard: ShardArrays, rows: Ints, bounds: TimeBounds) -> int:
-    """Forget signals that lie in the future or follow a visit there; their sources go on from the present."""
+    """Forget signals that lie in the future or follow a visit there; their sources continue from the present."""
     sources = shard.signals.sources[: int(shard.signals.state["sources"][0])]
     late = sources["seen_s"] > bounds.latest_s
     sources["seen_s"][late] = bounds.present_s

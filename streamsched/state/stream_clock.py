@@ -34,7 +34,7 @@ class StreamClock:
     """The newest time of a stream, which a single outcome with a wrong time cannot move far.
 
     An outcome is refused if it is more than ``max_ahead_s`` ahead of ``newest_s``, the newest accepted time. Each
-    consecutive refusal moves the bound by another ``max_ahead_s``, so that a stream goes on after a gap; an outcome
+    consecutive refusal moves the bound by another ``max_ahead_s``, so that a stream continues after a gap; an outcome
     within ``max_ahead_s`` of the newest time resets the count. Older outcomes are accepted and change nothing. The
     first outcome is not known to be right until a second one comes near it: an older one replaces it, and so do two
     later ones that agree.

@@ -139,7 +139,7 @@ def test_a_file_that_was_replaced_is_told_and_can_be_read_anew(streamsched: Comm
     answer = streamsched("run", "--source", source, "--state", state)
     assert (answer.code, answer.out) == (3, "")
     assert "lies beyond the end" in answer.err
-    assert answer.err.endswith("--from-start reads the file anew\n")
+    assert answer.err.endswith("--from-start reads the file again\n")
     assert digest(state) == before
     assert streamsched("run", "--source", source, "--state", state, "--from-start", "--json").json["applied"] == 2
     write(source, LINES[12:14], append=True)

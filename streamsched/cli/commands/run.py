@@ -82,7 +82,7 @@ def run_command(**given: Any) -> int:
     """Read crawl outcomes into a saved state.
 
     The outcomes come from a file or a Kafka topic. Reading starts where the last run on this state stopped. A file is
-    read to its end, a topic until SIGTERM or Ctrl-C. With --http crawlers ask this process for pages, and it goes on
+    read to its end, a topic until SIGTERM or Ctrl-C. With --http crawlers ask this process for pages, and it continues
     after a file's end.
     """
     settings, unknown = read_run_settings(*given_settings(given))

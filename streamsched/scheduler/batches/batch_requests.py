@@ -1,4 +1,4 @@
-"""What a caller asks of a batch, or leases by name; and the answers that are kept for idempotency keys.
+"""Requests for a batch, or for pages by name; and the answers that are kept for idempotency keys.
 
 A caller that lost an answer asks again with the same key, and gets the same pages instead of leasing others: the batch
 that a key was used for is returned again until its leases expire.
@@ -272,7 +272,7 @@ class ChosenPages(NamedTuple):
 
     @property
     def reasons(self) -> list[ReasonCode]:
-        """What gave each page its lease."""
+        """The reason of each page's lease."""
         named = self.rows.size - self.panel
         return [ReasonCode.IN_BATCH_PANEL] * self.panel + [ReasonCode.IN_BATCH_GRANTED] * named
 

@@ -81,7 +81,7 @@ NOTHING_SEEN = SeenCosts(np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 
 def read_costs(core: SchedulerCore, since_s: float, crawl_rate: Floats) -> SeenCosts:
-    """Return the pairs whose syncs came at `since_s` or later, of pages that the journal samples. O(pages + visits).
+    """Return the pairs whose syncs were at `since_s` or later, of pages that the journal samples. O(pages + visits).
 
     ``crawl_rate``: float64[n], visits per cycle by which pages were due. The lock is held to copy the journal.
     """
@@ -93,7 +93,7 @@ def read_costs(core: SchedulerCore, since_s: float, crawl_rate: Floats) -> SeenC
 
 
 def pair_visits(visits: Visits, since_s: float, crawl_rate: Floats, cycle_s: float) -> SeenCosts:
-    """Return the pairs among ``visits`` whose syncs came at `since_s`, that of the last plan, or later. O(visits)."""
+    """Return the pairs among ``visits`` whose syncs were at `since_s`, that of the last plan, or later. O(visits)."""
     rows = visits.rows
     known = rows < crawl_rate.size
     planned = np.where(known, crawl_rate[np.where(known, rows, 0)], 0.0) if crawl_rate.size else np.zeros(rows.size)

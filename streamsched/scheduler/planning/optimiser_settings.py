@@ -70,7 +70,7 @@ class OptimiserSettings:
 
     @property
     def planner(self) -> Planner:
-        """What plans by the policy."""
+        """The planner of the policy."""
         return PLANNERS[self.policy]
 
     @property

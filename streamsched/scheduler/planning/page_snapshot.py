@@ -1,4 +1,4 @@
-"""What an optimiser reads of the pages, copied from a running scheduler a few thousand pages at a time."""
+"""The columns of the pages that an optimiser reads, copied from a running scheduler a few thousand pages at a time."""
 
 from __future__ import annotations
 

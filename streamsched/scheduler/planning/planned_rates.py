@@ -26,7 +26,7 @@ class PlannedRates(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a planner reads.
+    """The input of a planner.
 
     - ``pages``: all pages; ``visits``: the budget, visits per cycle; ``every``: cycles between two plans;
     - ``seen``: what visits since the last plan have observed;

@@ -1,1 +1,1 @@
-"""What can be read of a scheduler without changing it."""
+"""Views of a scheduler, read without changing it."""

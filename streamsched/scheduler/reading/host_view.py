@@ -27,14 +27,19 @@ _FEWEST_READ: Final = 1 << 10  # groups at a time
 class HostView:
     """A host at one time. Times are UTC epoch seconds, None if there is none.
 
-    ``pages``, ``patterns``: how many pages and URL patterns it has; ``leased``: pages in flight; ``rule``: the rule in
-    force, None for the settings; ``delay_s``, ``in_flight``, ``per_batch``: the limits that follow, None for none;
-    ``resting_until_s``: when its rest ends; ``cause``: of its last rest: ``delay``, ``too_many_requests``,
-    ``unavailable``, ``retry_after`` or ``blocked``; ``backoffs``: rests that it demanded in a row; ``refusals``: pages
-    that answered ``refusal``, 429 or 503, one after another; ``probe``: the page whose visit decides whether it may be
-    visited again; ``stream``: the one that last delivered an outcome; ``held_back``: why none of its pages may be
-    visited now, None if one may; ``eligible_from_s``: the earliest time from now on at which one may, None if the clock
-    alone does not determine it.
+    - ``pages``, ``patterns``: how many pages and URL patterns it has;
+    - ``leased``: pages in flight;
+    - ``rule``: the rule in force, None for the settings;
+    - ``delay_s``, ``in_flight``, ``per_batch``: the limits that follow, None for none;
+    - ``resting_until_s``: when its rest ends;
+    - ``cause``: of its last rest: ``delay``, ``too_many_requests``, ``unavailable``, ``retry_after`` or ``blocked``;
+    - ``backoffs``: rests that it demanded in a row;
+    - ``refusals``: pages that answered ``refusal``, 429 or 503, one after another;
+    - ``probe``: the page whose visit decides whether it may be visited again;
+    - ``stream``: the one that last delivered an outcome;
+    - ``held_back``: why none of its pages may be visited now, None if one may;
+    - ``eligible_from_s``: the earliest time from now on at which one may, None if the clock alone does not determine
+      it.
     """
 
     host: str

@@ -22,14 +22,22 @@ from streamsched.records.url_patterns import group_name
 class PageView:
     """A page at one time. Times are UTC epoch seconds, None if there is none.
 
-    ``pattern``: the deepest URL pattern, or the host, that its prior comes from; ``known_since_s``: of a page that was
-    never visited; ``last_visit_s``: end of the last visit that showed the page's state; ``last_outcome_s``: of the last
-    outcome of any kind; ``visits``: after the first, that could show a change; ``changes``: those that did;
-    ``failures``: failed visits in a row; ``gone``: answers of 404 or 410 in a row; ``succeeded``: whether the last
-    visit had a status below 400; ``rate``: posterior mean of its change rate, changes per cycle; ``asked_for``: whether
-    a visit was requested; ``robots_denied``: whether robots.txt forbids it; ``lease_until_s``: None unless it is
-    leased; ``eligible_from_s``: the earliest time from now on at which it may be visited, None if the clock alone does
-    not determine it; ``reasons``: why it may not be visited now, then why it has priority.
+    - ``pattern``: the deepest URL pattern, or the host, that its prior comes from;
+    - ``known_since_s``: of a page that was never visited;
+    - ``last_visit_s``: end of the last visit that showed the page's state;
+    - ``last_outcome_s``: of the last outcome of any kind;
+    - ``visits``: after the first, that could show a change;
+    - ``changes``: those that did;
+    - ``failures``: failed visits in a row;
+    - ``gone``: answers of 404 or 410 in a row;
+    - ``succeeded``: whether the last visit had a status below 400;
+    - ``rate``: posterior mean of its change rate, changes per cycle;
+    - ``asked_for``: whether a visit was requested;
+    - ``robots_denied``: whether robots.txt forbids it;
+    - ``lease_until_s``: None unless it is leased;
+    - ``eligible_from_s``: the earliest time from now on at which it may be visited, None if the clock alone does not
+      determine it;
+    - ``reasons``: why it may not be visited now, then why it has priority.
     """
 
     url: str
