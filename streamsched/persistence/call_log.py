@@ -45,8 +45,9 @@ class CallLog:
     """Appends calls to the segments in a directory, after the `end` of its log. For several threads at once.
 
     ``sequence``: the number of the last call appended. `append` only queues a call; `commit` writes the queue to disk,
-    once for all threads that wait for it. After an error nothing is appended until `restart`. Raises SnapshotError if
-    the log cannot be written.
+    once for all threads that wait for it. After an error `commit` refuses all calls until `restart`. What is refused
+    stays in the queue, because the state has it: `renew` writes it, so that the log has no gap. Raises SnapshotError
+    if the log cannot be written.
     """
 
     def __init__(self, directory: Path, end: LogEnd, segment_bytes: int = _SEGMENT_BYTES) -> None:
@@ -58,6 +59,8 @@ class CallLog:
         self._pending: list[tuple[int, bytes]] = []
         self._on_disk = end.sequence
         self._writing = False
+        self._broken = False  # whether the last write to the segment failed
+        self._closed = False
         self._failure: SnapshotError | None = None
         self._handle: int | None = None
         self._path = directory
@@ -84,13 +87,14 @@ class CallLog:
             raise SnapshotError(self._failure.path, self._failure.reason)
 
     def append(self, payload: bytes) -> int:
-        """Queue a call; return its number. O(bytes). Raises SnapshotError, as `check` does."""
+        """Queue a call; return its number. O(bytes). Raises SnapshotError if the log is closed."""
         if len(payload) > _MOST_BYTES:
             raise SnapshotError(
                 str(self._directory), f"a call has {len(payload)} bytes, expected at most {_MOST_BYTES}"
             )
         with self._changed:
-            self.check()
+            if self._closed:
+                self.check()
             self.sequence += 1
             self._pending.append((self.sequence, payload))
             return self.sequence
@@ -116,20 +120,23 @@ class CallLog:
                 with self._changed:
                     self._writing = False
                     self._failure = self._failure or error
-                    if error is None and calls:
-                        self._on_disk = calls[-1][0]
+                    self._keep_unwritten(calls)
                     self._changed.notify_all()
 
     def renew(self) -> None:
-        """After an error, start a segment for the calls after the last one appended. Raises OSError."""
+        """After an error, write the queue, in a new segment if the last one cannot be trusted. Raises OSError."""
         with self._changed:
-            self._start_segment(self.sequence + 1, min(_FIRST_BYTES, self._segment_bytes))
+            if self._broken:
+                self._replace_segment()
+            calls, self._pending = self._pending, []
+            try:
+                self._write(calls)
+            finally:
+                self._keep_unwritten(calls)
 
     def restart(self) -> None:
-        """Continue after an error, once an image holds all calls so far and names the segment of `renew`."""
+        """Accept calls again after an error and `renew`."""
         with self._changed:
-            self._pending.clear()
-            self._on_disk = self.sequence
             self._failure = None
             self._changed.notify_all()
 
@@ -158,6 +165,7 @@ class CallLog:
     def close(self) -> None:
         """Close the segment; calls not committed are lost."""
         with self._changed:
+            self._closed = True
             while self._writing:
                 self._changed.wait()
             if self._failure is None and self._handle is not None:
@@ -185,12 +193,37 @@ class CallLog:
             if first > end.sequence + 1 and path != self._path:
                 path.unlink()
 
+    def _keep_unwritten(self, calls: list[tuple[int, bytes]]) -> None:
+        """Put those of `calls` that are not on disk back at the head of the queue."""
+        self._pending = [call for call in calls if call[0] > self._on_disk] + self._pending
+
+    def _replace_segment(self) -> None:
+        """Continue in a new segment after the last call on disk; remove what a failed write left in the one before."""
+        first = self._on_disk + 1
+        if first == self._first:  # nothing of it was written: the new one replaces it
+            self._start_segment(first, min(_FIRST_BYTES, self._segment_bytes))
+            return
+        self._close_segment()
+        self._handle = open_regular(self._path, os.O_WRONLY)
+        # Before the new segment is there: whole calls of the failed write would otherwise be in both.
+        os.lseek(self._handle, self._end, os.SEEK_SET)
+        write_whole(self._handle, bytes(self._capacity - self._end))
+        os.fsync(self._handle)
+        self._open_segment(first, min(_FIRST_BYTES, self._segment_bytes))
+
     def _write(self, calls: list[tuple[int, bytes]]) -> None:
         """Write `calls` to disk."""
+        self._broken = True
+        self._write_all(calls)
+        self._broken = False
+
+    def _write_all(self, calls: list[tuple[int, bytes]]) -> None:
         at = 0
         while at < len(calls):
             if self._handle is None or not self._has_room(self._end, calls[at][1]):
-                self._open_segment(*calls[at])
+                number, payload = calls[at]
+                needed = FIRST_FRAME_AT + 2 * FRAME_BYTES + len(payload)
+                self._open_segment(number, max(self._segment_bytes, needed))
             assert self._handle is not None
             if time.monotonic() >= self._mark_due_s:
                 self._mark_due_s = time.monotonic() + _MARK_S
@@ -203,19 +236,18 @@ class CallLog:
                 at += 1
             write_whole(self._handle, b"".join(frames))
             os.fdatasync(self._handle)
-            self._end = size
+            self._end, self._on_disk = size, calls[at - 1][0]
 
     def _has_room(self, end: int, payload: bytes) -> bool:
         """Return whether the segment has room for a call at byte `end`, and for the frame that ends it."""
         return end + 2 * FRAME_BYTES + len(payload) <= self._capacity
 
-    def _open_segment(self, number: int, payload: bytes) -> None:
-        """Continue in a new segment that begins with call `number`, large enough for it."""
+    def _open_segment(self, number: int, capacity: int) -> None:
+        """Continue in a new segment that begins with call `number`."""
         before, end = self._handle, self._end
         self._handle = None
         try:
-            needed = FIRST_FRAME_AT + 2 * FRAME_BYTES + len(payload)
-            self._start_segment(number, max(self._segment_bytes, needed))
+            self._start_segment(number, capacity)
             if before is not None:
                 os.pwrite(before, pack_frame(number, end, b""), end)
                 os.fdatasync(before)

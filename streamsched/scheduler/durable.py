@@ -75,7 +75,6 @@ class DurableScheduler(Scheduler):
         self._stopping = threading.Event()
         self._closing = False
         self._changes = self._saved_changes = 0  # changes of the state; those of them that are saved
-        self._missed = 0  # changes that could neither be logged nor refused
         work = {"saves": self._save_regularly, "segments": self._prepare_segments}
         self._threads = [threading.Thread(target=work[name], name=f"streamsched {name}", daemon=True) for name in work]
         core.on_champion = self._log_champion
@@ -209,10 +208,8 @@ class DurableScheduler(Scheduler):
     def _log_champion(self, champion: Champion) -> None:
         """Log, under the lock, that `champion` has taken over."""
         entry = OPERATIONS["use"].encode(self.core, None, {"champion": champion})
-        if entry is not None and self._log.failure is None:
+        if entry is not None and not self._closing:
             self._append(entry)
-        else:
-            self._missed += 1
 
     def _append(self, entry: bytes) -> int:
         """Append an entry to the log, after those of what was taken from streams; return its number. Under the lock."""
@@ -260,20 +257,17 @@ class DurableScheduler(Scheduler):
             except SnapshotError as error:
                 self.trouble = error
                 raise
-            # 3. Begin a new log if the old one had failed, as the image has all that it misses.
+            # 3. Accept calls again if the log had failed: by now it has what was refused, as the image has.
             with self.core.lock:
-                if self._log.failure is not None and instant.failed and self._missed == instant.missed:
+                if self._log.failure is not None and instant.failed:
                     self._log.restart()
                 self.trouble = self._log.failure
             return saved.path
 
-    def _reach_instant(self, *, failed: bool) -> tuple[int, int, int]:
-        """Make the log complete up to the instant of a save; return the counts of entries, changes and missed ones."""
-        if failed:
-            self._taken.clear()
-        else:
-            self._log_taken()
-        return self._log.sequence, self._changes, self._missed
+    def _reach_instant(self) -> tuple[int, int]:
+        """Make the log complete up to the instant of a save; return the counts of entries and changes."""
+        self._log_taken()
+        return self._log.sequence, self._changes
 
     def _finish_save(self, saved: SavedImage, before: SavedImage | None, instant: _SaveInstant) -> None:
         """Note that an image is on disk, and remove the files that are no longer needed."""
@@ -350,14 +344,14 @@ class _SaveInstant:
     """The log of a scheduler as one save sees it: its length and counts at the instant that the image holds."""
 
     def __init__(self, scheduler: DurableScheduler) -> None:
-        self.changes = self.missed = self._number = 0
+        self.changes = self._number = 0
         self.failed = False
         self._scheduler = scheduler
 
     def at_instant(self) -> int:
         scheduler = self._scheduler
         self.failed = scheduler._log.failure is not None  # noqa: SLF001  part of it
-        self._number, self.changes, self.missed = scheduler._reach_instant(failed=self.failed)  # noqa: SLF001
+        self._number, self.changes = scheduler._reach_instant()  # noqa: SLF001
         return self._number
 
     def before_placing(self) -> LogName:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from streamsched import Outcome, Scheduler, SnapshotError
 from streamsched.errors import StateInUse
 from streamsched.persistence.files import list_images
 from streamsched.persistence.image_writer import SavePlan
+from streamsched.persistence.state_directory import check_directory
 from streamsched.scheduler.durable import DurableScheduler
 from tests.support.paths import ROOT
 
@@ -58,6 +60,10 @@ def test_full_disk_refuses_calls_until_a_save_succeeds(tmp_path: Path) -> None:
     scheduler.discover(["https://b.example/"], now=0.0)
     digest = scheduler.digest()
     assert Scheduler.load(tmp_path / "state").digest() == digest
+    assert check_directory(tmp_path / "state") == []
+    copy = shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    list_images(copy)[-1].in_directory(copy).write_bytes(b"damaged")
+    assert Scheduler.load(copy).digest() == digest, "no way back: the log lacks the refused calls"
     scheduler.close()
     with DurableScheduler.open(tmp_path / "state", plan=NEVER) as found:
         assert found.digest() == digest

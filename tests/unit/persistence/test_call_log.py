@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from streamsched.persistence.log_segments import (
     MARK_AT,
     LogName,
     make_segment,
+    read_segment,
 )
 
 SEGMENT = 400
@@ -171,10 +173,9 @@ def test_a_write_that_is_interrupted_acknowledges_nothing(tmp_path: Path, monkey
     with pytest.raises(KeyboardInterrupt):
         log.commit(number)
     monkeypatch.undo()
-    with pytest.raises(SnapshotError):
-        log.commit(number)
-    with pytest.raises(SnapshotError):
-        log.append(b"y")
+    for refused in (number, log.append(b"y")):
+        with pytest.raises(SnapshotError):
+            log.commit(refused)
     log.close()
     assert numbers(tmp_path) == [1]
 
@@ -340,24 +341,54 @@ def test_failed_write_refuses_calls_until_restart(tmp_path: Path, monkeypatch: p
         patch.setattr(os, "fdatasync", fail)
         with pytest.raises(SnapshotError, match="cannot be written: No space left on device; calls are refused until"):
             log.commit(log.append(b"lost?"))
-    for refused in (log.check, lambda: log.append(b"no"), lambda: log.commit(2)):
+    for refused in (log.check, lambda: log.commit(2)):
         with pytest.raises(SnapshotError, match="No space left"):
             refused()
     assert log.failure is not None
     log.renew()
     log.restart()
     log.commit(log.append(b"three"))
-    assert log.name == LogName(IDENTITY, 3)
+    assert log.name == LogName(IDENTITY, 2)
     assert list(LoggedCalls(tmp_path, 2, log.name)) == [(3, b"three")]
     log.close()
 
 
+@pytest.mark.parametrize("fails", ["open_regular", "make_segment", "write_header", "put_in_place", "write", "sync"])
+@pytest.mark.parametrize("on_disk", [0, 1, 4])
+def test_log_has_no_gap_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, on_disk: int
+) -> None:
+    """What was refused is written before the calls after it, also if that fails at first, at whatever step."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = written(tmp_path, on_disk)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        refused = [log.append(bytes([number]) * 30) for number in range(on_disk + 1, on_disk + 9)]
+        with pytest.raises(SnapshotError):
+            log.commit(refused[-1])
+    with monkeypatch.context() as patch:
+        where = (os, "fdatasync") if fails == "sync" else (call_log, "write_whole" if fails == "write" else fails)
+        patch.setattr(*where, fail)
+        with suppress(OSError):
+            log.renew()
+        assert log.failure is not None
+    log.renew()
+    log.restart()
+    log.commit(log.append(b"last"))
+    assert list(LoggedCalls(tmp_path, 0, LogName(IDENTITY, 1)))[-1] == (on_disk + 9, b"last")
+    assert numbers(tmp_path) == list(range(1, on_disk + 10))
+    assert newest_log(tmp_path) == (on_disk + 9, log.name)
+    log.close()
+    assert not any(read_segment(path, first).damages for first, path in list_segments(tmp_path))
+
+
 def test_segments_without_calls_behind_the_end_are_removed(tmp_path: Path) -> None:
     """A process that was killed after an error may have left one, which no image names."""
-    log = written(tmp_path, 2)
-    log.sequence = 7
-    log.renew()
-    log.close()
+    written(tmp_path, 2).close()
+    CallLog(tmp_path, LogEnd(IDENTITY, 7), SEGMENT).close()
     assert [first for first, _ in list_segments(tmp_path)] == [1, 8]
     written(tmp_path, 1, end=read(tmp_path).end).close()
     assert numbers(tmp_path) == [1, 2, 3]
@@ -365,12 +396,8 @@ def test_segments_without_calls_behind_the_end_are_removed(tmp_path: Path) -> No
 
 
 def test_calls_missing_between_segments_are_an_error(tmp_path: Path) -> None:
-    log = written(tmp_path, 2)
-    log.sequence = 7
-    log.renew()
-    log.restart()
-    log.commit(log.append(b"eight"))
-    log.close()
+    written(tmp_path, 2).close()
+    written(tmp_path, 1, end=LogEnd(IDENTITY, 7)).close()
     assert_refused(tmp_path, "is missing: the calls number 3 to 7 are lost")
     assert numbers(tmp_path, 7, segment=8) == [8]
 
