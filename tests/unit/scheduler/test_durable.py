@@ -6,6 +6,7 @@ import errno
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,22 @@ def reread(_path: str, position: Any) -> Iterator[OutcomeBatch]:
     yield OutcomeBatch.from_outcomes(STREAM[position or 0 :])
 
 
+def fill_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def take(scheduler: DurableScheduler, start: int, stop: int) -> None:
     scheduler.take(OutcomeBatch.from_outcomes(STREAM[start:stop]), "stream", stop)
+
+
+@contextmanager
+def after_a_crash(scheduler: DurableScheduler, **options: Any) -> Iterator[DurableScheduler]:
+    """The scheduler that the directory of one that ended without a save gives: its state is the same."""
+    digest = scheduler.digest()
+    scheduler.close(save=False)
+    with DurableScheduler.open(scheduler.directory, plan=NEVER, **options) as again:
+        assert again.digest() == digest
+        yield again
 
 
 @pytest.fixture
@@ -81,11 +96,9 @@ def test_crash_while_stream_is_read_again_costs_nothing(crashed: tuple[Path, str
         digest = scheduler.digest()
         scheduler.release(["https://b.example/"])
         assert scheduler.digest() == digest
-        scheduler.close(save=False)
-        take_again = DurableScheduler.open(directory, reread=reread, plan=NEVER)
-        assert take_again.digest() == digest
-        assert take_again.positions == {"stream": at + 6}
-        take_again.close(save=False)
+        with after_a_crash(scheduler, reread=reread) as again:
+            assert again.positions == {"stream": at + 6}
+            again.close(save=False)
 
 
 def test_saves_by_itself(tmp_path: Path) -> None:
@@ -107,16 +120,13 @@ def test_saves_by_itself_though_no_segment_of_the_log_can_be_prepared(
 ) -> None:
     """On a disk that is nearly full an image may fit where a segment does not."""
 
-    def fail(_: CallLog) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     def snapshot(scheduler: DurableScheduler, **options: bool) -> Path:
         path = save(scheduler, **options)
         saved.set()
         return path
 
     save, saved = DurableScheduler.snapshot, threading.Event()
-    monkeypatch.setattr(CallLog, "prepare", fail)
+    monkeypatch.setattr(CallLog, "prepare", fill_disk)
     monkeypatch.setattr(DurableScheduler, "snapshot", snapshot)
     with DurableScheduler.open(tmp_path, plan=SavePlan(every=0.01)) as scheduler:
         take(scheduler, 0, 1)
@@ -200,12 +210,9 @@ def test_calls_of_many_threads_are_all_there(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        digest = scheduler.digest()
-        assert Scheduler.load(tmp_path).digest() == digest
-        scheduler.close(save=False)
-    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
-        assert scheduler.digest() == digest
-        assert len(scheduler) == 80
+        assert Scheduler.load(tmp_path).digest() == scheduler.digest()
+        with after_a_crash(scheduler) as again:
+            assert len(again) == 80
 
 
 def test_champion_is_on_disk(tmp_path: Path) -> None:
@@ -230,11 +237,10 @@ def test_refused_calls_are_not_logged(tmp_path: Path) -> None:
     assert not has_calls(tmp_path)
 
 
-def test_plan_that_cannot_work() -> None:
-    several: list[dict[str, Any]] = [{"every": -1.0}, {"kept": 0}, {"increments": -1}]
-    for settings in several:
-        with pytest.raises(SettingsError):
-            SavePlan(**settings)
+@pytest.mark.parametrize(("name", "value"), [("every", -1.0), ("kept", 0), ("increments", -1)])
+def test_plan_that_cannot_work(name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=name):
+        SavePlan(**{name: value})
 
 
 DAY = 86_400.0
@@ -256,10 +262,7 @@ def test_what_the_clock_refused_stays_refused_when_it_is_read_again(tmp_path: Pa
     observed = scheduler.take(OutcomeBatch.from_outcomes(LIVE[4:]), "stream", 7)
     assert [one.record for one in observed.rejections] == [1]
     scheduler.next_batch(3, now=NOW + 2 * DAY)
-    digest = scheduler.digest()
-    scheduler.close(save=False)
-    with DurableScheduler.open(tmp_path, plan=NEVER, reread=reread_live) as again:
-        assert again.digest() == digest
+    with after_a_crash(scheduler, reread=reread_live) as again:
         assert len(again) == 5
 
 
@@ -279,10 +282,8 @@ def test_calls_go_by_the_clock(tmp_path: Path) -> None:
         scheduler.next_batch(1, now=NOW + 1.5 * DAY)  # a day ahead of the newest outcome
         times[0] += 90 * DAY
         assert scheduler.observe(LIVE).rejected == 0
-        digest = scheduler.digest()
-        scheduler.close(save=False)
-    with DurableScheduler.open(tmp_path, plan=NEVER) as again:
-        assert again.digest() == digest
+        with after_a_crash(scheduler):
+            pass
 
 
 def test_refusals_and_the_bound_survive(tmp_path: Path) -> None:
@@ -291,17 +292,14 @@ def test_refusals_and_the_bound_survive(tmp_path: Path) -> None:
     for one in (scheduler, twin):
         one.observe(LIVE[:2])
         assert one.observe([LIVE[2]]).rejected == 1
-    scheduler.close(save=False)
-    scheduler = DurableScheduler.open(tmp_path, plan=NEVER)
-    assert scheduler.digest() == twin.digest()
-    for one in (scheduler, twin):
-        assert one.observe([LIVE[4]]).applied == 1  # after a refusal the bound is two days ahead
-        one.max_ahead = None
-        assert one.observe([LIVE[5]]).applied == 1
-    scheduler.close(save=False)
-    with DurableScheduler.open(tmp_path, plan=NEVER) as again:
-        assert again.max_ahead is None
-        assert again.digest() == twin.digest()
+    with after_a_crash(scheduler) as again:
+        for one in (again, twin):
+            assert one.observe([LIVE[4]]).applied == 1  # after a refusal the bound is two days ahead
+            one.max_ahead = None
+            assert one.observe([LIVE[5]]).applied == 1
+        with after_a_crash(again) as last:
+            assert last.max_ahead is None
+            assert last.digest() == twin.digest()
 
 
 def test_calls_together_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,11 +351,7 @@ def test_calls_together_are_of_one_thread(tmp_path: Path) -> None:
 
 def test_calls_together_fail_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
-
-        def fail(*_: object) -> None:
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(CallLog, "_write", fail)
+        monkeypatch.setattr(CallLog, "_write", fill_disk)
         with pytest.raises(SnapshotError, match="No space left"), scheduler.together():
             scheduler.observe(STREAM[:3])
         monkeypatch.undo()
