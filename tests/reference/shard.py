@@ -280,7 +280,7 @@ class Shard:
             quiet = None if due is None else announced.quieten_due(due)
         by_itself = self.posterior(page)
         silent = estimators.probability_changed(*by_itself, interval * effective) if quiet is None else quiet
-        alone = 1.0 - (1.0 - silent) * spared
+        alone = silent + (1.0 - silent) * (1.0 - spared)  # 1 - (1 - silent) spared, with the digits of a tiny `silent`
         if self.has_source(page.url):
             days = (fetched_at - page.last_visit_s) / 86_400.0
             rate = by_itself[0] / by_itself[1] * 86_400.0 / self.cycle_s
@@ -288,9 +288,9 @@ class Shard:
             seen = Interval(rate, min(max(days, 0.0), 1000.0), changed, effective, max(days, 0.0), by_any)
             self.signals.settle(page.url, self.host_of(page), fetched_at, seen)
         followed, by_one = self.related.settle(page.url, changed, (1.0 - alone) * unhit)
-        apart = 1.0 - (1.0 - alone) * (1.0 - followed)
+        apart = alone + (1.0 - alone) * followed
         unexplained = alone / apart if changed and followed else 1.0
-        part = alone / (1.0 - (1.0 - alone) * (1.0 - by_one)) if changed and followed else 1.0
+        part = alone / (alone + (1.0 - alone) * by_one) if changed and followed else 1.0
         own = part * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
         if changed:
             seen_by = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
@@ -571,7 +571,7 @@ def mean_of_intervals(intervals: list[tuple[float, float]], shape: float, guess:
             total += changed * (1.0 - chance) * slope / chance - unchanged * slope
         return total
 
-    return math.exp(zero_of(rising, math.log(guess) - 20.0, math.log(guess) + 20.0))
+    return math.exp(zero_of(rising, math.log(guess) - 40.0, math.log(guess) + 40.0))
 
 
 def zero_of(falling: Callable[[float], float], low: float, high: float) -> float:
