@@ -33,7 +33,7 @@ from streamsched.replay.analysis.page_types import UNTESTED, PageTypes
 from streamsched.replay.analysis.week import WeekProfile
 from streamsched.replay.replay_settings import format_time
 from streamsched.replay.reporting.number_format import format_length
-from streamsched.replay.reporting.report import Figures, Notes, Report, Section, Table, Text
+from streamsched.replay.reporting.report import Figures, Notes, Report, Section, Table, Text, drawn_by
 from streamsched.replay.reporting.sentences import Finding, describe, describe_all
 
 _INTERVALS: Final = (
@@ -83,12 +83,7 @@ def _chart(
     result: Analysis, name: str, text: str, numbers: Sequence[Table], otherwise: str, findings: Sequence[Finding] = ()
 ) -> Figures:
     """Return a figure with its findings and its explanation beside it."""
-
-    def draw() -> Sequence[str]:
-        from streamsched.replay.analysis.analysis_figures import embed_drawing  # noqa: PLC0415  matplotlib takes half a second to import
-
-        return embed_drawing(result, name)
-
+    draw = drawn_by("streamsched.replay.analysis.analysis_figures", name, result)
     found = [Text(describe_all(findings))] if findings else []
     return Figures(draw, [*found, Text(text, quiet=True)], numbers, otherwise)
 

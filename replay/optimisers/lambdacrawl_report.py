@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.replay.confidence_intervals import band_over_runs, over_seeds
-from streamsched.replay.optimisers.experiment_figures import Axis, Bar, Curve, draw_bars, draw_curves
 from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
 from streamsched.replay.optimisers.lambdacrawl import CrawlExperiment, LearningRuns, PolicyCost
 from streamsched.replay.palette import LineStyle
+from streamsched.replay.reporting.curves import Axis, Bar, Curve, draw_bars, draw_curves
 from streamsched.replay.reporting.number_format import format_count, format_half_width, format_number, format_percent
 from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.replay.confidence_intervals import Estimate, band_over_runs, over_seeds
-from streamsched.replay.optimisers.experiment_figures import Axis, Curve, draw_curves
 from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
 from streamsched.replay.optimisers.mirrorsync import AlgorithmRuns, CostRuns, SyncExperiments
 from streamsched.replay.palette import LineStyle
+from streamsched.replay.reporting.curves import Axis, Curve, draw_curves
 from streamsched.replay.reporting.number_format import format_count, format_half_width, format_number
 from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
 

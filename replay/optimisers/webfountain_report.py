@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Floats
-from streamsched.replay.optimisers.experiment_figures import Axis, Curve, draw_curves
 from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
 from streamsched.replay.optimisers.webfountain import SolvedPlan, WebExperiment
 from streamsched.replay.palette import LineStyle
+from streamsched.replay.reporting.curves import Axis, Curve, draw_curves
 from streamsched.replay.reporting.number_format import format_count, format_number, format_percent, format_share
 from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
 

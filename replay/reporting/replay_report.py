@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from streamsched.replay.reporting.replay_tables import (
     policy_table,
     source_table,
 )
-from streamsched.replay.reporting.report import Figures, Legend, Part, Report, Section, Text
+from streamsched.replay.reporting.report import Figures, Legend, Part, Report, Section, Text, drawn_by
 from streamsched.replay.reporting.sentences import describe_all
 from streamsched.replay.simulation.metrics import Calibration
 from streamsched.replay.simulation.policies import choose_line_styles
@@ -53,6 +54,7 @@ _EVOLUTIONS: Final = (
     "champion's on held-out pages in later cycles, ± the noise: what chance can explain. A challenger is promoted if "
     "its gain is more than twice the noise. Hover over a decision to see its reason."
 )
+_draw: Final = partial(drawn_by, "streamsched.replay.reporting.replay_figures")
 
 
 def report_replay(result: ReplayResult) -> Report:
@@ -65,22 +67,13 @@ def report_replay(result: ReplayResult) -> Report:
         sections=[
             Section("", _figures_by_policy(result), scope),
             _metrics_over_time(result),
-            Section("Time until a change is seen", [Figures(_draw(result, "waits"), [Text(_WAITS)])]),
-            Section("Visits by change rate", [Figures(_draw(result, "deciles"), [Text(_DECILES)])]),
+            Section("Time until a change is seen", [Figures(_draw("waits", result), [Text(_WAITS)])]),
+            Section("Visits by change rate", [Figures(_draw("deciles", result), [Text(_DECILES)])]),
             *_optional_sections(result),
         ],
         content=_content(result),
         narrow=True,
     )
-
-
-def _draw(result: ReplayResult, name: str) -> Callable[[], Sequence[str]]:
-    def draw() -> Sequence[str]:
-        from streamsched.replay.reporting.replay_figures import DRAWINGS  # noqa: PLC0415  matplotlib takes half a second to import
-
-        return DRAWINGS[name](result)
-
-    return draw
 
 
 def _figures_by_policy(result: ReplayResult) -> list[Part]:
@@ -99,7 +92,7 @@ def _metrics_over_time(result: ReplayResult) -> Section:
         f"{weighted}. Finding many changes and keeping copies fresh are different goals: compare the first panel with "
         f"the third. {describe_all(find_identical(result))}"
     )
-    return Section("Metrics over time", [Figures(_draw(result, "metrics")), Text(text.rstrip(), "page")])
+    return Section("Metrics over time", [Figures(_draw("metrics", result)), Text(text.rstrip(), "page")])
 
 
 def _optional_sections(result: ReplayResult) -> list[Section]:
@@ -107,7 +100,7 @@ def _optional_sections(result: ReplayResult) -> list[Section]:
     sections = []
     calibration, sources, evolutions = calibration_table(result), source_table(result), evolution_table(result)
     if calibration.rows:
-        parts: list[Part] = [Figures(_draw(result, "calibration")), calibration, Text(_CALIBRATION, "page")]
+        parts: list[Part] = [Figures(_draw("calibration", result)), calibration, Text(_CALIBRATION, "page")]
         sections.append(Section("Calibration", parts))
     elif calibration.caption:
         sections.append(Section("Calibration", [calibration]))

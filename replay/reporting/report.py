@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -88,6 +89,14 @@ class Figures:
     numbers: Sequence[Table] = ()
     otherwise: str = ""
     medium: Medium = "page"
+
+
+def drawn_by(module: str, name: str, result: object) -> Callable[[], Sequence[str]]:
+    """Return what draws the figures `name` of `result`: an entry of the table DRAWINGS in `module`.
+
+    The module is imported when it draws: matplotlib takes half a second to import.
+    """
+    return lambda: import_module(module).DRAWINGS[name](result)
 
 
 @dataclass(frozen=True, slots=True)
