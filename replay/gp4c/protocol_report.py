@@ -29,7 +29,7 @@ from streamsched.replay.gp4c.protocol_tables import (
     sweep_table,
 )
 from streamsched.replay.replay_settings import format_time
-from streamsched.replay.reporting.report import Figures, Legend, Report, Section, Text, drawn_by
+from streamsched.replay.reporting.report import Figures, Legend, Report, Section, Text, drawn_by, pick
 from streamsched.replay.reporting.sentences import describe_all, method_title
 
 _VARYING_SETTINGS: Final = ("metric", "terminals", "selection", "workers")  # the last has no effect on results
@@ -129,27 +129,19 @@ def _content(result: ProtocolResult) -> dict[str, Any]:
     settings, window = result.settings, result.window
     return {
         "protocol": "paper",
-        "log": settings.log,
-        "pages": window.pages,
+        **pick(settings, "log", "warmup", "budget", "seed"),
+        **pick(result, "changed_cycles", "span_cycles", "visits", "rejected", "note"),
+        **pick(window, "pages", "cycles"),
         "changes": window.changes().sum(),
-        "changed_cycles": result.changed_cycles,
         "from": format_time(window.start_s),
         "to": format_time(window.edge(window.cycles)),
         "cycle": window.cycle_s,
-        "cycles": window.cycles,
         "folds": FOLDS,
-        "span_cycles": result.span_cycles,
-        "warmup": settings.warmup,
-        "budget": settings.budget,
-        "visits": result.visits,
         "changed": settings.evolution.reading,
-        "seed": settings.seed,
         "evolution": {
             name: value for name, value in settings.evolution.to_json().items() if name not in _VARYING_SETTINGS
         },
         "priors": [{"shape": shape, "mean": mean} for shape, mean in result.priors],
-        "rejected": result.rejected,
-        "note": result.note,
         "findings": [*find_verdict(result), *find_top_of_list(result), *find_new_pages(result)],
         "methods": {name: _method_content(result, name) for name in result.methods()},
         "contests": [
@@ -180,10 +172,7 @@ def _evolved_content(one: Evolved, settings: ProtocolSettings) -> dict[str, Any]
     }
     return {
         "method": one.name,
-        "terminals": one.terminals,
-        "fitness": one.fitness,
-        "programs": one.programs,
+        **pick(one, "terminals", "fitness", "programs", "curves"),
         "selections": selections,
         "sweep": {"cuts": settings.cuts, **one.sweep},
-        "curves": one.curves,
     }
