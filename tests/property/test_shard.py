@@ -271,6 +271,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
     outcomes = [structs.replace(outcome, retry_after=None) for outcome in outcomes]
     scheduler = Scheduler(
         formula=formula,
+        max_ahead=None,
         seed=seed,
         panel=share,
         politeness=politeness,
@@ -295,7 +296,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
         assert batch.hosts == [reference_shard.names_of(url)[0] for url in batch.urls]
         assert batch.scores.tolist() == pytest.approx([known[url] for url in batch.urls], rel=0, nan_ok=True)
         for url in batch.urls:
-            shard.pages[url].lease_until_s = now + 3_600.0
+            shard.pages[url].lease(now, now + 3_600.0)
             shard.pages[url].for_panel = url in first
 
 

@@ -62,8 +62,14 @@ class Page:
     link: seasonality.Link | None = None
     significance: PageSignificance = field(default_factory=PageSignificance)
     crawl_rate: float = 0.0
-    lease_until_s: float | None = None
+    lease_until_s: float | None = None  # of the last lease that neither an outcome nor a release has ended
+    leased_s: float = math.inf  # when it began
     for_panel: bool = False
+
+    def lease(self, now: float, until_s: float) -> None:
+        """Lease the page; the length is kept in single precision, rounded up."""
+        self.lease_until_s = until_s
+        self.leased_s = until_s - float(np.nextafter(np.float32(until_s - now), np.float32(np.inf)))
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,10 @@ class Shard:
         change_bits: int = 6,
         journal_visits: int = JOURNAL_VISITS,
         bounds: tuple[float, float, float] = (math.inf, math.inf, math.inf),
+        clock_skew_s: float = 10.0,
     ) -> None:
+        self.clock_skew_s = clock_skew_s
+        self.newest_s: float | None = None  # newest applied outcome
         self.most_pages, self.most_host_pages, self.most_host_patterns = bounds
         self.refused_pages = self.refused_patterns = 0
         self.cycle_s = cycle_s
@@ -138,10 +147,19 @@ class Shard:
         One of refused, duplicate, late, untried, denied, failure, first, same and change.
         """
         verdict = self.apply(outcome)
-        if outcome.moved_to is not None and verdict not in ("refused", "duplicate", "late"):
+        if verdict in ("refused", "duplicate", "late"):
+            return verdict
+        self.newest_s = max(outcome.fetched_at, outcome.fetched_at if self.newest_s is None else self.newest_s)
+        if outcome.moved_to is not None:
             self.moved += 1
             self.page(outcome.moved_to, outcome.fetched_at)
         return verdict
+
+    def answers(self, outcome: Outcome) -> bool:
+        """Whether an outcome, if it is applied, ends a lease of its page: not if it was fetched before the lease."""
+        page = self.pages.get(outcome.url)
+        leased = page is not None and page.lease_until_s is not None
+        return not (page and leased) or outcome.fetched_at >= page.leased_s - self.clock_skew_s
 
     def apply(self, outcome: Outcome) -> str:
         """Apply one outcome to its own page."""
@@ -151,8 +169,10 @@ class Shard:
         if outcome.fetched_at <= page.last_outcome_s:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
         page.last_outcome_s = outcome.fetched_at
-        served = page.lease_until_s is not None and not page.for_panel
-        page.lease_until_s, page.for_panel = None, False
+        answers = self.answers(outcome)
+        served = answers and page.lease_until_s is not None and not page.for_panel
+        if answers:
+            page.lease_until_s, page.for_panel = None, False
         if outcome.status == "not_attempted":
             return "untried"
         self.applied += 1
