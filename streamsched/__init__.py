@@ -17,9 +17,19 @@ from streamsched.errors import (
 )
 
 if TYPE_CHECKING:
+    from streamsched.api.views import (
+        Explanation,
+        HostPage,
+        HostView,
+        Noticed,
+        Observed,
+        PageView,
+        SourceReliability,
+        SurgeView,
+        WeekView,
+    )
     from streamsched.estimation.change_detection import hamming
     from streamsched.estimation.simhash import simhash
-    from streamsched.estimation.source_list import SourceReliability
     from streamsched.evolution.plan import EvolutionPlan
     from streamsched.formula import Formula
     from streamsched.numerics.packed_urls import PackedUrls
@@ -29,14 +39,9 @@ if TYPE_CHECKING:
     from streamsched.reasons import Reason, ReasonCode
     from streamsched.scheduler.durable import DurableScheduler
     from streamsched.scheduler.evolver import Evolver
-    from streamsched.scheduler.explanation import Explanation
     from streamsched.scheduler.planning.optimiser import Optimiser
     from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
-    from streamsched.scheduler.reading.host_view import HostPage, HostView
-    from streamsched.scheduler.reading.page_view import PageView
-    from streamsched.scheduler.reading.surge_view import SurgeView
-    from streamsched.scheduler.reading.week_view import WeekView
-    from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
+    from streamsched.scheduler.results import Batch, Granted
     from streamsched.scheduler.scheduler import Scheduler
     from streamsched.scheduler.warm import warm
     from streamsched.signals import Signal, SignalBatch
@@ -96,20 +101,20 @@ _HOMES: Final = {
     "DurableScheduler": "streamsched.scheduler.durable",
     "EvolutionPlan": "streamsched.evolution.plan",
     "Evolver": "streamsched.scheduler.evolver",
-    "Explanation": "streamsched.scheduler.explanation",
+    "Explanation": "streamsched.api.views",
     "Formula": "streamsched.formula",
     "Granted": "streamsched.scheduler.results",
-    "HostPage": "streamsched.scheduler.reading.host_view",
+    "HostPage": "streamsched.api.views",
     "HostRule": "streamsched.politeness.politeness_settings",
-    "HostView": "streamsched.scheduler.reading.host_view",
-    "Noticed": "streamsched.scheduler.results",
-    "Observed": "streamsched.scheduler.results",
+    "HostView": "streamsched.api.views",
+    "Noticed": "streamsched.api.views",
+    "Observed": "streamsched.api.views",
     "Optimiser": "streamsched.scheduler.planning.optimiser",
     "OptimiserSettings": "streamsched.scheduler.planning.optimiser_settings",
     "Outcome": "streamsched.outcomes",
     "OutcomeBatch": "streamsched.outcomes",
     "PackedUrls": "streamsched.numerics.packed_urls",
-    "PageView": "streamsched.scheduler.reading.page_view",
+    "PageView": "streamsched.api.views",
     "Politeness": "streamsched.politeness.politeness_settings",
     "Reason": "streamsched.reasons",
     "ReasonCode": "streamsched.reasons",
@@ -118,10 +123,10 @@ _HOMES: Final = {
     "Scheduler": "streamsched.scheduler.scheduler",
     "Signal": "streamsched.signals",
     "SignalBatch": "streamsched.signals",
-    "SourceReliability": "streamsched.estimation.source_list",
-    "SurgeView": "streamsched.scheduler.reading.surge_view",
+    "SourceReliability": "streamsched.api.views",
+    "SurgeView": "streamsched.api.views",
     "WallClock": "streamsched.state.stream_clock",
-    "WeekView": "streamsched.scheduler.reading.week_view",
+    "WeekView": "streamsched.api.views",
     "hamming": "streamsched.estimation.change_detection",
     "simhash": "streamsched.estimation.simhash",
     "warm": "streamsched.scheduler.warm",

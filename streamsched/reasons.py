@@ -1,12 +1,10 @@
 """Reasons of decisions as data: a code and its numbers. `docs/reasons.md` lists all codes with their fields.
 
-Every room that decides about a page returns `Reason` objects; `scheduler.reason_text` alone turns them into sentences.
+Every room that decides about a page returns `Reason` objects; `scheduler.reason_text` alone gives them sentences.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Any
@@ -69,24 +67,11 @@ class ReasonCode(StrEnum):
 class Reason:
     """A reason: its code and the numbers it rests on.
 
-    ``fields``: plain values by name. Times are UTC epoch seconds and end in ``_s``, as do durations in seconds; rates
-    are changes per cycle; probabilities and shares lie between 0 and 1; hosts and URL patterns are strings.
-
-    >>> Reason(ReasonCode.BACKING_OFF, {"until_s": 120.0, "wait_s": 60.0, "failures": 1}).to_json()
-    {'code': 'backing_off', 'until_s': 120.0, 'wait_s': 60.0, 'failures': 1}
+    ``code``: a `ReasonCode`, or that of a later service; ``fields``: plain values by name. Times are UTC epoch seconds
+    and end in ``_s``, as do durations in seconds; rates are changes per cycle; probabilities and shares lie between 0
+    and 1; hosts and URL patterns are strings. ``text``: the sentence that they make, in views of pages.
     """
 
-    code: ReasonCode
-    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the code and the fields as plain values for JSON; a number that is not finite is None."""
-        return {"code": self.code.value} | {name: _plain(value) for name, value in self.fields.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    code: str
+    fields: dict[str, Any] = field(default_factory=dict, hash=False)
+    text: str = field(default="", compare=False)

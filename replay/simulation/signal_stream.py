@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamsched.api.views import SourceReliability
 from streamsched.connectors.open_source import open_signals
 from streamsched.connectors.source import Rejection
-from streamsched.estimation.source_list import SourceReliability
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.ground_truth import Window
 from streamsched.replay.simulation.signal_sources import (

@@ -75,14 +75,6 @@ def open_client(url: str, token_file: Path | None) -> Client:
     return Client(url, token=token, retries=RetryPolicy(attempts=_ATTEMPTS))
 
 
-def plain_fields(answer: object) -> dict[str, Any]:
-    """Return the fields of an answer as plain values, for JSON."""
-    from msgspec import to_builtins  # noqa: PLC0415  only commands that ask a service need it
-
-    fields: dict[str, Any] = to_builtins(answer)
-    return fields
-
-
 def _read_token(path: Path) -> str:
     try:
         return read_regular(path).decode().strip()

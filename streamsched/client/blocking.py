@@ -8,39 +8,26 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import httpx
 
-from streamsched.answers import ObservedOutcomes
+from streamsched.api.views import Observed
 from streamsched.client.async_client import AsyncClient
+from streamsched.client.calls import Blocking, Call
 from streamsched.client.retries import RetryPolicy
 from streamsched.client.sender import AsyncOutcomeSender
 from streamsched.outcomes import Outcome
 
-Given = ParamSpec("Given")
 Result = TypeVar("Result")
-_OnAnswer: TypeAlias = Callable[[Sequence[Outcome], ObservedOutcomes], None]
+_OnAnswer: TypeAlias = Callable[[Sequence[Outcome], Observed], None]
 
 
-def _blocking(
-    method: Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[Client, Given], Result]:
-    """Return a method of `Client` that does what `method` of AsyncClient does, and waits for it."""
-
-    @wraps(method)
-    def call(self: Client, /, *arguments: Given.args, **named: Given.kwargs) -> Result:
-        return self._run(method(self._twin, *arguments, **named))
-
-    return call
-
-
-class Client:
+class Client(Blocking):
     """Calls a service from threads; a context manager, or to be closed by `close`.
 
-    Arguments, methods and errors are those of `AsyncClient`; any number of threads may use one client at the same time.
+    Arguments and errors are those of `AsyncClient`; any number of threads may use one client at the same time.
     That AsyncClient runs on an event loop in a daemon thread of the client; a fork does not have it.
     """
 
@@ -78,6 +65,10 @@ class Client:
             self._end()
             self._thread.join()
 
+    def perform(self, call: Call[Result]) -> Result:
+        """Return the answer to `call`."""
+        return self._run(self._twin.perform(call))
+
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of `work` on the client's event loop. Raises RuntimeError if the client is closed."""
         if not self._end.alive:
@@ -89,23 +80,6 @@ class Client:
         except BaseException:  # Ctrl-C, for one, must not leave a call under way
             future.cancel()
             raise
-
-    next_batch = _blocking(AsyncClient.next_batch)
-    observe = _blocking(AsyncClient.observe)
-    notice = _blocking(AsyncClient.notice)
-    discover = _blocking(AsyncClient.discover)
-    release = _blocking(AsyncClient.release)
-    rank = _blocking(AsyncClient.rank)
-    explain = _blocking(AsyncClient.explain)
-    page = _blocking(AsyncClient.page)
-    hosts = _blocking(AsyncClient.hosts)
-    host = _blocking(AsyncClient.host)
-    set_rules = _blocking(AsyncClient.set_rules)
-    block = _blocking(AsyncClient.block)
-    champion = _blocking(AsyncClient.champion)
-    use = _blocking(AsyncClient.use)
-    evolutions = _blocking(AsyncClient.evolutions)
-    stats = _blocking(AsyncClient.stats)
 
 
 class OutcomeSender:
@@ -125,7 +99,7 @@ class OutcomeSender:
         on_answer: _OnAnswer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        async def answer_aside(sent: Sequence[Outcome], answer: ObservedOutcomes) -> None:
+        async def answer_aside(sent: Sequence[Outcome], answer: Observed) -> None:
             if on_answer is not None:
                 await asyncio.to_thread(on_answer, sent, answer)
 

@@ -1,4 +1,7 @@
-"""Calls of the service: for each operation its request, the type of its answer, and whether it may be repeated.
+"""The calls that both clients offer, each written once: `ServiceCalls`. What is sent follows from `OPERATIONS`.
+
+A method says what a call takes and returns a `Call`, the request. `_offered` lets the client perform it: an
+`Asynchronous` client's method returns a coroutine of the answer, a `Blocking` one's the answer. Type checkers see that.
 
 Messages are msgpack, outcomes and signals columnar frames (`streamsched.frames`), which a service reads much faster.
 """
@@ -7,14 +10,39 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 from urllib.parse import quote
 
 import msgspec
 
-from streamsched import answers
+from streamsched.api import operations
+from streamsched.api.answers import (
+    Blocked,
+    Discovered,
+    Evolutions,
+    FormulaTree,
+    LeasedBatch,
+    Ranking,
+    Released,
+    RulesSet,
+    SignalSources,
+    Stats,
+    Surges,
+)
+from streamsched.api.operations import Operation
+from streamsched.api.views import (
+    ChampionView,
+    Explanation,
+    HostPage,
+    HostView,
+    Noticed,
+    Observed,
+    PageView,
+    WeekView,
+)
 from streamsched.errors import SettingsError
 from streamsched.frames import encode_frame
 from streamsched.outcomes import Outcome, OutcomeBatch
@@ -22,6 +50,10 @@ from streamsched.signals import Signal, SignalBatch
 
 Outcomes: TypeAlias = Iterable[Outcome] | OutcomeBatch
 Signals: TypeAlias = Iterable[Signal] | SignalBatch
+Rules: TypeAlias = Mapping[str, "Mapping[str, Any] | Any | None"]
+"""Rules by target: a `streamsched.HostRule` or `Rule`, or a mapping of their fields; None removes a rule."""
+Given = ParamSpec("Given")
+Result = TypeVar("Result", covariant=True)  # noqa: PLC0105  it is what type checkers show of a method
 
 MSGPACK: Final = "application/msgpack"
 _FRAMES: Final = "application/vnd.streamsched.frames"
@@ -32,6 +64,36 @@ class Body(NamedTuple):
 
     content: bytes
     media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Result]):
+    """A request for an operation. ``about``: the page or key that an error names; ``timeout_s``: None for the usual."""
+
+    operation: Operation[Result]
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Body | None = None
+    about: str = ""
+    timeout_s: float | None = None
+
+
+def ask(
+    operation: Operation[Result], timeout_s: float | None = None, body: Body | None = None, /, **given: Any
+) -> Call[Result]:
+    """Return the request for `operation` with the arguments `given`, each where the operation has it; None is left out.
+
+    Raises SettingsError if one cannot be sent.
+    """
+    about = given.get("key") or given.get("url") or ""
+    path = operation.path
+    for name in list(given):
+        if f"{{{name}}}" in path:
+            path = path.replace(f"{{{name}}}", quote(_text(name, given.pop(name)), safe=""))
+    if operation.method != "GET":
+        return Call(operation, path, body=body or encode_message(given), about=about, timeout_s=timeout_s)
+    query = {name: _text(name, str(value)) for name, value in given.items() if value is not None}
+    return Call(operation, path, query, about=about, timeout_s=timeout_s)
 
 
 def encode_message(fields: Mapping[str, Any]) -> Body:
@@ -52,24 +114,20 @@ def encode_message(fields: Mapping[str, Any]) -> Body:
 def encode_outcomes(outcomes: Outcomes) -> Body:
     """Return `outcomes` as one columnar frame. O(bytes). Raises SettingsError if they are no outcomes."""
     if not isinstance(outcomes, OutcomeBatch):
-        outcomes = OutcomeBatch.from_outcomes(_read_list("outcomes", outcomes, Outcome))
+        outcomes = OutcomeBatch.from_outcomes(_list("outcomes", outcomes, Outcome))
     return Body(encode_frame(outcomes), _FRAMES)
 
 
 def encode_signals(signals: Signals) -> Body:
     """Return `signals` as one columnar frame. O(bytes). Raises SettingsError if they are no signals."""
     if not isinstance(signals, SignalBatch):
-        signals = SignalBatch.from_signals(_read_list("signals", signals, Signal))
+        signals = SignalBatch.from_signals(_list("signals", signals, Signal))
     return Body(encode_frame(signals), _FRAMES)
 
 
-def read_urls(urls: Iterable[str]) -> list[str]:
-    """Return `urls` as a list. Raises SettingsError if they are no texts in UTF-8."""
-    return _read_list("urls", urls, str)
-
-
-def _read_list(name: str, records: Any, kind: type[Any]) -> list[Any]:
-    expected = f"{kind.__name__} objects"
+def _list(name: str, records: Any, kind: type[Any] = str) -> list[Any]:
+    """Return `records` as a list. Raises SettingsError if they are not several of `kind`."""
+    expected = "several texts, as a list" if kind is str else f"{kind.__name__} objects"
     if isinstance(records, str | Mapping) or not isinstance(records, Iterable):
         raise SettingsError(name, records, expected)
     found = list(records)
@@ -77,146 +135,6 @@ def _read_list(name: str, records: Any, kind: type[Any]) -> list[Any]:
         if not isinstance(record, kind):
             raise SettingsError(f"{name}[{number}]", record, expected)
     return found
-
-
-Result = TypeVar("Result")
-Rules: TypeAlias = Mapping[str, "Mapping[str, Any] | Any | None"]
-"""Rules by target: a `streamsched.HostRule` or `Rule`, or a mapping of their fields; None removes a rule."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Result]):
-    """A request and its answer.
-
-    ``answer``: the type of the answer; ``repeatable``: whether a service that has applied it may get it again;
-    ``about``: the page or key that an error names; ``absent``: the code of a refusal that means None.
-    """
-
-    method: str
-    path: str
-    answer: type[Any]
-    body: Body | None = None
-    query: Mapping[str, str] = field(default_factory=dict)
-    repeatable: bool = True
-    about: str = ""
-    absent: str | None = None
-
-
-def next_batch(
-    k: int, lease: str | float, hosts: Iterable[str] | None, per_host: int | None, key: str | None
-) -> Call[answers.LeasedBatch]:
-    """Lease pages; a key of its own makes a repetition return the same batch."""
-    key = secrets.token_urlsafe(18) if key is None else key
-    asked = {"k": k, "lease": lease, "hosts": _list("hosts", hosts), "per_host": per_host, "key": key}
-    return Call("POST", "/v1/next", answers.LeasedBatch, encode_message(asked), about=key)
-
-
-def observe(outcomes: Outcomes) -> Call[answers.ObservedOutcomes]:
-    """Report outcomes. Those that are applied twice are duplicates or late the second time, and change nothing."""
-    return Call("POST", "/v1/outcomes", answers.ObservedOutcomes, encode_outcomes(outcomes))
-
-
-def notice(signals: Signals) -> Call[answers.NoticedSignals]:
-    """Report signals. One that is not newer than the last one of its source changes nothing."""
-    return Call("POST", "/v1/signals", answers.NoticedSignals, encode_signals(signals))
-
-
-def discover(urls: Iterable[str], importance: float | None) -> Call[answers.Discovered]:
-    """Add pages."""
-    message = encode_message({"urls": read_urls(urls), "importance": importance})
-    return Call("POST", "/v1/discover", answers.Discovered, message)
-
-
-def release(urls: Iterable[str]) -> Call[answers.Released]:
-    """Give pages back. Not repeatable: another crawler may have got a page in between, whose lease would end."""
-    message = encode_message({"urls": read_urls(urls)})
-    return Call("POST", "/v1/release", answers.Released, message, repeatable=False)
-
-
-def rank(k: int) -> Call[answers.Ranking]:
-    """Return the best pages."""
-    return Call("GET", "/v1/rank", answers.Ranking, query={"k": str(k)})
-
-
-def explain(url: str, k: int) -> Call[answers.Explained]:
-    """Explain the rank of a page."""
-    query = {"url": _text("url", url), "k": str(k)}
-    return Call("GET", "/v1/explain", answers.Explained, query=query, about=url)
-
-
-def page(url: str) -> Call[answers.PageState | None]:
-    """Return a page."""
-    return Call("GET", f"/v1/pages/{_segment('url', url)}", answers.PageState, absent="unknown_page")
-
-
-def hosts(start: int, size: int) -> Call[answers.HostList]:
-    """List hosts."""
-    return Call("GET", "/v1/hosts", answers.HostList, query={"start": str(start), "size": str(size)})
-
-
-def host(name: str) -> Call[answers.HostState | None]:
-    """Return a host."""
-    return Call("GET", f"/v1/hosts/{_segment('name', name)}", answers.HostState, absent="unknown_host")
-
-
-def set_rules(rules: Rules) -> Call[answers.RulesSet]:
-    """Set or remove rules."""
-    if not isinstance(rules, Mapping):
-        raise SettingsError("rules", rules, "rules by host, URL pattern or page")
-    message = encode_message({"rules": {target: _fields(target, rule) for target, rule in rules.items()}})
-    return Call("PUT", "/v1/rules", answers.RulesSet, message)
-
-
-def block(host: str, seconds: float) -> Call[answers.Blocked]:
-    """Block a host from the time at which the service applies it; a repetition blocks it a little longer."""
-    path = f"/v1/hosts/{_segment('host', host)}/block"
-    return Call("POST", path, answers.Blocked, encode_message({"seconds": seconds}))
-
-
-def champion() -> Call[answers.ChampionView]:
-    """Return the formula in use."""
-    return Call("GET", "/v1/champion", answers.ChampionView)
-
-
-def use(formula: str | int) -> Call[answers.ChampionView]:
-    """Set the formula. Not repeatable: each change is recorded."""
-    message = encode_message({"formula": formula})
-    return Call("PUT", "/v1/champion", answers.ChampionView, message, repeatable=False)
-
-
-def evolutions(last: int) -> Call[answers.Evolutions]:
-    """Return the records of evolutions."""
-    return Call("GET", "/v1/evolutions", answers.Evolutions, query={"last": str(last)})
-
-
-def stats(since: float) -> Call[answers.Stats]:
-    """Return figures of the service."""
-    return Call("GET", "/v1/stats", answers.Stats, query={"since": str(since)})
-
-
-def _fields(target: str, rule: object) -> dict[str, Any] | None:
-    """Return the fields that a rule sets, None for None."""
-    if rule is None:
-        return None
-    if dataclasses.is_dataclass(rule) and not isinstance(rule, type):
-        return {name: value for name, value in dataclasses.asdict(rule).items() if value is not None}
-    if isinstance(rule, Mapping):
-        return dict(rule)
-    raise SettingsError(f"rules[{target!r}]", rule, "a HostRule, a Rule, a mapping of their fields, or None")
-
-
-def _list(name: str, values: Iterable[str] | None) -> list[str] | None:
-    if isinstance(values, str):
-        raise SettingsError(name, values, "several names, as a list")
-    try:
-        return None if values is None else list(values)
-    except TypeError:
-        raise SettingsError(name, values, "several names, as a list") from None
-
-
-def _segment(name: str, value: str) -> str:
-    """Return `value` as one segment of a path."""
-    return quote(_text(name, value), safe="")
 
 
 def _text(name: str, value: str) -> str:
@@ -227,3 +145,193 @@ def _text(name: str, value: str) -> str:
     except UnicodeEncodeError:
         pass
     raise SettingsError(name, value, "a text in UTF-8, not empty")
+
+
+def _rule_fields(target: str, rule: object) -> dict[str, Any] | None:
+    """Return the fields that a rule sets, None for None."""
+    if rule is None:
+        return None
+    if dataclasses.is_dataclass(rule) and not isinstance(rule, type):
+        return {name: value for name, value in dataclasses.asdict(rule).items() if value is not None}
+    if isinstance(rule, Mapping):
+        return dict(rule)
+    raise SettingsError(f"rules[{target!r}]", rule, "a HostRule, a Rule, a mapping of their fields, or None")
+
+
+class _Offered(Protocol[Given, Result]):
+    """A method of both clients."""
+
+    @overload
+    def __get__(self, client: Asynchronous, kind: object) -> Callable[Given, Coroutine[Any, Any, Result]]: ...
+    @overload
+    def __get__(self, client: Blocking, kind: object) -> Callable[Given, Result]: ...
+
+
+def _offered(describe: Callable[Concatenate[Any, Given], Call[Result]]) -> _Offered[Given, Result]:
+    """Return a method of a client that performs the call which `describe` returns."""
+
+    @wraps(describe)
+    def method(self: Any, /, *arguments: Given.args, **named: Given.kwargs) -> Any:
+        return self.perform(describe(self, *arguments, **named))
+
+    return cast("_Offered[Given, Result]", method)
+
+
+class ServiceCalls:
+    """The operations of crawlers, readers and administrators. ``timeout_s``: of a call, in place of the client's."""
+
+    @_offered
+    def next_batch(
+        self,
+        k: int,
+        *,
+        lease: str | float = "10m",
+        hosts: Iterable[str] | None = None,
+        per_host: int | None = None,
+        key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Call[LeasedBatch]:
+        """Lease the best `k` pages for the time `lease`, such as ``"10m"`` or seconds.
+
+        `hosts`: only pages of these; `per_host`: the most pages of each host. `key`: an idempotency key, 1 to 128
+        visible ASCII characters; within the lease the same key returns the same batch. Without one the client makes a
+        new key, so that its own attempts lease one batch only; a caller that wants the same batch after a crash of its
+        own gives a key. Raises KeyReusedError if the key is in use with other arguments.
+        """
+        wanted = None if hosts is None else _list("hosts", hosts)
+        key = secrets.token_urlsafe(18) if key is None else key
+        return ask(operations.NEXT_BATCH, timeout_s, k=k, lease=lease, hosts=wanted, per_host=per_host, key=key)
+
+    @_offered
+    def observe(self, outcomes: Outcomes, *, timeout_s: float | None = None) -> Call[Observed]:
+        """Report outcomes, at most 10,000; they are on the service's disk when this returns.
+
+        `outcomes`: `Outcome` objects of this package or of `streamsched`, or an OutcomeBatch. Invalid ones are counted
+        and named in the answer, the others are applied. To report an outcome twice changes nothing: it is a duplicate
+        or late the second time.
+        """
+        return ask(operations.OBSERVE, timeout_s, encode_outcomes(outcomes))
+
+    @_offered
+    def notice(self, signals: Signals, *, timeout_s: float | None = None) -> Call[Noticed]:
+        """Report change signals, at most 10,000.
+
+        `signals`: `Signal` objects of this package or of `streamsched`, or a SignalBatch. To report a signal twice
+        changes nothing.
+        """
+        return ask(operations.NOTICE, timeout_s, encode_signals(signals))
+
+    @_offered
+    def discover(
+        self, urls: Iterable[str], *, importance: float | None = None, timeout_s: float | None = None
+    ) -> Call[Discovered]:
+        """Add pages that were found and not visited yet, at most 10,000; `importance`: of each of them from now on.
+
+        After a lost answer, ``added`` of the next one does not count the pages that the first attempt has added.
+        """
+        return ask(operations.DISCOVER, timeout_s, urls=_list("urls", urls), importance=importance)
+
+    @_offered
+    def release(self, urls: Iterable[str], *, timeout_s: float | None = None) -> Call[Released]:
+        """Give leased pages back unvisited.
+
+        It is tried again only if the service has certainly not applied it: otherwise another crawler might have got a
+        page in between. Pages that are not given back are free when their lease expires.
+        """
+        return ask(operations.RELEASE, timeout_s, urls=_list("urls", urls))
+
+    @_offered
+    def rank(self, k: int = 100, *, timeout_s: float | None = None) -> Call[Ranking]:
+        """Return the best `k` pages without leasing them."""
+        return ask(operations.RANK, timeout_s, k=k)
+
+    @_offered
+    def explain(self, url: str, *, k: int = 1_000, timeout_s: float | None = None) -> Call[Explanation]:
+        """Explain the rank of a page, and whether a batch of `k` pages would hold it. Raises UnknownPage."""
+        return ask(operations.EXPLAIN, timeout_s, url=url, k=k)
+
+    @_offered
+    def page(self, url: str, *, timeout_s: float | None = None) -> Call[PageView | None]:
+        """Return what is known of a page, None if it is not known."""
+        return ask(operations.PAGE, timeout_s, url=url)
+
+    @_offered
+    def hosts(self, start: int = 0, size: int = 100, *, timeout_s: float | None = None) -> Call[HostPage]:
+        """Return a part of the list of hosts. `start`: 0, or the ``next`` of the part before."""
+        return ask(operations.HOSTS, timeout_s, start=start, size=size)
+
+    @_offered
+    def host(self, host: str, *, timeout_s: float | None = None) -> Call[HostView | None]:
+        """Return a host, its limits and what holds it back; None if no page of it is known."""
+        return ask(operations.HOST, timeout_s, host=host)
+
+    @_offered
+    def week(
+        self,
+        *,
+        url: str | None = None,
+        host: str | None = None,
+        region: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Call[WeekView | None]:
+        """Return how busy each hour of the week is for a page, a host, a region or all pages; None if unknown."""
+        return ask(operations.WEEK, timeout_s, url=url, host=host, region=region)
+
+    @_offered
+    def surges(self, k: int = 100, *, timeout_s: float | None = None) -> Call[Surges]:
+        """Return the `k` surges under way that the most changed pages wait for."""
+        return ask(operations.SURGES, timeout_s, k=k)
+
+    @_offered
+    def sources(self, *, timeout_s: float | None = None) -> Call[SignalSources]:
+        """Return what visits have shown of each kind of change signals, and of its hosts with the most signals."""
+        return ask(operations.SOURCES, timeout_s)
+
+    @_offered
+    def champion(self, *, timeout_s: float | None = None) -> Call[ChampionView]:
+        """Return the formula in use and its origin."""
+        return ask(operations.CHAMPION, timeout_s)
+
+    @_offered
+    def formula(self, text: str | None = None, *, timeout_s: float | None = None) -> Call[FormulaTree]:
+        """Return a formula or objective as a tree; without a `text` that of the formula in use."""
+        return ask(operations.FORMULA, timeout_s, text=text)
+
+    @_offered
+    def evolutions(self, last: int = 100, *, timeout_s: float | None = None) -> Call[Evolutions]:
+        """Return the newest `last` records of evolutions, oldest first."""
+        return ask(operations.EVOLUTIONS, timeout_s, last=last)
+
+    @_offered
+    def stats(self, since: float = 0.0, *, timeout_s: float | None = None) -> Call[Stats]:
+        """Return figures of the service, and the samples of them that are later than `since`, UTC epoch seconds."""
+        return ask(operations.STATS, timeout_s, since=since)
+
+    @_offered
+    def set_rules(self, rules: Rules, *, timeout_s: float | None = None) -> Call[RulesSet]:
+        """Set rules for hosts, URL patterns and pages; None removes a rule. Rules of other targets stay."""
+        if not isinstance(rules, Mapping):
+            raise SettingsError("rules", rules, "rules by host, URL pattern or page")
+        fields = {target: _rule_fields(target, rule) for target, rule in rules.items()}
+        return ask(operations.SET_RULES, timeout_s, rules=fields)
+
+    @_offered
+    def block(self, host: str, seconds: float, *, timeout_s: float | None = None) -> Call[Blocked]:
+        """Visit no page of a host for some seconds from the time at which the service applies it; 0 ends a block."""
+        return ask(operations.BLOCK, timeout_s, host=host, seconds=seconds)
+
+    @_offered
+    def use(self, formula: str | int, *, timeout_s: float | None = None) -> Call[ChampionView]:
+        """Rank by a formula or objective, or by the champion of the record with this number.
+
+        It is tried again only if the service has certainly not applied it: each change is recorded.
+        """
+        return ask(operations.USE, timeout_s, formula=formula)
+
+
+class Asynchronous(ServiceCalls):
+    """A client whose ``perform`` is a coroutine function."""
+
+
+class Blocking(ServiceCalls):
+    """A client whose ``perform`` waits for the answer."""

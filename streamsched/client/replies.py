@@ -60,11 +60,11 @@ def request_headers(token: str | None) -> Mapping[str, str]:
 def describe_request(url: str, call: Call[Any]) -> str:
     """Return the method and URL of a call, as errors name it.
 
-    >>> from streamsched.client.calls import Call
-    >>> describe_request("http://127.0.0.1:8080", Call("GET", "/v1/stats", dict))
+    >>> from streamsched.api.operations import STATS
+    >>> describe_request("http://127.0.0.1:8080", Call(STATS, STATS.path))
     'GET http://127.0.0.1:8080/v1/stats'
     """
-    return f"{call.method} {url}{call.path}"
+    return f"{call.operation.method} {url}{call.path}"
 
 
 Result = TypeVar("Result")
@@ -141,14 +141,14 @@ def read_reply(call: Call[Result], request: str, reply: Reply) -> Result:
     """Return the answer to `call`. Raises Failure, or an error of the library that another attempt cannot mend."""
     if reply.status != HTTPStatus.OK:
         problem = _read_problem(reply)
-        if problem is not None and problem.code == call.absent:
+        if problem is not None and problem.code == call.operation.absent:
             return cast("Result", None)  # only calls whose result may be None name such a code
         raise _refusal(call, request, reply, problem)
     if _media_type(reply) != MSGPACK:
         reason = f"expected an answer of the type {MSGPACK}, found {_media_type(reply) or 'none'}: no such service?"
         raise Failure(ServiceError(request, reason, reply.status), applied=Applied.PERHAPS)
     try:
-        answer: Result = msgspec.msgpack.decode(reply.content, type=call.answer)
+        answer: Result = msgspec.msgpack.decode(reply.content, type=call.operation.answer)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         reason = f"the answer cannot be decoded: {error}"
         raise Failure(ServiceError(request, reason, reply.status), applied=Applied.PERHAPS) from error

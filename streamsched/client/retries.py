@@ -78,13 +78,13 @@ class Attempts:
 
         A call that cannot be repeated has one attempt, which gets all the time there is.
         """
-        most_s = min(self._policy.attempt_s, self.left_s) if self._call.repeatable else self.left_s
+        most_s = min(self._policy.attempt_s, self.left_s) if self._call.operation.is_repeatable else self.left_s
         return max(most_s, _LEAST_SILENCE_S)
 
     def wait_s(self, failure: Failure) -> float:
         """Return the seconds to wait before the next attempt. Raises the error of `failure` if there is none."""
         self._failures += 1
-        if not failure.may_retry(self._call.repeatable) or self._failures == self._policy.attempts:
+        if not failure.may_retry(self._call.operation.is_repeatable) or self._failures == self._policy.attempts:
             raise failure.error from failure.error.__cause__
         wait_s = failure.retry_after_s + self._draw(self._policy.bound_s(self._failures))
         if wait_s >= self.left_s:

@@ -11,13 +11,13 @@ from itertools import islice
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
-from streamsched.answers import ObservedOutcomes
+from streamsched.api.requests import MOST_RECORDS
+from streamsched.api.views import Observed
 from streamsched.client.async_client import AsyncClient
 from streamsched.client.retries import check_seconds
 from streamsched.errors import SettingsError
 from streamsched.outcomes import Outcome
 
-MOST_RECORDS: Final = 10_000  # that the service takes in one request
 _MOST_CHARACTERS: Final = 1 << 20  # of the URLs in a frame: 4 MiB at most, and the service takes 8 by default
 
 
@@ -134,7 +134,7 @@ class _Condition:
                 await self._condition.wait()
 
 
-_OnAnswer: TypeAlias = Callable[[Sequence[Outcome], ObservedOutcomes], Awaitable[None] | None]
+_OnAnswer: TypeAlias = Callable[[Sequence[Outcome], Observed], Awaitable[None] | None]
 
 
 class AsyncOutcomeSender:
@@ -270,13 +270,11 @@ class AsyncOutcomeSender:
     def _is_hurried(self) -> bool:
         return not self._is_open or self._buffer.sent < self._flush_to
 
-    async def _note_answer(self, frame: Sequence[Outcome], answer: ObservedOutcomes) -> None:
+    async def _note_answer(self, frame: Sequence[Outcome], answer: Observed) -> None:
         async with self._changed:
             self._buffer.drop(len(frame))
             self._failure = None
-            for name in answer.__struct_fields__:
-                if name != "rejections":
-                    self.counts[name] += getattr(answer, name)
+            self.counts.update(answer.counts())
             self._changed.notify_all()
         try:
             called = None if self._on_answer is None else self._on_answer(frame, answer)

@@ -5,33 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from streamsched.api.views import SourceReliability
 from streamsched.estimation.signal_sources import FIRST_LATE, FIRST_LATENESS_DAYS, find_source, unsignalled
 from streamsched.estimation.signal_update import DAY_S
 from streamsched.numerics.arrays import Record
 from streamsched.records.schema import ShardArrays
 from streamsched.records.signal_schema import ANNOUNCED, CHANGES, LATE, LATENESS, RESOLVED, TRUE
 from streamsched.records.url_patterns import group_name
-
-
-@dataclass(frozen=True, slots=True)
-class SourceReliability:
-    """Reliability of a source as visits have shown it: of a kind on a host, or of the whole kind if ``host`` is None.
-
-    ``signals``: applied; ``pages``: that they were about; ``precision``: the part of the signals that was true, None
-    before a visit has checked one; ``checked``: the signals that it rests on; ``recall``: the part of the changes that
-    was announced, None before one was seen; ``changes``: those that it rests on; ``lateness_s``: mean seconds from a
-    change to its signal. Old visits count less, so ``checked`` and ``changes`` are no whole numbers.
-    """
-
-    kind: str
-    host: str | None
-    signals: int
-    pages: int
-    precision: float | None
-    checked: float
-    recall: float | None
-    changes: float
-    lateness_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from streamsched.api.views import ChampionView
 from streamsched.errors import FormulaError, SettingsError, shorten
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import EXPECTED, OBJECTIVES, find_objective
@@ -58,6 +59,10 @@ class Champion:
         """Return the fields as plain values for JSON."""
         names = ("origin", "record", "since_s", "gain", "metric")
         return {"formula": self.formula.text} | {name: getattr(self, name) for name in names}
+
+    def view(self) -> ChampionView:
+        """Return the champion for readers."""
+        return ChampionView(**self.to_json(), text=str(self))
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Champion:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from streamsched.errors import StreamschedError, shorten
 from streamsched.http.gate import AuditLog, Gate, address_of
 from streamsched.http.protocol.bodies import JSON, PROBLEM, choose_type, encode_body, malformed
 from streamsched.http.protocol.problems import HttpError, problem_of, shorten_text
-from streamsched.http.protocol.routes import Call, Route, read_path, read_query
+from streamsched.http.protocol.routes import Route, read_path, read_query
 from streamsched.http.service import Service
 from streamsched.service.event_log import LOG
 
@@ -70,7 +70,7 @@ class HttpApp:
         self._decoder = decoder
         self._by_path: dict[str, dict[str, Route]] = {}
         for route in routes:
-            self._by_path.setdefault(route.path, {})[route.method] = route
+            self._by_path.setdefault(route.operation.path, {})[route.operation.method] = route
         answered = [
             routing.Route(path, self._make_endpoint(by_method), methods=list(by_method))
             for path, by_method in self._by_path.items()
@@ -128,22 +128,21 @@ class HttpApp:
 
     async def _admit(self, request: Request, route: Route) -> Response:
         """Check the caller, then answer."""
-        path = read_path(request)
-        if self.service.is_stopping and not route.while_stopping:
+        path, scope = read_path(request), route.operation.scope
+        if self.service.is_stopping and not route.operation.while_stopping:
             headers = {"retry-after": "5"}
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "stopping", "the service stops", headers=headers)
-        if route.permission is None:
+        if scope is None:
             self._gate.check_anonymous(request)
-            return await self._respond(request, route, Call("", path, None, None), b"")
+            return await self._respond(request, route, path, b"")
         caller, scopes = self._gate.identify(request)
-        call = Call(caller, path, None, None)
-        if route.permission == "admin":
-            return await self._respond_to_admin(request, route, call, scopes)
-        self._gate.check_scope(scopes, route.permission)
-        return await self._respond(request, route, call, await self._read(request, route))
+        if scope == "admin":
+            return await self._respond_to_admin(request, route, path, caller, scopes)
+        self._gate.check_scope(scopes, scope)
+        return await self._respond(request, route, path, await self._read(request, route))
 
     async def _respond_to_admin(
-        self, request: Request, route: Route, call: Call, scopes: frozenset[str] | None
+        self, request: Request, route: Route, path: dict[str, str], caller: str, scopes: frozenset[str] | None
     ) -> Response:
         """Answer an administrator; the audit log has the call before it is done, and its status afterwards."""
         refusal, body = None, b""
@@ -152,9 +151,9 @@ class HttpApp:
             body = await self._read(request, route)
         except HttpError as error:
             refusal = _refuse(error)
-        caller, address, path = call.caller, address_of(request), request.scope["path"]
-        name = await asyncio.to_thread(self._audit.begin, caller, address, request.method, path, body)
-        answer = refusal or await self._guard(request, self._respond(request, route, call, body))
+        address, called = address_of(request), request.scope["path"]
+        name = await asyncio.to_thread(self._audit.begin, caller, address, request.method, called, body)
+        answer = refusal or await self._guard(request, self._respond(request, route, path, body))
         await asyncio.to_thread(self._audit.end, name, answer.status_code)
         return answer
 
@@ -173,11 +172,11 @@ class HttpApp:
             )
         return await _read_body(request, self._bounds)
 
-    async def _respond(self, request: Request, route: Route, call: Call, body: bytes) -> Response:
+    async def _respond(self, request: Request, route: Route, path: dict[str, str], body: bytes) -> Response:
         """Decode the query and the body, call the handler, and encode what it returns."""
-        accept = request.headers.get("accept", "")
+        accept, operation = request.headers.get("accept", ""), route.operation
         media_type = choose_type(accept)
-        if media_type is None and route.answer is not None:
+        if media_type is None and operation.answer is not None:
             expected = "application/json or application/msgpack"
             raise HttpError(
                 HTTPStatus.NOT_ACCEPTABLE,
@@ -185,14 +184,15 @@ class HttpApp:
                 f"the Accept header allows neither of {expected}",
                 fields={"field": "accept", "found": shorten(accept), "expected": expected},
             )
-        query, content = read_query(request, route.query), None
+        asked = read_query(request, route.query)
         if route.body is not None and len(body) < _LARGE:
-            content = route.body.read(body, _media_type(request))
+            asked = route.body.read(body, _media_type(request))
         elif route.body is not None:
             loop = asyncio.get_running_loop()
-            content = await loop.run_in_executor(self._decoder, route.body.read, body, _media_type(request))
-        with self.service.durations.measure(route.operation):
-            result = await route.handler(replace(call, query=query, body=content))
+            asked = await loop.run_in_executor(self._decoder, route.body.read, body, _media_type(request))
+        arguments = () if operation.asked is None else (asked,)
+        with self.service.durations.measure(operation.name):
+            result = await route.handler(*arguments, **path)
         if isinstance(result, Response):
             return result
         return Response(encode_body(result, media_type or JSON), media_type=media_type or JSON)

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import Request
 
+from streamsched.api.operations import Scope
 from streamsched.http.protocol.problems import HttpError, shorten_text
-from streamsched.http.protocol.routes import Permission
 from streamsched.http.tokens import Token, TokenFile
 from streamsched.persistence.files import append_whole, as_snapshot_errors, open_regular
 
@@ -65,15 +65,15 @@ class Gate:
         self._check_rate(token.name)
         return token.name, token.scopes
 
-    def check_scope(self, scopes: frozenset[str] | None, permission: Permission) -> None:
-        """Raise HttpError, 403, unless `scopes` have `permission`."""
-        if scopes is not None and permission not in scopes:
+    def check_scope(self, scopes: frozenset[str] | None, scope: Scope) -> None:
+        """Raise HttpError, 403, unless `scopes` have `scope`."""
+        if scopes is not None and scope not in scopes:
             raise HttpError(
                 HTTPStatus.FORBIDDEN,
                 "no_scope",
-                f"the token lacks the scope {permission}",
-                fields={"field": "authorization", "found": ", ".join(sorted(scopes)), "expected": permission},
-                headers={"www-authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{permission}"'},
+                f"the token lacks the scope {scope}",
+                fields={"field": "authorization", "found": ", ".join(sorted(scopes)), "expected": scope},
+                headers={"www-authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'},
             )
 
     def check_anonymous(self, request: Request) -> None:

@@ -15,11 +15,10 @@ from streamsched.http.app import BodyBounds, HttpApp
 from streamsched.http.console import Console, read_files
 from streamsched.http.endpoints.administration import Administration, Monitoring
 from streamsched.http.endpoints.crawling import Crawling
-from streamsched.http.endpoints.learned import Learned
-from streamsched.http.endpoints.reading import Figures, Reading
+from streamsched.http.endpoints.reading import Reading
 from streamsched.http.gate import AUDIT_NAME, AuditLog, Gate, RateLimit
 from streamsched.http.protocol.openapi import describe_routes
-from streamsched.http.protocol.routes import Route
+from streamsched.http.protocol.routes import Route, find_routes
 from streamsched.http.scheduler_thread import SchedulerThread
 from streamsched.http.server import HttpServer
 from streamsched.http.service import Service
@@ -81,12 +80,9 @@ def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable
 
 def make_routes(service: Service) -> list[Route]:
     """Return all routes of the service."""
-    routes: list[Route] = []
-    monitoring = Monitoring(service, lambda: describe_routes(routes, service.version))
-    readers = Reading(service), Learned(service), Figures(service)
-    for endpoints in (Crawling(service), *readers, Administration(service), monitoring, Console(read_files())):
-        routes += endpoints.routes()
-    return routes
+    routes = list(find_routes([Crawling(service), Reading(service), Administration(service)]))
+    routes += Monitoring(service, lambda: describe_routes(routes, service.version)).routes()
+    return routes + Console(read_files()).routes()
 
 
 @contextmanager

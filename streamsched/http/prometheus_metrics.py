@@ -17,10 +17,10 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from streamsched.api.views import Noticed, Observed
 from streamsched.http.service import Service
 from streamsched.http.service_figures import BOUNDS_S, Durations
 from streamsched.outcomes import STATUSES
-from streamsched.scheduler.results import Noticed, Observed
 
 _GAUGES: Final = {  # by the field of `Sample`
     "leased": ("leased_pages", "Pages that are leased."),

@@ -50,23 +50,24 @@ class Service:
         """The state directory."""
         return self.scheduler.directory
 
-    async def write(self, call: Callable[[DurableScheduler], Result]) -> Result:
-        """Run a state-changing call; if it cannot be written, `trouble` reports the error."""
+    async def write(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
+        """Run a state-changing call as `read` does; if it cannot be written, `trouble` reports the error."""
         try:
-            result = await self.call(call)
+            result = await self.read(call)
         except SnapshotError as error:
             self._not_written = error
             raise
         self._not_written = None
         return result
 
-    async def call(self, call: Callable[[DurableScheduler], Result]) -> Result:
-        """Queue `call` for the scheduler thread; return its result once it is durable.
+    async def read(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
+        """Queue `call` for the scheduler thread; return its result once what it has changed is durable.
 
-        Raises HttpError, 503, if too many requests wait, and what `call` raises.
+        `call` takes the scheduler and the time at which its turn comes. Raises HttpError, 503, if too many requests
+        wait, and what `call` raises.
         """
         try:
-            future = self.thread.submit(lambda: call(self.scheduler))
+            future = self.thread.submit(lambda: call(self.scheduler, self.clock()))
         except QueueFull:
             detail = "too many requests wait for the scheduler"
             raise HttpError(

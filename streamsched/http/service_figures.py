@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from streamsched.answers import Sample
+from streamsched.api.answers import Sample
+from streamsched.api.views import Observed
 from streamsched.http.scheduler_thread import SchedulerThread
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.monitoring import Reliability, SchedulerWatch
-from streamsched.scheduler.results import Observed
 from streamsched.service.event_log import LOG
 
 KEPT_SAMPLES: Final = 720  # an hour of them at five seconds

@@ -25,12 +25,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from streamsched.api.operations import Scope
 from streamsched.errors import NOTHING, SettingsError, SnapshotError
-from streamsched.http.protocol.routes import Permission
 from streamsched.persistence.files import read_regular
 from streamsched.service.event_log import LOG
 
-PERMISSIONS: Final[tuple[Permission, ...]] = get_args(Permission)
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 _PREFIX: Final = "ss_"  # so that scanners for leaked secrets can find tokens
 _RANDOM_BYTES: Final = 32
 _HASH: Final = re.compile(r"sha256:([0-9a-f]{64})")
@@ -165,8 +165,8 @@ def _read_entry(place: str, entry: Any) -> Token:
     hashed = _HASH.fullmatch(entry["hash"]) if isinstance(entry.get("hash"), str) else None
     if hashed is None:
         raise SettingsError(f"{place}: hash", entry.get("hash", NOTHING), "sha256: and 64 hexadecimal digits")
-    if not isinstance(scopes, list) or not scopes or not set(map(str, scopes)) <= set(PERMISSIONS):
-        raise SettingsError(f"{place}: scopes", scopes, f"a list of {', '.join(PERMISSIONS)}")
+    if not isinstance(scopes, list) or not scopes or not set(map(str, scopes)) <= set(SCOPES):
+        raise SettingsError(f"{place}: scopes", scopes, f"a list of {', '.join(SCOPES)}")
     if expires is not None and not isinstance(expires, datetime):
         raise SettingsError(f"{place}: expires", expires, "a date with time, such as 2027-01-31T00:00:00Z")
     expires_s = None if expires is None else (expires if expires.tzinfo else expires.replace(tzinfo=UTC)).timestamp()

@@ -36,7 +36,7 @@ _PRIORITIES: Final = (ReasonCode.ASKED_FOR, ReasonCode.OVERDUE)
 
 def held_back_by(reasons: Iterable[Reason]) -> ReasonCode | None:
     """Return the first of `eligibility_reasons` why a page is not eligible, None if it is."""
-    return next((reason.code for reason in reasons if reason.code not in _PRIORITIES), None)
+    return next((ReasonCode(reason.code) for reason in reasons if reason.code not in _PRIORITIES), None)
 
 
 def eligibility_reasons(

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from streamsched.api.views import Noticed, Observed
 from streamsched.errors import UnknownPage
 from streamsched.evolution.data.training_data import Training, count_known_cycles, draw_trainings
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
@@ -28,7 +29,7 @@ from streamsched.scheduler.batches.batch_requests import BatchKeys
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
-from streamsched.scheduler.results import Batch, Noticed, Observed
+from streamsched.scheduler.results import Batch
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.page_table import PageTable

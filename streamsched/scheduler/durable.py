@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
+from streamsched.api.views import Noticed, Observed
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
@@ -35,9 +36,8 @@ from streamsched.persistence.log_segments import LogName
 from streamsched.persistence.state_directory import has_state, lock_state
 from streamsched.persistence.taken_records import TakenRecords
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.operations import OPERATIONS, Given, Operation, take_records
+from streamsched.scheduler.logged_calls import LOGGED_CALLS, Given, LoggedCall, take_records
 from streamsched.scheduler.recovered_state import TAKE_AGAIN, AppliedLog, apply_log, begin_marks, describe_image
-from streamsched.scheduler.results import Noticed, Observed
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.signals import SignalBatch
 from streamsched.state.stream_clock import WallClock
@@ -189,11 +189,11 @@ class DurableScheduler(Scheduler):
         self._check_open()
         return self._commits.together()
 
-    def _perform(self, operation: Operation, given: Given) -> Any:
+    def _perform(self, call: LoggedCall, given: Given) -> Any:
         with self.core.lock:
             self._log.check()
-            result = super()._perform(operation, given)
-            entry = operation.encode(self.core, result, given)
+            result = super()._perform(call, given)
+            entry = call.encode(self.core, result, given)
             number = self._log.sequence if entry is None else self._append(entry)  # None: what it repeats is on disk
         self._commits.commit(number)
         return result
@@ -207,7 +207,7 @@ class DurableScheduler(Scheduler):
 
     def _log_champion(self, champion: Champion) -> None:
         """Log, under the lock, that `champion` has taken over."""
-        entry = OPERATIONS["use"].encode(self.core, None, {"champion": champion})
+        entry = LOGGED_CALLS["use"].encode(self.core, None, {"champion": champion})
         if entry is not None and not self._closing:
             self._append(entry)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from streamsched.api.views import Observed
 from streamsched.errors import FormulaError, SettingsError, SnapshotError
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.exchange_files import Elites, read_elites, write_elites
@@ -25,7 +26,6 @@ from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champio
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_path, check_time
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.results import Observed
 from streamsched.scheduler.scheduler import Scheduler
 
 BREED: Final = "streamsched.evolution.pipeline:run_evolution"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.api.views import Explanation, finite
 from streamsched.estimation.related_pages import is_claimed, unclaimed
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.source_list import find_announcement
@@ -26,7 +26,7 @@ from streamsched.records.related_schema import KIND_NAMES, SHARE_BITS
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
-from streamsched.scheduler.reason_text import describe_reason
+from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.state.crawl_plan import CrawlPlan
 
 _LEAST_PROBABILITY: Final = 0.01  # a smaller probability, or difference of two, is no reason
@@ -34,64 +34,6 @@ _LEAST_UNEVENNESS: Final = 0.1  # least relative difference between weighted and
 _PROBABILITY: Final = 0.9  # of the interval that is given for a page's rate
 _DAY_S: Final = 86_400.0
 _MAX_FAILURES: Final = 255  # consecutive failures are counted in a byte: there may have been more
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A page at one time. Times are UTC epoch seconds, None if there is none yet; rates are changes per cycle.
-
-    - ``eligible_from_s``: the earliest time from now on at which the page is eligible, None if the clock alone does not
-      determine it;
-    - ``position``: its place among the eligible pages, 1 the best (pages asked for or overdue precede all others), None
-      while it is not eligible;
-    - ``pattern``: the URL pattern that its prior comes from;
-    - ``prior_rate``: the mean of the prior it was last given;
-    - ``terminals``: every terminal's value, whether the formula reads it or not;
-    - ``champion``: the formula in use and how it was chosen;
-    - ``reasons``: why the page is ranked and selected as it is, as codes with numbers (see ``docs/reasons.md``);
-    - ``in_batch``: whether the next batch would contain it, None if that was not asked.
-    """
-
-    url: str
-    host: str
-    pattern: str
-    formula: str
-    champion: Champion
-    score: float
-    eligible: bool
-    eligible_from_s: float | None
-    position: int | None
-    of_eligible: int
-    terminals: dict[str, float]
-    prior_rate: float
-    prior_pages: int
-    first_visited: bool
-    last_visit_s: float | None
-    last_outcome_s: float | None
-    failures: int
-    leased_until_s: float | None
-    reasons: tuple[Reason, ...]
-    in_batch: bool | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON, with a sentence ``text`` beside the champion and each reason.
-
-        A score that is not finite is None.
-        """
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
-        content["terminals"] = dict(self.terminals)
-        content["score"] = self.score if np.isfinite(self.score) else None
-        content["champion"] = {**self.champion.to_json(), "text": str(self.champion)}
-        content["reasons"] = [{**reason.to_json(), "text": describe_reason(reason)} for reason in self.reasons]
-        return content
-
-    def __str__(self) -> str:
-        place = f"{self.position} of {self.of_eligible} eligible pages" if self.position else "not in the ranking"
-        lines = [self.url, f"  score      {self.score:.6g} = {self.formula}", f"  formula    {self.champion}"]
-        lines.append(f"  place      {place}")
-        lines += [f"  because    {describe_reason(reason)}" for reason in self.reasons]
-        lines += [f"  {name:<10} {value:.6g}" for name, value in self.terminals.items()]
-        return "\n".join(lines)
 
 
 class RankedBy(NamedTuple):
@@ -105,6 +47,10 @@ class RankedBy(NamedTuple):
     streams: Sequence[str] = ()
     signal_kinds: Sequence[str] = ()
     plan: CrawlPlan | None = None
+
+    def score(self, shard: ShardArrays, query: Query, row: int) -> float:
+        """Return the score of the page of `row` at ``query.now``. O(1)."""
+        return float(self.ranking.score(shard, query.now, query.cycle_s, np.array([row]))[0])
 
 
 def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> Explanation:
@@ -128,8 +74,8 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
         host=group_name(shard.groups, int(group["host"])),
         pattern=group_name(shard.groups, int(page["group"])),
         formula=ranked.champion.formula.text,
-        champion=ranked.champion,
-        score=float(ranked.ranking.score(shard, now, query.cycle_s, rows)[0]),
+        champion=ranked.champion.view(),
+        score=finite(ranked.score(shard, query, row)),
         eligible=eligible,
         eligible_from_s=eligible_from_s,
         position=position if eligible else None,
@@ -142,10 +88,12 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
         last_outcome_s=float(last_outcome_s) if np.isfinite(last_outcome_s) else None,
         failures=int(page["failures"]),
         leased_until_s=float(shard.pages.lease_until_s[row]) if leased else None,
-        reasons=(
-            *reasons,
-            *_plan_reasons(ranked.plan, row, terminals["crawl_rate"], query.cycle_s),
-            *_change_reasons(shard, query, row, terminals, ranked.signal_kinds),
+        reasons=describe_reasons(
+            [
+                *reasons,
+                *_plan_reasons(ranked.plan, row, terminals["crawl_rate"], query.cycle_s),
+                *_change_reasons(shard, query, row, terminals, ranked.signal_kinds),
+            ]
         ),
     )
 

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.api.views import Noticed, Observed
 from streamsched.numerics.arrays import Bools, Floats, Ints, Records, Rows
 from streamsched.records.page_schema import FORGOTTEN, VISITED
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.results import Batch, Noticed, Observed
+from streamsched.scheduler.results import Batch
 
 BINS: Final = 20
 BIN_EDGES: Final[Floats] = (np.arange(BINS + 1) / BINS) ** 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+from streamsched.api.views import finite
 from streamsched.numerics.durations import format_duration, format_moment
 from streamsched.reasons import Reason, ReasonCode
 
@@ -41,6 +42,19 @@ def describe_reason(reason: Reason) -> str:
     'in the panel: visited every cycle, with 5% of the pages leased'
     """
     return _TEMPLATES[reason.code](reason.fields)
+
+
+def describe_reasons(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Return the reasons with their sentences, for readers; a number that is not finite is None."""
+    return tuple(Reason(one.code, _plain(one.fields), describe_reason(one)) for one in reasons)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return finite(value) if isinstance(value, float) else value
 
 
 def _count(number: int, noun: str) -> str:
@@ -184,7 +198,7 @@ def _planned(fields: _Fields) -> str:
     return f"no visits planned {plan}" + ("" if fields["known"] else ", before the page was known")
 
 
-_TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
+_TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ReasonCode.NEVER_BY_RULE: lambda fields: "not eligible: its rule says never to visit it",
     ReasonCode.ROBOTS_DENIED: lambda fields: (
         "not eligible: robots.txt forbids it, until another outcome of it comes or a visit is asked for"

@@ -18,7 +18,7 @@ from streamsched.persistence.log_reader import LogEnd, LoggedCalls, RereadStream
 from streamsched.persistence.state_directory import check_directory, lock_state
 from streamsched.persistence.taken_records import StreamOffsets, TakenTurns
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.operations import OPERATIONS, LogMismatch, Replayed, take_records
+from streamsched.scheduler.logged_calls import LOGGED_CALLS, LogMismatch, Replayed, take_records
 from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times
 
 TAKE_AGAIN: Final = "take again"
@@ -185,10 +185,10 @@ def replay(
             streams.take(taken, path)
             yield earlier
         pending = []
-        if kind not in OPERATIONS or OPERATIONS[kind].log is None:
+        if kind not in LOGGED_CALLS:
             raise SnapshotError(path, f"call {number} has a kind that this release does not know: {kind!r}")
         try:
-            OPERATIONS[kind].replay(core, fields, arrays)
+            LOGGED_CALLS[kind].replay(core, fields, arrays)
         except LogMismatch as error:
             raise SnapshotError(path, f"call {number} {error}") from None
         yield number

@@ -1,104 +1,35 @@
-"""Results of the scheduler: counts of applied outcomes, and batches of pages to visit."""
+"""Results of the scheduler: batches of pages to visit, and how the counts of its kernels become results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final
 
+from streamsched.api.views import Noticed, Observed, Rejection
 from streamsched.errors import InvalidOutcome, InvalidSignal
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.politeness.priority import Tiers
 from streamsched.reasons import ReasonCode
 
-KEPT_REJECTIONS: Final = 100  # of one call, listed; the rest are only counted
-
 _COUNTS: Final = (  # in the order of the positions of `streamsched.state.ingest`
     *("applied", "changed", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
     *("refused", "robots_denied", "not_attempted", "moved"),
 )
+_FATES: Final = ("applied", "discovered", "repeated", "late", "refused")  # likewise, of signals
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """Counts of the outcomes of one `Scheduler.observe` call.
-
-    applied + duplicates + late + rejected + refused = all given. `changed`, `first_visits` and `failures` are among
-    `applied`; `rejections` lists the first 100 of `rejected`; `refused`: outcomes of unknown pages that were not added,
-    because of `max_pages` or `max_pages_per_host`.
-    `served`: applied outcomes that show whether a page has changed which `Scheduler.next_batch` returned for its score,
-    not for the panel; `hits`: those of them that show a change. `robots_denied` and `not_attempted`: applied outcomes
-    with these statuses; `moved`: applied outcomes with `moved_to`.
-    """
-
-    applied: int = 0
-    changed: int = 0
-    first_visits: int = 0
-    failures: int = 0
-    robots_denied: int = 0
-    not_attempted: int = 0
-    moved: int = 0
-    duplicates: int = 0
-    late: int = 0
-    refused: int = 0
-    rejected: int = 0
-    served: int = 0
-    hits: int = 0
-    rejections: tuple[InvalidOutcome, ...] = ()
-
-    @classmethod
-    def of(cls, counts: Sequence[int], problems: Sequence[InvalidOutcome]) -> Observed:
-        """Return the result of a call by the `counts` of the ingest kernel and the outcomes that it did not get."""
-        named = dict(zip(_COUNTS, counts, strict=True))
-        named.pop("unchanged")
-        return cls(**named, rejected=len(problems), rejections=tuple(problems[:KEPT_REJECTIONS]))
-
-    def __add__(self, other: Observed) -> Observed:
-        """Return the sums of both."""
-        return _add(self, other)
+def as_observed(counts: Sequence[int], problems: Sequence[InvalidOutcome]) -> Observed:
+    """Return the result of a call by the `counts` of the ingest kernel and the outcomes that it did not get."""
+    named = dict(zip(_COUNTS, counts, strict=True))
+    named.pop("unchanged")
+    return Observed(**named, rejected=len(problems), rejections=Rejection.of(problems))
 
 
-@dataclass(frozen=True, slots=True)
-class Noticed:
-    """Counts of the signals of one `Scheduler.notice` call, by their fates: each signal has one.
-
-    - ``applied``: moved the belief in a page;
-    - ``discovered``: added an unknown page;
-    - ``repeated``: not newer than the last signal of their source about the page;
-    - ``late``: not newer than the page's last visit;
-    - ``refused``: of an unknown page that a bound or the setting `signals_discover` keeps out, or of a kind of source
-      beyond the eight that a state holds;
-    - ``rejected``: break the format or lie in the future;
-    - ``rejections``: the first 100 of them.
-    """
-
-    applied: int = 0
-    discovered: int = 0
-    repeated: int = 0
-    late: int = 0
-    refused: int = 0
-    rejected: int = 0
-    rejections: tuple[InvalidSignal, ...] = ()
-
-    @classmethod
-    def of(cls, fates: Sequence[int], problems: Sequence[InvalidSignal]) -> Noticed:
-        """Return the result of a call by the `fates` that the kernel counted and the signals that it did not get."""
-        applied, discovered, repeated, late, refused = fates
-        kept = tuple(problems[:KEPT_REJECTIONS])
-        return cls(applied, discovered, repeated, late, refused, len(problems), kept)
-
-    def __add__(self, other: Noticed) -> Noticed:
-        """Return the sums of both."""
-        return _add(self, other)
-
-
-_Counts = TypeVar("_Counts", Observed, Noticed)
-
-
-def _add(one: _Counts, other: _Counts) -> _Counts:
-    """Return the sums of the counts of two results, with the first rejections of both."""
-    sums: dict[str, Any] = {each.name: getattr(one, each.name) + getattr(other, each.name) for each in fields(one)}
-    return replace(one, **sums | {"rejections": sums["rejections"][:KEPT_REJECTIONS]})
+def as_noticed(fates: Sequence[int], problems: Sequence[InvalidSignal]) -> Noticed:
+    """Return the result of a call by the `fates` that the kernel counted and the signals that it did not get."""
+    named = dict(zip(_FATES, fates, strict=True))
+    return Noticed(**named, rejected=len(problems), rejections=Rejection.of(problems))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The scheduler of one shard: what it can be asked, and what it does. `operations` describes how calls are logged."""
+"""The scheduler of one shard: what it can be asked, and what it does. `logged_calls` describes how calls are logged."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.api.views import (
+    Explanation,
+    HostPage,
+    HostView,
+    Noticed,
+    Observed,
+    PageView,
+    SourceReliability,
+    SurgeView,
+    WeekView,
+)
 from streamsched.errors import InvalidOutcome, InvalidSignal, SettingsError
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
-from streamsched.estimation.source_list import SourceReliability, list_sources
+from streamsched.estimation.source_list import list_sources
 from streamsched.evolution.data.training_data import Training
 from streamsched.formula.champion import Champion, find_formula, parse_provided
 from streamsched.formula.formula import Formula
@@ -33,8 +44,7 @@ from streamsched.records.page_schema import FORGOTTEN
 from streamsched.records.url_patterns import find_host
 from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.explanation import Explanation
-from streamsched.scheduler.operations import (
+from streamsched.scheduler.logged_calls import (
     CHAMPION,
     HOST,
     LATEST,
@@ -55,22 +65,22 @@ from streamsched.scheduler.operations import (
     Columns,
     Given,
     LeasedRows,
+    LoggedCall,
     LogMismatch,
-    Operation,
     as_outcomes,
     as_signals,
     as_urls,
     as_weights,
     has_noticed,
     has_observed,
-    operation,
+    logged,
 )
-from streamsched.scheduler.reading.host_view import HostPage, HostView, find_start, list_hosts, view_host
-from streamsched.scheduler.reading.page_view import PageView, view_page
-from streamsched.scheduler.reading.surge_view import FoundSurges, SurgeView, find_surges, view_surge
-from streamsched.scheduler.reading.week_view import WeekView, view_page_week, view_profile_week
+from streamsched.scheduler.reading.host_view import find_start, list_hosts, view_host
+from streamsched.scheduler.reading.page_view import view_page
+from streamsched.scheduler.reading.surge_view import FoundSurges, find_surges, view_surge
+from streamsched.scheduler.reading.week_view import view_page_week, view_profile_week
 from streamsched.scheduler.recovered_state import recover_state
-from streamsched.scheduler.results import Batch, Granted, Noticed, Observed
+from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observed
 from streamsched.scheduler.settings import SchedulerSettings, parse_cycle
 from streamsched.signals import Signal, SignalBatch
 from streamsched.state.crawl_plan import CrawlPlan, write_crawl_rates
@@ -162,9 +172,9 @@ class Scheduler:
         )
         self.core = SchedulerCore.new(settings)
 
-    def _perform(self, operation: Operation, given: Given) -> Any:
+    def _perform(self, call: LoggedCall, given: Given) -> Any:
         """Do a call that changes the state, with prepared arguments; return its result."""
-        return operation.method(self, **given)
+        return call.method(self, **given)
 
     def use(self, formula: str | Formula | Champion, *, wait: bool = False) -> None:
         """Rank by `formula`, or that of an objective, from now on; unless it is a Champion it counts as set by hand.
@@ -210,9 +220,7 @@ class Scheduler:
     def max_patterns_per_host(self, most: int | None) -> None:
         self._set_bounds({"max_patterns_per_host": most})
 
-    @operation(
-        "POST /v1/outcomes", scope="crawl", log=Columns(has_observed, outcomes=OUTCOMES, latest_s=LATEST, stream=PLAIN)
-    )
+    @logged(Columns(has_observed, outcomes=OUTCOMES, latest_s=LATEST, stream=PLAIN))
     def observe(
         self,
         outcomes: OutcomeBatch | Outcome | Iterable[Outcome],
@@ -237,11 +245,11 @@ class Scheduler:
             number, surges = core.streams.number(stream if len(batch) else None), core.surges
             counts = core.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             core.politeness_policy.reach(core.pages.arrays)
-            observed = Observed.of(counts, problems)
+            observed = as_observed(counts, problems)
             core.report(observed)
         return observed
 
-    @operation("POST /v1/signals", scope="crawl", log=Columns(has_noticed, signals=SIGNALS, latest_s=LATEST))
+    @logged(Columns(has_noticed, signals=SIGNALS, latest_s=LATEST))
     def notice(self, signals: SignalBatch | Signal | Iterable[Signal], *, latest_s: float | None = None) -> Noticed:
         """Apply change signals in their order; return how many had which fate. O(1) a signal.
 
@@ -255,7 +263,7 @@ class Scheduler:
             fates = core.pages.notice(batch, discovers=core.signals_discover).tolist()
             core.politeness_policy.reach(core.pages.arrays)
             core.formula_switch.count(len(batch))
-            noticed = Noticed.of(fates, problems)
+            noticed = as_noticed(fates, problems)
             core.report(noticed)
         return noticed
 
@@ -269,7 +277,7 @@ class Scheduler:
                 return admit_signals(clock, records, [], latest_s)[1]
             return admit_outcomes(clock, as_outcomes(records), [], latest_s)[1]
 
-    @operation("POST /v1/discover", scope="crawl", log=Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
+    @logged(Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
         """Add pages that are known but never visited; return how many were new. O(1) a URL.
 
@@ -287,7 +295,7 @@ class Scheduler:
                 core.pages.weigh(packed, weights)
         return added
 
-    @operation("POST /v1/next", scope="crawl", log=LeasedRows())
+    @logged(LeasedRows())
     def next_batch(
         self,
         k: int = 1000,
@@ -327,7 +335,7 @@ class Scheduler:
                 core.report(batch)
         return batch
 
-    @operation(log=LeasedRows())
+    @logged(LeasedRows())
     def grant(self, urls: Sequence[str], *, now: float, lease: str | float = "10m", key: str | None = None) -> Granted:
         """Lease exactly these pages, where they may be leased now; the result names the others with the reason.
 
@@ -343,7 +351,7 @@ class Scheduler:
                 core.report(granted.batch)
         return granted
 
-    @operation("POST /v1/release", scope="crawl", log=Columns(urls=URLS))
+    @logged(Columns(urls=URLS))
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
 
@@ -357,7 +365,7 @@ class Scheduler:
             core.formula_switch.keep_up(rows)
         return int(np.count_nonzero(rows >= 0))
 
-    @operation(log=Columns(urls=URLS, host=HOST))
+    @logged(Columns(urls=URLS, host=HOST))
     def forget(self, urls: Sequence[str] | None = None, *, host: str | None = None) -> int:
         """Forget pages, or all pages of `host`; return how many were known. O(1) a URL; O(groups + pages) for a host.
 
@@ -383,7 +391,7 @@ class Scheduler:
             core.forgotten += rows.size
         return rows.size
 
-    @operation(log=Columns(urls=URLS, now=PRESENT))
+    @logged(Columns(urls=URLS, now=PRESENT))
     def ask(self, urls: Sequence[str], *, now: float) -> int:
         """Request one visit of each page, whatever its score; return how many pages were new. O(1) a URL.
 
@@ -401,7 +409,7 @@ class Scheduler:
             core.formula_switch.keep_up(rows)
         return added
 
-    @operation("POST /v1/hosts/{host}/block", scope="admin", log=Columns(host=PLAIN, until=UNTIL))
+    @logged(Columns(host=PLAIN, until=UNTIL))
     def block(self, host: str, until: float) -> int:
         """Exclude a host from batches until `until`, UTC epoch seconds; return how many known hosts that affects. O(1).
 
@@ -416,7 +424,7 @@ class Scheduler:
                 core.formula_switch.forget()
         return blocked.size
 
-    @operation(log=Columns(streams=STREAMS))
+    @logged(Columns(streams=STREAMS))
     def suspend_streams(self, streams: Collection[str]) -> int:
         """Return no page of hosts whose last outcome came from one of `streams`; return how many pages these have.
 
@@ -431,7 +439,7 @@ class Scheduler:
                 core.formula_switch.forget()
         return pages
 
-    @operation("PUT /v1/rules", scope="admin", log=Columns(rules=RULES))
+    @logged(Columns(rules=RULES))
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern. None removes a rule.
 
@@ -451,7 +459,7 @@ class Scheduler:
         check_type("target", target, str, "a host, a URL pattern or a page")
         return self.set_rules({target: rule})
 
-    @operation(log=Columns(politeness=POLITENESS))
+    @logged(Columns(politeness=POLITENESS))
     def set_politeness(self, politeness: Politeness) -> None:
         """Replace the politeness settings, for back-offs under way too; leases keep their length. O(pages).
 
@@ -464,22 +472,22 @@ class Scheduler:
             core.replace_politeness(politeness)
             core.formula_switch.forget()
 
-    @operation(log=Columns(max_ahead=MAX_AHEAD_S))
+    @logged(Columns(max_ahead=MAX_AHEAD_S))
     def _limit_ahead(self, max_ahead: Any) -> None:
         with self.core.lock:
             self.core.clock.max_ahead_s = max_ahead
 
-    @operation(log=Columns(bounds=PLAIN_VALUES))
+    @logged(Columns(bounds=PLAIN_VALUES))
     def _set_bounds(self, bounds: Mapping[str, int | None]) -> None:
         with self.core.lock:
             self.core.pages.bounds = replace(self.core.pages.bounds, **bounds)
 
-    @operation(log=Columns(champion=CHAMPION))
+    @logged(Columns(champion=CHAMPION))
     def _use(self, champion: Champion) -> None:
         """Rank by `champion`; see `use`, which logs it when the formula takes over."""
         self.core.use(champion, wait=True)
 
-    @operation(log=Columns(plan=PLAN, rates=RATES))
+    @logged(Columns(plan=PLAN, rates=RATES))
     def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32]) -> None:
         """Give the first pages the crawl rates of `plan`: float32[plan.pages]. O(pages). For `Optimiser`."""
         core = self.core
@@ -559,13 +567,11 @@ class Scheduler:
         with self.core.lock:
             return self.core.pages.state_bytes() | {"ranking": self.core.formula_switch.nbytes()}
 
-    @operation("GET /v1/signals/sources", scope="read")
     def sources(self) -> list[SourceReliability]:
         """Return what visits have shown of each source of change signals, each kind before its hosts. O(sources)."""
         with self.core.lock:
             return list_sources(self.core.pages.arrays, self.core.pages.signal_kinds)
 
-    @operation("GET /v1/surges", scope="read")
     def surges(self, k: int = 100) -> list[SurgeView]:
         """Return the `k` surges under way that the most changed pages wait for, the largest first. O(groups).
 
@@ -580,7 +586,6 @@ class Scheduler:
             groups = self.core.pages.arrays.groups
             return [view_surge(groups, int(group), kept=bool(kept)) for group, kept, _ in zip(*found, strict=True)]
 
-    @operation("GET /v1/week", scope="read")
     def week(
         self, *, now: float, url: str | None = None, host: str | None = None, region: str | None = None
     ) -> WeekView | None:
@@ -600,7 +605,6 @@ class Scheduler:
             number = self._find_profile(host, region)
             return None if number is None else view_profile_week(self.core.pages.arrays, number, now, self.regions)
 
-    @operation("GET /v1/rank", scope="read")
     def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without leasing them and without quotas or panel.
 
@@ -646,7 +650,6 @@ class Scheduler:
                 scores[self.core.pages.arrays.pages.records["rule"][: scores.size] == FORGOTTEN] = np.nan
             return scores
 
-    @operation("GET /v1/explain", scope="read")
     def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
         """Return what is known of a page, its score and rank at `now`, and why the next batch of `k` has it or not.
 
@@ -675,7 +678,6 @@ class Scheduler:
         """Return how many pages are known, as ``len`` does. O(1)."""
         return len(self)
 
-    @operation("GET /v1/pages/{url}", scope="read")
     def page(self, url: str, *, now: float) -> PageView | None:
         """Return what is known of a page at `now`, None for an unknown page. O(1)."""
         check_type("url", url, str, "a URL")
@@ -685,7 +687,6 @@ class Scheduler:
             limits = core.politeness_policy.limits
             return None if row < 0 else view_page(core.pages.arrays, row, now, limits, core.streams.names)
 
-    @operation("GET /v1/hosts/{host}", scope="read")
     def host(self, name: str, *, now: float) -> HostView | None:
         """Return a host's limits at `now` and what holds it back, None for a host without a known page. O(1)."""
         target, now, core = read_host(name, "name"), check_time(now), self.core
@@ -697,7 +698,6 @@ class Scheduler:
                 return None
             return self._view_hosts([group], now)[0]
 
-    @operation("GET /v1/hosts", scope="read")
     def hosts(self, start: int | str = 0, size: int = 100, *, now: float) -> HostPage:
         """Return `size` hosts in the order in which they became known, from `start` on. O(size), amortised.
 

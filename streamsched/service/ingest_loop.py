@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from streamsched.api.views import Noticed, Observed
 from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.connectors.source import Position, Source
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.results import Noticed, Observed
 from streamsched.service.arrivals import Arrival, InputStream
 from streamsched.service.batch_publisher import BatchPublisher
 from streamsched.service.event_log import LOG

@@ -5,22 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.api.views import Noticed, Observed
 from streamsched.connectors.records import SIGNALS
 from streamsched.connectors.source import Position
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.results import Noticed, Observed
 from streamsched.service.arrivals import Arrival, InputStream
 from streamsched.service.event_log import LOG
 
 _PART: Final = 8_192  # records between two pauses: some milliseconds
-_OTHERS: Final = {"rejected", "rejections", "served", "hits"}  # not of a stream; its source counts the rejected ones
+_OTHERS: Final = {"rejected", "served", "hits"}  # not of a stream; its source counts the rejected ones
 
 
 class ImagePositions:
@@ -80,11 +79,7 @@ class StreamIntake:
         records, position = arrival.records(), arrival.delivery.position
         start = self.source.starts.get(position.path)
         if start is not None and position.path not in self._scheduler.positions:
-            self._scheduler.take(self.stream.records.none(), start.path, start.to_json())
-            if self.source.is_partitioned:
-                level = logging.WARNING if start.offset else logging.INFO
-                event = "partition begun: this state has no earlier records of it"
-                LOG.log(level, event, partition=start.path, at=start.offset)
+            self._note_start(start)
         problems = self._scheduler.find_ahead(records)
         if problems:  # kept aside before the position passes them
             for problem in problems:
@@ -148,14 +143,21 @@ class StreamIntake:
 
     def counts(self) -> dict[str, int]:
         """Return the counters of records and of the source by name; those of signals begin with ``signals_``."""
-        names = [field.name for field in fields(self.total) if field.name not in _OTHERS]
-        counts = {name: int(getattr(self.total, name)) for name in names}
+        counts = {name: count for name, count in self.total.counts().items() if name not in _OTHERS}
         prefix = "signals_" if self._is_of_signals else ""
         return {prefix + name: value for name, value in (counts | self.source.counts()).items()}
 
     @property
     def _is_of_signals(self) -> bool:
         return self.stream.records is SIGNALS
+
+    def _note_start(self, start: Position) -> None:
+        """Record where a new file or partition begins: a replay for a call before the first save starts there."""
+        self._scheduler.take(self.stream.records.none(), start.path, start.to_json())
+        if self.source.is_partitioned:
+            level = logging.WARNING if start.offset else logging.INFO
+            event = "partition begun: this state has no earlier records of it"
+            LOG.log(level, event, partition=start.path, at=start.offset)
 
 
 def _cut(count: int) -> Iterator[npt.NDArray[np.intp]]:

@@ -56,7 +56,7 @@ def test_leases_survive_in_the_saved_state(streamsched: Command, state: Path) ->
     assert {*streamsched(*map(str, asked), "--now", str(NOW + 3600)).lines} == {*first.lines}
 
     page = int(second.lines[0].rpartition("/p")[2])
-    source = write(state.parent / "more.jsonl", [outcome(page, 10.03)])
+    source = write(state.parent / "more.jsonl", [outcome(page, 10.01)])
     assert streamsched("run", "--source", source, "--state", state).code == 0
     assert streamsched(*map(str, asked), "--now", str(NOW + 3601)).lines == [second.lines[0]]
 
@@ -118,8 +118,11 @@ def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:
     assert streamsched("next", "--state", state, "--peek", "--now", str(NOW), "--json").json["lease_until"] is None
     assert streamsched("next", "--state", state, "-k", "99", "--now", str(NOW + 1), "--json").code == 0
     leased = streamsched("explain", batch["urls"][0], "--state", state, "--now", str(NOW + 80), "--json").json
-    end = {"code": "leased", "until_s": NOW + 90, "wait_s": 10.0}
-    assert leased["reasons"][0] == end | {"text": "not eligible: leased until 2025-08-22 00:01:30 UTC, 10 s from now"}
+    assert leased["reasons"][0] == {
+        "code": "leased",
+        "fields": {"until_s": NOW + 90, "wait_s": 10.0},
+        "text": "not eligible: leased until 2025-08-22 00:01:30 UTC, 10 s from now",
+    }
     empty = streamsched("next", "--state", state, "--now", str(NOW + 2), "--json")
     assert (empty.code, empty.json["urls"]) == (1, [])
 

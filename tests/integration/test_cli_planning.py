@@ -67,14 +67,6 @@ def test_evolutions_and_plans_together(streamsched: Command, tmp_path: Path) -> 
     assert Scheduler.load(tmp_path / "s").digest() == digest  # the formula of the plan, though not of a record, stays
 
 
-def plan_beside(planning: LivePlanning, optimiser: Optimiser) -> None:
-    """Begin a plan and see it to its end."""
-    planning.tick()
-    assert optimiser._thread is not None
-    optimiser._thread.join()
-    planning.tick()
-
-
 def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
     now = NOW
     with DurableScheduler.open(tmp_path) as scheduler, Optimiser(scheduler) as optimiser:
@@ -83,7 +75,10 @@ def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
         assert not optimiser.running  # there are no pages
         batch = OutcomeBatch(["https://a.example/1"], [NOW - DAY])
         assert planning.observe(batch, lambda part, _: scheduler.observe(part)).applied == 1
-        plan_beside(planning, optimiser)
+        planning.tick()
+        assert optimiser._thread is not None
+        optimiser._thread.join()
+        planning.tick()
         assert planning.counts() == {"plans": 1}
         now += 3_600.0
         planning.tick()
@@ -101,11 +96,17 @@ def test_a_plan_that_fails_ends_no_live_stream(monkeypatch: pytest.MonkeyPatch) 
         planning = LivePlanning(optimiser, lambda: now)
         with monkeypatch.context() as patch:
             patch.setattr(Optimiser, "plan_now", fail)
-            plan_beside(planning, optimiser)
+            planning.tick()
+            assert optimiser._thread is not None
+            optimiser._thread.join()
+            planning.tick()
         planning.tick()
         assert not optimiser.running  # it waits a minute
         now += 60.0
-        plan_beside(planning, optimiser)
+        planning.tick()
+        assert optimiser._thread is not None
+        optimiser._thread.join()
+        planning.tick()
     assert planning.counts() == {"plans": 1}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsched import HostRule
+from streamsched.api.views import HostLimits
 from tests.support.command_line import Answer, Command
 from tests.support.http_service import TOKENS, URLS, Running, running
 
@@ -93,7 +93,7 @@ def test_rules(ask: Command, service: Running) -> None:
     assert ask("rules", "h0.example", "delay=0").code == 0  # no delay, whatever the setting is
     host = service.scheduler.host("h0.example", now=service.clock.now_s)
     assert host is not None
-    assert (host.delay_s, host.rule) == (0.0, HostRule(delay=0))
+    assert (host.delay_s, host.rule) == (0.0, HostLimits(delay=0.0))
     assert ask("rules", "h1.example/*", "never=true").code == 0
     assert not any("//h1." in line for line in ask("next", "-k", "100").lines)
     assert ask("rules", "h0.example", "--remove").code == 0

@@ -37,22 +37,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield service
 
 
-@pytest.fixture(params=["threads", "asyncio"])
-def call(request: pytest.FixtureRequest, service: Running) -> Caller:
-    """Call a method of either client."""
-    url = f"http://{service.server.address}"
+@pytest.fixture
+def call(service: Running) -> Caller:
+    """Call a method of the client for threads, which runs that for asyncio; `tests/unit/client` compares them."""
 
     def by_thread(name: str, *arguments: Any, token: str = "all", **named: Any) -> Any:
+        url = f"http://{service.server.address}"
         with Client(url, token=TOKENS[token], retries=PATIENT, timeout_s=300.0) as client:
             return getattr(client, name)(*arguments, **named)
 
-    async def by_task(name: str, *arguments: Any, token: str = "all", **named: Any) -> Any:
-        async with AsyncClient(url, token=TOKENS[token], retries=PATIENT, timeout_s=300.0) as client:
-            return await getattr(client, name)(*arguments, **named)
-
-    if request.param == "threads":
-        return by_thread
-    return lambda *arguments, **named: asyncio.run(by_task(*arguments, **named))
+    return by_thread
 
 
 def test_a_crawler_s_day(call: Caller, service: Running) -> None:
@@ -99,6 +93,12 @@ def test_what_is_shown_is_the_scheduler_s_state(call: Caller, service: Running) 
     assert call("host", "nowhere.example") is None
     assert call("champion").formula == scheduler.formula.text
     assert call("stats").pages == len(scheduler)
+    assert call("week", host="h0.example") == scheduler.week(host="h0.example", now=now)
+    assert call("week", url="https://nowhere.example/") is None
+    assert list(call("surges").surges) == scheduler.surges()
+    assert [one.kind for one in call("sources").sources] == [one.kind for one in scheduler.sources()]
+    assert call("formula").text == scheduler.formula.text
+    assert call("formula", "t * X").root.text == "×"
 
 
 def test_an_administrator_s_day(call: Caller) -> None:
@@ -130,7 +130,8 @@ def test_an_administrator_s_day(call: Caller) -> None:
         ("explain", ["https://nowhere.example/"], UnknownPage, "nowhere"),
         ("explain", [""], SettingsError, "url"),
         ("page", [3], SettingsError, "url"),
-        ("host", ["\ud800"], SettingsError, "name"),
+        ("week", ["https://a.example/"], TypeError, "argument"),
+        ("host", ["\ud800"], SettingsError, "host"),
         ("discover", ["https://a.example/"], SettingsError, "urls"),
         ("release", [None], SettingsError, "urls"),
         ("observe", [[3]], SettingsError, "outcomes"),

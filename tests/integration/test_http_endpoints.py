@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from streamsched import OutcomeBatch, SignalBatch
+from streamsched.api.requests import MOST_RECORDS
 from streamsched.frames import encode_frame
 from streamsched.http.protocol import bodies
-from streamsched.http.protocol.bodies import MOST_RECORDS
 from tests.support.http_service import NOW, URLS, Running, outcome, running
 
 FRAMES = {"content-type": "application/vnd.streamsched.frames"}
@@ -217,7 +217,7 @@ def test_a_large_body_is_decoded_beside_the_event_loop(crawler: httpx.Client, mo
         threads.append(threading.current_thread().name)
         return bodies.decode_body(*given)
 
-    monkeypatch.setattr(bodies.MessageBody, "read", lambda self, body, media_type: decode(body, media_type, self.kind))
+    monkeypatch.setattr(bodies.BodyReader, "read", lambda self, body, media_type: decode(body, media_type, self.kind))
     for count in (1, 10_000):
         urls = [f"https://large.example/{number:020}" for number in range(count)]
         assert crawler.post("/v1/release", json={"urls": urls}).json() == {"known": 0}

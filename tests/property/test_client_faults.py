@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import SettingsError, UnknownPage
-from streamsched.answers import LeasedBatch
 from streamsched.client import AsyncClient, AsyncOutcomeSender, Client, Outcome, OutcomeSender, RetryPolicy
 from streamsched.errors import ServiceError, ServiceUnavailable
 from tests.support.faulty_proxy import APPLIED, MENDED, Fault, FaultyProxy, proxy_before
@@ -61,27 +60,12 @@ def leased_by(service: Running) -> set[str]:
     return {view.url for view in views if view is not None and view.lease_until_s is not None}
 
 
-def lease_by_thread(url: str, policy: RetryPolicy) -> LeasedBatch:
-    with Client(url, retries=policy, timeout_s=60.0) as client:
-        return client.next_batch(3)
-
-
-def lease_by_task(url: str, policy: RetryPolicy) -> LeasedBatch:
-    async def lease() -> LeasedBatch:
-        async with AsyncClient(url, retries=policy, timeout_s=60.0) as client:
-            return await client.next_batch(3)
-
-    return asyncio.run(lease())
-
-
 @pytest.mark.parametrize("fault", MENDED)
-@pytest.mark.parametrize("lease", [lease_by_thread, lease_by_task])
-def test_each_fault_is_mended(
-    fault: Fault, lease: Callable[[str, RetryPolicy], LeasedBatch], service: Running, proxy: FaultyProxy
-) -> None:
+def test_each_fault_is_mended(fault: Fault, service: Running, proxy: FaultyProxy) -> None:
     proxy.fail([fault])
     service.clock.now_s += 1_000.0  # all leases have expired
-    batch = lease(proxy.url, HASTY if fault is Fault.SILENCE else POLICY)
+    with Client(proxy.url, retries=HASTY if fault is Fault.SILENCE else POLICY, timeout_s=60.0) as client:
+        batch = client.next_batch(3)
     assert leased_by(service) == {page.url for page in batch.pages}
     assert batch.repeated == (fault in APPLIED)
     assert proxy.forwarded == ["POST /v1/next"] * (2 if fault in APPLIED else 1)

@@ -64,7 +64,7 @@ WITH_GRAMMAR = (  # hosts, targets of rules and formulas: no schema says which o
     "GET /v1/formula",
     "GET /v1/week",  # at most one of its parameters
 )
-ROUTES = {f"{route.method} {route.path}": route for route in make_routes(cast(Service, None)) if route.described}
+ROUTES = {route.operation.route: route for route in make_routes(cast(Service, None)) if route.operation.is_described}
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))

@@ -20,13 +20,13 @@ from streamsched import DurableScheduler
 from streamsched.http.open_http import listen, open_http
 from streamsched.http.server import HttpServer
 from streamsched.http.service_clock import ServiceClock
-from streamsched.http.tokens import PERMISSIONS, write_entry
+from streamsched.http.tokens import SCOPES, write_entry
 from streamsched.service.http_settings import HttpSettings
 from streamsched.state.stream_clock import WallClock
 from tests.support.command_line import start
 
 NOW = 1_755_820_800.0  # 2025-08-22
-TOKENS = {name: f"ss_{name}" for name in (*PERMISSIONS, "all", "expired")}
+TOKENS = {name: f"ss_{name}" for name in (*SCOPES, "all", "expired")}
 URLS = [f"https://h{page % 5}.example/p{page}" for page in range(40)]
 
 
@@ -67,9 +67,9 @@ def make_client(address: str, token: str | None = None) -> httpx.Client:
 
 def write_tokens(path: Path) -> Path:
     """Write a file with a token for each scope, one for all and one that has expired."""
-    entries = [write_entry(TOKENS[name], name, [name]) for name in PERMISSIONS]
+    entries = [write_entry(TOKENS[name], name, [name]) for name in SCOPES]
     entries += [
-        write_entry(TOKENS["all"], "all", PERMISSIONS),
+        write_entry(TOKENS["all"], "all", SCOPES),
         write_entry(TOKENS["expired"], "expired", ["read"], 1e9),
     ]
     path.write_text("\n".join(entries))

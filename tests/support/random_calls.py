@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 from streamsched import Batch, HostRule, KeyReusedError, Optimiser, OptimiserSettings, Outcome, Politeness, Rule, Signal
+from streamsched.api.views import Noticed, Observed
 from streamsched.scheduler.planning.planned_rates import PLANNERS
-from streamsched.scheduler.results import Noticed, Observed
 from streamsched.scheduler.scheduler import Scheduler
 from tests.support.outcome_streams import PREFIXES, streams
 

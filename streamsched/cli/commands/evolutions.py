@@ -10,7 +10,7 @@ import click
 from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_error, echo_json, plain
-from streamsched.cli.remote import asks_service, open_client, plain_fields, state_or_service
+from streamsched.cli.remote import asks_service, open_client, state_or_service
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import METRIC_NAMES
@@ -64,7 +64,7 @@ def _ask(service: str, token_file: Path | None) -> list[EvolutionRecord]:
         answer = client.evolutions(_MOST_RECORDS)
     if answer.faults:
         echo_error(f"{service}: {_count(answer.faults)} cannot be read as records")
-    views = [plain_fields(view) for view in answer.evolutions]
+    views = [view.as_dict() for view in answer.evolutions]
     for view in views:
         for champion in (view["champion_before"], view["champion_after"]):
             champion.pop("text")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -12,13 +11,12 @@ import click
 from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_error, echo_json, plain
-from streamsched.cli.remote import asks_service, open_client, plain_fields, state_or_service
+from streamsched.cli.remote import asks_service, open_client, state_or_service
 from streamsched.numerics.durations import format_duration
 from streamsched.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from streamsched.answers import Explained
-    from streamsched.estimation.source_list import SourceReliability
+    from streamsched.api.views import SourceReliability
 
 
 _EXPLAIN_EPILOG: Final = """
@@ -46,49 +44,17 @@ def explain_command(**given: Any) -> int:
     arguments = SimpleNamespace(**given)
     if asks_service(arguments.state, arguments.service, now=arguments.now, lease=arguments.lease):
         with open_client(arguments.service, arguments.token_file) as client:
-            explained = client.explain(arguments.url, k=arguments.k)
-        fields, text = _fields_of(explained), _explain_describe(explained)
+            explanation = client.explain(arguments.url, k=arguments.k)
     else:
         scheduler, now = Scheduler.load(arguments.state), options.current_time(arguments.now)
         lease = "10m" if arguments.lease is None else arguments.lease
         explanation = scheduler.explain(arguments.url, now=now, k=arguments.k, lease=lease)
-        fields, text = explanation.as_dict(), str(explanation)
     if arguments.json:
-        echo_json(fields)
+        echo_json(explanation.as_dict())
     else:
-        for line in text.split("\n"):
+        for line in str(explanation).split("\n"):
             echo(plain(line))
     return DONE
-
-
-def _fields_of(explained: Explained) -> dict[str, Any]:
-    """Return what a service has answered, as `Explanation.as_dict` does."""
-    fields = plain_fields(explained)
-    fields["champion"].pop("text")
-    fields["reasons"] = [{"code": reason.code, **reason.fields} for reason in explained.reasons]
-    return fields
-
-
-def _explain_describe(explained: Explained) -> str:
-    """Return what a service has answered as text, as `str` does of an `Explanation`."""
-    place = (
-        f"{explained.position} of {explained.of_eligible} eligible pages"
-        if explained.position
-        else "not in the ranking"
-    )
-    lines = [
-        explained.url,
-        f"  score      {_format(explained.score)} = {explained.formula}",
-        f"  formula    {explained.champion.text}",
-        f"  place      {place}",
-    ]
-    lines += [f"  because    {reason.text}" for reason in explained.reasons]
-    lines += [f"  {name:<10} {_format(value)}" for name, value in explained.terminals.items()]
-    return "\n".join(lines)
-
-
-def _format(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.6g}"
 
 
 _ALL_HOSTS: Final = "all hosts"
@@ -118,7 +84,7 @@ def signals_command(state: Path, host: str | None, json: bool) -> int:
     """
     sources = [one for one in Scheduler.load(state).sources() if host is None or one.host == host]
     if json:
-        echo_json([asdict(one) for one in sources])
+        echo_json([one.as_dict() for one in sources])
     elif sources:
         _print_table([_SIGNALS_HEAD, *map(_signals_describe, sources)])
     else:

@@ -14,7 +14,7 @@ from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_error
 from streamsched.cli.remote import open_client, remote_options
 from streamsched.errors import SettingsError, SnapshotError
-from streamsched.http.tokens import PERMISSIONS, check_new, make_token, write_entry
+from streamsched.http.tokens import SCOPES, check_new, make_token, write_entry
 from streamsched.numerics.durations import parse_duration
 from streamsched.persistence.files import open_regular
 
@@ -31,9 +31,7 @@ standard error.
 
 @click.command("token", epilog=_TOKEN_EPILOG)
 @click.argument("name")
-@click.option(
-    "--scope", "scopes", multiple=True, required=True, type=click.Choice(PERMISSIONS), help="Can be repeated."
-)
+@click.option("--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="Can be repeated.")
 @click.option("--lasts", type=options.DURATION, metavar="TIME", show_default="for ever", help="Time until it expires.")
 @click.option("--file", "path", type=options.FILE, help="Append to this file of tokens; created if it does not exist.")
 def token_command(name: str, scopes: Sequence[str], lasts: float | None, path: Path | None) -> int:

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
+from streamsched.api.operations import Operation
 from streamsched.http.protocol.problems import HttpError
-from streamsched.http.protocol.routes import Call, Route
+from streamsched.http.protocol.routes import Route
 
 PAGE: Final = "index.html"
 MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
@@ -60,17 +61,19 @@ class Console:
     def routes(self) -> list[Route]:
         """Return the routes of these endpoints; OpenAPI does not have them."""
         return [
-            Route("GET", "/", self.console, None, described=False),
-            Route("GET", "/console/{file}", self.console_file, None, described=False),
+            Route.of(Operation("console", "GET /", None, None, is_described=False), self.console),
+            Route.of(
+                Operation("console_file", "GET /console/{file}", None, None, is_described=False), self.console_file
+            ),
         ]
 
-    async def console(self, call: Call) -> Response:  # noqa: ARG002  a handler
+    async def console(self) -> Response:
         """Return the console."""
         return self._send(PAGE)
 
-    async def console_file(self, call: Call) -> Response:
+    async def console_file(self, file: str) -> Response:
         """Return a file of the console: a script, a style sheet or a picture."""
-        return self._send(call.path["file"])
+        return self._send(file)
 
     def _send(self, name: str) -> Response:
         found = self._static.get(name)

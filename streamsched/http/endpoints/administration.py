@@ -12,14 +12,15 @@ import msgspec
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
-from streamsched.answers import Blocked, ChampionView, RulesSet
+from streamsched.api.answers import Blocked, Health, RulesSet
+from streamsched.api.operations import Operation
+from streamsched.api.requests import Block, ChampionChange, RuleFields, Rules
+from streamsched.api.views import ChampionView
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.http.endpoints.messages import Block, ChampionChange, Health, RuleFields, Rules
-from streamsched.http.endpoints.reading import show_champion
-from streamsched.http.protocol.bodies import JSON, MessageBody
+from streamsched.http.protocol.bodies import JSON
 from streamsched.http.protocol.problems import HttpError, invalid
-from streamsched.http.protocol.routes import Call, Route
+from streamsched.http.protocol.routes import Route
 from streamsched.http.service import Service
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.politeness.rule_targets import HOST, parse_target
@@ -35,37 +36,25 @@ class Administration:
         self._service = service
         self._changing = asyncio.Lock()  # of the formula: a change takes seconds where there are many pages
 
-    def routes(self) -> list[Route]:
-        """Return the routes of these endpoints."""
-        return [
-            Route("PUT", "/v1/rules", self.set_rules, "admin", RulesSet, body=MessageBody(Rules)),
-            Route("POST", "/v1/hosts/{host}/block", self.block, "admin", Blocked, body=MessageBody(Block)),
-            Route("PUT", "/v1/champion", self.use, "admin", ChampionView, body=MessageBody(ChampionChange)),
-        ]
-
-    async def set_rules(self, call: Call) -> RulesSet:
+    async def set_rules(self, given: Rules) -> RulesSet:
         """Set or remove rules for hosts, URL patterns and pages."""
-        given: Rules = call.body
         rules = {target: None if one is None else _make_rule(target, one) for target, one in given.rules.items()}
-        return RulesSet(pages=await self._service.write(lambda scheduler: scheduler.set_rules(rules)))
+        return RulesSet(pages=await self._service.write(lambda scheduler, _: scheduler.set_rules(rules)))
 
-    async def block(self, call: Call) -> Blocked:
+    async def block(self, given: Block, host: str) -> Blocked:
         """Visit no page of a host for a while."""
-        given: Block = call.body
         until_s = self._service.clock() + given.seconds
-        host = call.path["host"]
-        hosts = await self._service.write(lambda scheduler: scheduler.block(host, until_s))
+        hosts = await self._service.write(lambda scheduler, _: scheduler.block(host, until_s))
         return Blocked(hosts=hosts, until=until_s)
 
-    async def use(self, call: Call) -> ChampionView:
+    async def use(self, given: ChampionChange) -> ChampionView:
         """Set the formula, or return to a former one.
 
         The change is recorded. Crawlers are served meanwhile.
         """
-        given: ChampionChange = call.body
         async with self._changing:
             await asyncio.to_thread(self._use, given.formula)
-        return show_champion(self._service.scheduler.champion)
+        return self._service.scheduler.champion.view()
 
     def _use(self, choice: str | int) -> None:
         service, now = self._service, self._service.clock()
@@ -107,30 +96,34 @@ class Monitoring:
         self._describe = describe
 
     def routes(self) -> list[Route]:
-        """Return the routes of these endpoints."""
+        """Return the routes of these endpoints, which clients do not call."""
+        media_type = self._metrics.media_type
         return [
-            Route("GET", "/healthz", self.health, None, Health, while_stopping=True),
-            Route("GET", "/readyz", self.readiness, None, Health, while_stopping=True),
-            Route("GET", "/metrics", self.metrics, "read", media_type=self._metrics.media_type, while_stopping=True),
-            Route("GET", "/openapi.json", self.openapi, None, media_type=JSON),
+            Route.of(Operation("health", "GET /healthz", None, Health, while_stopping=True), self.health),
+            Route.of(Operation("readiness", "GET /readyz", None, Health, while_stopping=True), self.readiness),
+            Route.of(
+                Operation("metrics", "GET /metrics", "read", None, media_type=media_type, while_stopping=True),
+                self.metrics,
+            ),
+            Route.of(Operation("openapi", "GET /openapi.json", None, None, media_type=JSON), self.openapi),
         ]
 
-    async def health(self, call: Call) -> Health:  # noqa: ARG002  a handler, as the others
+    async def health(self) -> Health:
         """Tell whether the process answers."""
         return Health(status="ok")
 
-    async def readiness(self, call: Call) -> Health:  # noqa: ARG002
+    async def readiness(self) -> Health:
         """Tell whether requests are served: 503 if not."""
         trouble = self._service.trouble()
         if trouble is not None:
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", trouble, headers={"retry-after": "1"})
         return Health(status="ok")
 
-    async def metrics(self, call: Call) -> Response:  # noqa: ARG002
+    async def metrics(self) -> Response:
         """Return metrics for Prometheus."""
         return Response(self._metrics.write(), headers={"content-type": self._metrics.media_type})
 
-    async def openapi(self, call: Call) -> Response:  # noqa: ARG002
+    async def openapi(self) -> Response:
         """Describe the service in OpenAPI."""
         return Response(self._document, media_type=JSON)
 

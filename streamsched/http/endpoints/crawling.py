@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
 
 import numpy as np
 
-from streamsched.answers import (
-    Discovered,
-    LeasedBatch,
-    LeasedPage,
-    NoticedSignals,
-    ObservedOutcomes,
-    Rejection,
-    Released,
-)
-from streamsched.connectors.records import OUTCOMES, SIGNALS
-from streamsched.errors import InvalidRecord, shorten
-from streamsched.http.endpoints.messages import Discoveries, NextBatch, Outcomes, Releases, Signals
-from streamsched.http.endpoints.reading import show_counts
-from streamsched.http.protocol.bodies import MessageBody, RecordsBody
+from streamsched.api.answers import Discovered, LeasedBatch, LeasedPage, Released
+from streamsched.api.requests import Discoveries, NextBatch, Releases
+from streamsched.api.views import Noticed, Observed, Rejection, finite
+from streamsched.errors import shorten
 from streamsched.http.protocol.problems import HttpError
-from streamsched.http.protocol.routes import Call, Route
 from streamsched.http.service import Service
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Noticed, Observed
+from streamsched.scheduler.results import Batch
+from streamsched.signals import SignalBatch
 
 
 class Crawling:
@@ -39,32 +26,12 @@ class Crawling:
         self._service = service
         self._running: set[str] = set()  # keys of requests that are not answered yet
 
-    def routes(self) -> list[Route]:
-        """Return the routes of these endpoints."""
-        return [
-            Route(
-                "POST",
-                "/v1/next",
-                self.next_batch,
-                "crawl",
-                LeasedBatch,
-                body=MessageBody(NextBatch),
-                errors={HTTPStatus.CONFLICT: "A request with this key is still running."},
-                links=_LINKS_OF_BATCH,
-            ),
-            Route(
-                "POST", "/v1/outcomes", self.observe, "crawl", ObservedOutcomes, body=RecordsBody(OUTCOMES, Outcomes)
-            ),
-            Route("POST", "/v1/signals", self.notice, "crawl", NoticedSignals, body=RecordsBody(SIGNALS, Signals)),
-            Route("POST", "/v1/discover", self.discover, "crawl", Discovered, body=MessageBody(Discoveries)),
-            Route("POST", "/v1/release", self.release, "crawl", Released, body=MessageBody(Releases)),
-        ]
-
-    async def next_batch(self, call: Call) -> LeasedBatch:
+    async def next_batch(self, asked: NextBatch) -> LeasedBatch:
         """Lease the pages to visit next."""
-        asked: NextBatch = call.body
-        service, key = self._service, asked.key
-        if key is not None and key in self._running:
+        key = asked.key
+        if key is None:
+            return await self._lease(asked)
+        if key in self._running:
             raise HttpError(
                 HTTPStatus.CONFLICT,
                 "key_running",
@@ -72,77 +39,59 @@ class Crawling:
                 fields={"field": "key", "found": shorten(key)},
                 headers={"retry-after": "1"},
             )
-
-        def lease(scheduler: DurableScheduler) -> LeasedBatch:
-            batch = scheduler.next_batch(
-                asked.k,
-                now=service.clock(),
-                lease=asked.lease,
-                hosts=asked.hosts,
-                per_host=asked.per_host,
-                key=key,
-            )
-            return _show_batch(batch)
-
+        self._running.add(key)
         try:
-            if key is not None:
-                self._running.add(key)
-            leased = await service.write(lease)
+            return await self._lease(asked)
         finally:
-            if key is not None:
-                self._running.discard(key)
-        return leased
+            self._running.discard(key)
 
-    async def observe(self, call: Call) -> ObservedOutcomes:
+    async def _lease(self, asked: NextBatch) -> LeasedBatch:
+        return await self._service.write(
+            lambda scheduler, now: _show_batch(
+                scheduler.next_batch(
+                    asked.k, now=now, lease=asked.lease, hosts=asked.hosts, per_host=asked.per_host, key=asked.key
+                )
+            )
+        )
+
+    async def observe(self, outcomes: OutcomeBatch) -> Observed:
         """Report finished crawls.
 
         The invalid ones are named, the others applied.
         """
-        observed: Observed = await self._service.write(lambda scheduler: scheduler.observe(call.body))
-        return ObservedOutcomes(**show_counts(observed), rejections=_show(observed.rejections))
+        return await self._service.write(lambda scheduler, _: scheduler.observe(outcomes))
 
-    async def notice(self, call: Call) -> NoticedSignals:
+    async def notice(self, signals: SignalBatch) -> Noticed:
         """Report change signals, such as those of sitemaps and feeds.
 
         The invalid ones are named, the others applied.
         """
-        noticed: Noticed = await self._service.write(lambda scheduler: scheduler.notice(call.body))
-        return NoticedSignals(**show_counts(noticed), rejections=_show(noticed.rejections))
+        return await self._service.write(lambda scheduler, _: scheduler.notice(signals))
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, found: Discoveries) -> Discovered:
         """Add pages that were found and not visited yet.
 
         The invalid ones are named, the others applied.
         """
-        found: Discoveries = call.body
         urls = PackedUrls.pack(found.urls)
         importance = found.importance if isinstance(found.importance, float) else None
 
-        def add(scheduler: DurableScheduler) -> Discovered:
-            now = self._service.clock()
+        def add(scheduler: DurableScheduler, now: float) -> Discovered:
             problems = OutcomeBatch(urls, np.full(len(urls), now)).problems()
             valid = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
             added = scheduler.discover(urls.take(valid) if problems else urls, now=now, importance=importance)
-            return Discovered(added=added, rejected=len(problems), rejections=_show(problems[:KEPT_REJECTIONS]))
+            return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
 
         return await self._service.write(add)
 
-    async def release(self, call: Call) -> Released:
+    async def release(self, given: Releases) -> Released:
         """Give leased pages back unvisited."""
-        given: Releases = call.body
-        return Released(known=await self._service.write(lambda scheduler: scheduler.release(given.urls)))
-
-
-_FIRST_URL: Any = "$response.body#/pages/0/url"
-_LINKS_OF_BATCH: Any = {
-    "explain": {"operationId": "explain", "parameters": {"query.url": _FIRST_URL}},
-    "release": {"operationId": "release", "requestBody": {"urls": [_FIRST_URL]}},
-}
+        return Released(known=await self._service.write(lambda scheduler, _: scheduler.release(given.urls)))
 
 
 def _show_batch(batch: Batch) -> LeasedBatch:
     until_s = batch.now if batch.lease_until_s is None else batch.lease_until_s
-    scores = [score if math.isfinite(score) else None for score in batch.scores.tolist()]
+    scores = map(finite, batch.scores.tolist())
     columns = batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.probabilities.tolist(), batch.reasons
     pages = [
         LeasedPage(
@@ -151,10 +100,3 @@ def _show_batch(batch: Batch) -> LeasedBatch:
         for url, host, score, tier, probability, why in zip(*columns, strict=True)
     ]
     return LeasedBatch(pages=pages, now=batch.now, repeated=batch.repeated)
-
-
-def _show(problems: Sequence[InvalidRecord]) -> list[Rejection]:
-    return [
-        Rejection(record=one.record, field=one.field, found=shorten(one.found), expected=one.expected)
-        for one in problems
-    ]

@@ -6,7 +6,6 @@ wrong entry beyond `_MOST_ENTRIES`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import structs
 
+from streamsched.api.requests import MOST_RECORDS
 from streamsched.connectors.reading.rejections import ParseError
 from streamsched.connectors.records import RecordType
 from streamsched.errors import InvalidRecord
@@ -145,57 +145,44 @@ def _weigh(offered: str, ranges: list[tuple[str, float]]) -> float:
     return 0.0
 
 
-MOST_RECORDS: Final = 10_000  # of a request; the scheduler applies them in some 5 ms
+class BodyReader:
+    """Reads the bodies of a route. ``kind``: the message, in JSON or msgpack; ``media_types``: what is accepted.
 
+    `records`: read the message's field ``records.name``, a list of events, as columns; a body may also be one frame.
+    """
 
-class BodyReader(ABC):
-    """How a route reads its body. ``kind``: the message, in JSON or msgpack; ``media_types``: what is accepted."""
-
-    media_types: tuple[str, ...] = (JSON, MSGPACK)
-
-    def __init__(self, kind: type[msgspec.Struct]) -> None:
+    def __init__(self, kind: type[msgspec.Struct], records: RecordType[Any] | None = None) -> None:
         self.kind = kind
-
-    @abstractmethod
-    def read(self, body: bytes, media_type: str) -> Any:
-        """Return the content of a body of one of ``media_types``. O(bytes). Raises HttpError."""
-
-
-class MessageBody(BodyReader):
-    """Reads a message as it is."""
+        self.media_types = (JSON, MSGPACK) if records is None else (JSON, MSGPACK, FRAMES)
+        self._records = records
+        if records is not None:
+            self._frame = msgspec.defstruct("Frame", [], bases=(records.frame(),), forbid_unknown_fields=True)
 
     def read(self, body: bytes, media_type: str) -> Any:
-        """Return the message."""
-        return decode_body(body, media_type, self.kind)
+        """Return the message in a body of one of ``media_types``, or its records as one batch. O(bytes).
 
+        Raises HttpError.
+        """
+        if self._records is None:
+            return decode_body(body, media_type, self.kind)
+        return self._read_records(self._records, body, media_type)
 
-class RecordsBody(BodyReader):
-    """Reads `records` as columns: from a list of events in a message, its field ``records.name``, or from a frame."""
-
-    media_types = (JSON, MSGPACK, FRAMES)
-
-    def __init__(self, records: RecordType[Any], kind: type[msgspec.Struct]) -> None:
-        super().__init__(kind)
-        self.records = records
-        self._frame = msgspec.defstruct("Frame", [], bases=(records.frame(),), forbid_unknown_fields=True)
-
-    def read(self, body: bytes, media_type: str) -> Any:
-        """Return the records as one batch."""
+    def _read_records(self, records: RecordType[Any], body: bytes, media_type: str) -> Any:
         if media_type == FRAMES:
-            return self._read_frame(body)
-        events: Sequence[Any] = getattr(decode_body(body, media_type, self.kind), self.records.name)
+            return self._read_frame(records, body)
+        events: Sequence[Any] = getattr(decode_body(body, media_type, self.kind), records.name)
         for number, event in enumerate(events):
             try:
-                self.records.check(event)
+                records.check(event)
             except ParseError as error:
-                field = f"{self.records.name}[{number}].{error.problem.field}"
+                field = f"{records.name}[{number}].{error.problem.field}"
                 raise invalid(field, error.problem.found, error.problem.reason.removeprefix("expected ")) from None
-        return self.records.batch.from_events(events)
+        return records.batch.from_events(events)
 
-    def _read_frame(self, body: bytes) -> Any:
+    def _read_frame(self, records: RecordType[Any], body: bytes) -> Any:
         try:
             frame = msgspec.msgpack.decode(body, type=self._frame)
-            batch = self.records.decode_frame(structs.asdict(frame))
+            batch = records.decode_frame(structs.asdict(frame))
         except InvalidRecord:
             raise
         except msgspec.ValidationError as error:
@@ -203,5 +190,5 @@ class RecordsBody(BodyReader):
         except (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError) as error:
             raise malformed(str(error)) from None
         if len(batch) > MOST_RECORDS:
-            raise invalid(self.records.name, f"{len(batch)} records", f"at most {MOST_RECORDS:,} records")
+            raise invalid(records.name, f"{len(batch)} records", f"at most {MOST_RECORDS:,} records")
         return batch

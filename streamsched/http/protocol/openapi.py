@@ -46,14 +46,19 @@ _WITH_BODY: Final = {
 
 def describe_routes(routes: Sequence[Route], version: str) -> dict[str, Any]:
     """Return the OpenAPI document of `routes` as plain values for JSON. O(routes)."""
-    routes = [route for route in routes if route.described]
-    kinds = [Problem, *_message_types(routes)]
-    _, schemas = msgspec.json.schema_components(list(dict.fromkeys(kinds)), ref_template=_REF)
+    routes = [route for route in routes if route.operation.is_described]
+    asked = _describe_types([Problem, *(route.body.kind for route in routes if route.body is not None)])
+    answered = _describe_types([route.operation.answer for route in routes if route.operation.answer is not None])
+    for schema in answered.values():  # an answer has all of its fields
+        schema["required"] = list(schema["properties"])
+        for described in schema["properties"].values():
+            described.pop("default", None)
+    schemas = asked | answered
     for schema in schemas.values():
         schema["additionalProperties"] = False  # answers too have no others, though decoders of them ignore these
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route)
+        paths.setdefault(route.operation.path, {})[route.operation.method.lower()] = _describe_route(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -71,21 +76,19 @@ def describe_routes(routes: Sequence[Route], version: str) -> dict[str, Any]:
     }
 
 
-def _message_types(routes: Iterable[Route]) -> Iterator[type[msgspec.Struct]]:
-    for route in routes:
-        if route.answer is not None:
-            yield route.answer
-        if route.body is not None:
-            yield route.body.kind
+def _describe_types(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, dict[str, Any]]:
+    """Return the schemas of `kinds`, and of the types in them, by name."""
+    return msgspec.json.schema_components(list(dict.fromkeys(kinds)), ref_template=_REF)[1]
 
 
 def _describe_route(route: Route) -> dict[str, Any]:
+    operation = route.operation
     described: dict[str, Any] = {
-        "operationId": route.operation,
+        "operationId": operation.name,
         "summary": route.summary,
-        "tags": [route.permission or "open"],
+        "tags": [operation.scope or "open"],
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
-        "security": [] if route.permission is None else [{_SECURITY: [route.permission]}],
+        "security": [] if operation.scope is None else [{_SECURITY: [operation.scope]}],
         "responses": _describe_answers(route),
     }
     if route.body is not None:
@@ -97,35 +100,30 @@ def _describe_route(route: Route) -> dict[str, Any]:
 
 
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:
-    for name in compile_path(route.path)[2]:
+    for name in compile_path(route.operation.path)[2]:
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
 def _query_parameters(route: Route) -> Iterator[dict[str, Any]]:
     if route.query is None:
         return
-    schema = msgspec.json.schema(route.query, ref_template=_REF)
-    described = schema["$defs"][route.query.__name__] if "$defs" in schema else _inline(route.query)
+    described = _describe_types([route.query])[route.query.__name__]
     required = described.get("required", [])
     for name, inner in described["properties"].items():
         yield {"name": name, "in": "query", "required": name in required, "schema": inner}
 
 
-def _inline(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    described: dict[str, Any] = msgspec.json.schema_components([kind], ref_template=_REF)[1][kind.__name__]
-    return described
-
-
 def _describe_answers(route: Route) -> dict[str, Any]:
-    if route.answer is None:
-        content: dict[str, Any] = {route.media_type: {"schema": {}}}
+    operation = route.operation
+    if operation.answer is None:
+        content: dict[str, Any] = {operation.media_type: {"schema": {}}}
     else:
-        content = {media_type: {"schema": _schema_of(route.answer)} for media_type in (JSON, MSGPACK)}
+        content = {media_type: {"schema": _schema_of(operation.answer)} for media_type in (JSON, MSGPACK)}
     success: dict[str, Any] = {"description": "Done.", "content": content}
-    if route.links:
-        success["links"] = {name: dict(link) for name, link in route.links.items()}
-    statuses = _ALWAYS | (_WITH_TOKEN if route.permission else {}) | (_WITH_BODY if route.body else {})
-    statuses |= route.errors
+    if operation.links:
+        success["links"] = {name: dict(link) for name, link in operation.links.items()}
+    statuses = _ALWAYS | (_WITH_TOKEN if operation.scope else {}) | (_WITH_BODY if route.body else {})
+    statuses |= operation.errors
     answers = {str(status.value): _describe_problem(status, text) for status, text in statuses.items()}
     return {"200": success} | dict(sorted(answers.items()))
 

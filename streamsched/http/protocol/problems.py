@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from streamsched.api.requests import DURATION, DURATION_OR_ZERO, KEY
 from streamsched.errors import (
     FormulaError,
     InvalidRecord,
@@ -24,9 +25,6 @@ from streamsched.errors import (
 from streamsched.fields import FINGERPRINT_64, HEX_64
 from streamsched.outcomes import STATUS_CODE
 
-DURATION: Final = r"^(0*[1-9][0-9]{0,8}(\.[0-9]{1,6})?|[0-9]{1,9}\.[0-9]{0,5}[1-9]0*)(ms|s|m|h|d|w)$"
-DURATION_OR_ZERO: Final = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d|w)$"
-KEY: Final = "^[!-~]{1,128}$"
 _WITH_UNIT: Final = "with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w, or seconds as a number"
 EXPECTED_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -1,77 +1,59 @@
-"""Routes: which function answers which method and path, with all that OpenAPI says about it."""
+"""Routes: which function answers which operation, and how the parameters of its request are read."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from streamsched.api.operations import OPERATIONS, Operation
+from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.http.protocol.bodies import BodyReader
 from streamsched.http.protocol.problems import HttpError, shorten_text, validation_problem
 
-Permission: TypeAlias = Literal["crawl", "read", "admin"]
-"""A scope of a token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request whose caller may make it, decoded.
-
-    ``caller``: the name of the token, or the client's address without tokens; ``path``: the values in the path;
-    ``query``: a ``Route.query``; ``body``: what ``Route.body`` reads.
-    """
-
-    caller: str
-    path: Mapping[str, str]
-    query: Any
-    body: Any
-
-
-Handler: TypeAlias = Callable[[Call], Awaitable["msgspec.Struct | Response"]]
+Handler: TypeAlias = Callable[..., Awaitable["msgspec.Struct | Response"]]
+"""Takes what the operation asks, if anything, and the values in the path by their names."""
+_RECORDS: Final = {"outcomes": OUTCOMES, "signals": SIGNALS, None: None}
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An operation of the service.
+    """An operation and the function that answers it. ``body``: reads its body, None if it has none."""
 
-    ``path``: with names in braces for segments; ``permission``: the scope that a token needs, None if everyone may
-    call it; ``answer``: the type of the message that the handler returns, None if it returns a Response of
-    ``media_type``; ``errors``: further statuses, beside those that any such route may answer with; ``links``: of
-    OpenAPI, from this answer to other operations; ``while_stopping``: whether it is answered while the service stops;
-    ``described``: whether OpenAPI has it.
-    """
-
-    method: Literal["GET", "POST", "PUT"]
-    path: str
+    operation: Operation[Any]
     handler: Handler
-    permission: Permission | None
-    answer: type[msgspec.Struct] | None = None
-    _: KW_ONLY
-    media_type: str = ""
-    query: type[msgspec.Struct] | None = None
-    body: BodyReader | None = None
-    errors: Mapping[HTTPStatus, str] = field(default_factory=dict)
-    links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    while_stopping: bool = False
-    described: bool = True
+    body: BodyReader | None
+
+    @classmethod
+    def of(cls, operation: Operation[Any], handler: Handler) -> Route:
+        """Return the route of `operation`."""
+        asked = None if operation.method == "GET" else operation.asked
+        return cls(operation, handler, None if asked is None else BodyReader(asked, _RECORDS[operation.records]))
 
     @property
-    def operation(self) -> str:
-        """The name of the operation, which no other route has."""
-        name: str = self.handler.__name__
-        return name
+    def query(self) -> type[msgspec.Struct] | None:
+        """The type of the parameters, None if there are none."""
+        return self.operation.asked if self.body is None else None
 
     @property
     def summary(self) -> str:
         """What the operation does: the first line of the handler's docstring."""
         return (inspect.getdoc(self.handler) or "").partition("\n")[0]
+
+
+def find_routes(endpoints: Iterable[object]) -> Iterator[Route]:
+    """Yield a route for each of `OPERATIONS`: the method of one of `endpoints` that has its name answers it."""
+    endpoints = list(endpoints)
+    for operation in OPERATIONS:
+        (handler,) = (getattr(one, operation.name) for one in endpoints if hasattr(one, operation.name))
+        yield Route.of(operation, handler)
 
 
 class _Nothing(msgspec.Struct, forbid_unknown_fields=True):

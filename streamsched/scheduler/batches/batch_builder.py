@@ -15,7 +15,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
+from streamsched.api.views import Explanation
 from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import CHANGED
@@ -42,7 +44,8 @@ from streamsched.scheduler.batches.batch_requests import (
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
-from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
+from streamsched.scheduler.explanation import RankedBy, explain_page
+from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.scheduler.results import Batch, Granted
 from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
 from streamsched.state.crawl_plan import CrawlPlan
@@ -212,12 +215,12 @@ class BatchBuilder:
         shard = self.pages.arrays
         kinds = self.pages.signal_kinds
         ranked = RankedBy(champion, self.formula_switch.current.scan, query.limits, self.streams, kinds, plan)
-        explanation = explain_page(shard, ranked, query, row)
+        explanation, score = explain_page(shard, ranked, query, row), ranked.score(shard, query, row)
         with self.leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
-            membership = membership_reasons(shard, chosen, row, score=explanation.score, eligible=explanation.eligible)
-        reasons = (*membership, *explanation.reasons, *self.panel.reasons(row))
-        return replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
+            membership = membership_reasons(shard, chosen, row, score=score, eligible=explanation.eligible)
+        reasons = *describe_reasons(membership), *explanation.reasons, *describe_reasons(self.panel.reasons(row))
+        return structs.replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
     def query(self, k: int, now: float, lease_s: float) -> Query:
         """Return the ranking query for a batch of `k` pages at `now`."""

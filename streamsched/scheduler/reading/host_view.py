@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.api.views import HostLimits, HostView
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.politeness.eligibility_reasons import HOST_CAUSES
-from streamsched.politeness.politeness_settings import HostRule, Politeness
+from streamsched.politeness.politeness_settings import Politeness
 from streamsched.politeness.rule_targets import read_host
 from streamsched.reasons import ReasonCode
 from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
@@ -21,56 +21,6 @@ from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import find_host, group_name
 
 _FEWEST_READ: Final = 1 << 10  # groups at a time
-
-
-@dataclass(frozen=True, slots=True)
-class HostView:
-    """A host at one time. Times are UTC epoch seconds, None if there is none.
-
-    - ``pages``, ``patterns``: how many pages and URL patterns it has;
-    - ``leased``: pages in flight;
-    - ``rule``: the rule in force, None for the settings;
-    - ``delay_s``, ``in_flight``, ``per_batch``: the limits that follow, None for none;
-    - ``resting_until_s``: when its rest ends;
-    - ``cause``: of its last rest: ``delay``, ``too_many_requests``, ``unavailable``, ``retry_after`` or ``blocked``;
-    - ``backoffs``: rests that it demanded in a row;
-    - ``refusals``: pages that answered ``refusal``, 429 or 503, one after another;
-    - ``probe``: the page whose visit decides whether it may be visited again;
-    - ``stream``: the one that last delivered an outcome;
-    - ``held_back``: why none of its pages may be visited now, None if one may;
-    - ``eligible_from_s``: the earliest time from now on at which one may, None if the clock alone does not determine
-      it.
-    """
-
-    host: str
-    pages: int
-    patterns: int
-    leased: int
-    rule: HostRule | None
-    delay_s: float
-    in_flight: int | None
-    per_batch: int | None
-    resting_until_s: float | None
-    cause: str | None
-    backoffs: int
-    refusals: int
-    refusal: int | None
-    probe: str | None
-    stream: str | None
-    held_back: ReasonCode | None
-    eligible_from_s: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class HostPage:
-    """A part of the list of all hosts. ``next``: the `start` of the part that follows, None after the last host."""
-
-    hosts: tuple[HostView, ...]
-    next: int | None
 
 
 def view_host(
@@ -90,7 +40,7 @@ def view_host(
         pages=int(record["host_pages"]),
         patterns=int(record["host_patterns"]),
         leased=int(record["out"]),
-        rule=None if rule == HostRule() else rule,
+        rule=None if rule == HostLimits() else rule,
         delay_s=float(politeness.delay if rule.delay is None else rule.delay),
         in_flight=most,
         per_batch=politeness.per_batch if rule.per_batch is None else rule.per_batch,
@@ -127,12 +77,12 @@ def list_hosts(groups: GroupArrays, corpus: Records, start: int, size: int) -> I
     return np.concatenate(found)
 
 
-def _rule_of(record: Record) -> HostRule:
+def _rule_of(record: Record) -> HostLimits:
     """Return the rule that a host's record holds; what it does not set is None."""
     limits = {"in_flight": int(record["max_out"]), "per_batch": int(record["max_batch"])}
     delay_s = float(record["delay_s"])
     set_limits = {name: limit for name, limit in limits.items() if limit != BY_SETTINGS}
-    return HostRule(delay=None if np.isnan(delay_s) else delay_s, **set_limits)
+    return HostLimits(delay=None if np.isnan(delay_s) else delay_s, **set_limits)
 
 
 def _find_wait(record: Record, now: float, most: int | None) -> tuple[ReasonCode | None, float | None]:

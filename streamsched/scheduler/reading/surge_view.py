@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from streamsched.api.views import SurgeView
 from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.records.group_schema import GroupArrays
 from streamsched.records.url_patterns import group_name
-
-
-@dataclass(frozen=True, slots=True)
-class SurgeView:
-    """A bulk change of a group of pages.
-
-    ``group``: a host or a URL pattern; ``pages``: how many belong to it and to no longer pattern; ``since_s``: when the
-    window began in which the surge was found, UTC epoch seconds; ``share``: of these pages, that the surge has changed,
-    as an estimate; ``unvisited``: those not visited since, whose scores the share raises.
-    """
-
-    group: str
-    pages: int
-    since_s: float
-    share: float
-    unvisited: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON."""
-        return asdict(self)
 
 
 class FoundSurges(NamedTuple):

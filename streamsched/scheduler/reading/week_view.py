@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from streamsched.api.views import WeekView
 from streamsched.estimation.seasonality.regions import HOUR_S, local_hours, quarters_at, week_of
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Record
@@ -17,27 +17,6 @@ from streamsched.records.url_patterns import group_name
 
 _QUARTER_S: Final = 900.0
 _EPOCH_HOURS: Final = 72.0  # from the Monday before 1970, which began on a Thursday
-
-
-@dataclass(frozen=True, slots=True)
-class WeekView:
-    """How busy each hour of the week is, in local time; 1 is the mean hour.
-
-    ``hours``: 168 factors from Monday 00:00 on; ``utc_offset_s``: of the local time, east of UTC; ``profile``: the
-    host or URL pattern whose pages the factors were learned from, None if from all pages of ``region``; ``region``: its
-    name, None for pages of no region; ``scheduled``: whether the page has a schedule of its own, which the factors then
-    contain as far as its visits confirm it.
-    """
-
-    hours: tuple[float, ...]
-    utc_offset_s: float
-    profile: str | None
-    region: str | None
-    scheduled: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON."""
-        return asdict(self)
 
 
 def view_page_week(shard: ShardArrays, row: int, now: float, cycle_s: float, regions: Sequence[str]) -> WeekView:
@@ -79,4 +58,5 @@ def _describe(
         profile=None if group == NO_GROUP else group_name(shard.groups, group),
         region=regions[region - 1] if region else None,
         scheduled=scheduled,
+        regions=tuple(regions),
     )

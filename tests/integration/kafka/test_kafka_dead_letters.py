@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from streamsched.api.views import Observed
 from streamsched.connectors import encode_frame, open_source
 from streamsched.connectors.kafka import open_sink
 from streamsched.connectors.kafka.clients.factory import open_consumer
@@ -21,7 +22,6 @@ from streamsched.connectors.kafka.clients.protocol import Messages
 from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.errors import SourceError
 from streamsched.outcomes import OutcomeBatch
-from streamsched.scheduler.results import Observed
 from streamsched.scheduler.scheduler import Scheduler
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.topics import Topic, encode_event

@@ -80,8 +80,8 @@ def test_the_client_does_not_need_numba() -> None:
     program = """
 import sys
 from streamsched.client import Outcome
-from streamsched.client.calls import observe
-observe([Outcome("https://a.example/ä", 1.7e12, moved_to="https://a.example/")])
+from streamsched.client.calls import encode_outcomes
+encode_outcomes([Outcome("https://a.example/ä", 1.7e12, moved_to="https://a.example/")])
 print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

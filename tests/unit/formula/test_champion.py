@@ -55,6 +55,6 @@ def test_the_scheduler_knows_and_saves_its_champion(tmp_path: Path) -> None:
     loaded = Scheduler.load(tmp_path)
     assert (loaded.champion, loaded.formula, loaded.digest()) == (RISEN, RISEN.formula, scheduler.digest())
     explanation = loaded.explain(URL, now=1.0)
-    assert explanation.champion == RISEN
+    assert explanation.champion == RISEN.view()
     assert explanation.as_dict()["champion"] == {**RISEN.to_json(), "text": str(RISEN)}
     assert f"  formula    {RISEN}" in str(explanation)

@@ -9,13 +9,13 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
+from streamsched.api.requests import DURATION, DURATION_OR_ZERO, KEY, NextBatch, Outcomes, Rules
 from streamsched.errors import FormulaError, InvalidOutcome, KeyReusedError, SettingsError, SnapshotError, UnknownPage
 from streamsched.fields import HEX_64
-from streamsched.http.endpoints.messages import NextBatch, Outcomes, Rules
 from streamsched.http.open_http import make_routes
 from streamsched.http.protocol.bodies import choose_type, decode_body, encode_body
 from streamsched.http.protocol.openapi import describe_routes
-from streamsched.http.protocol.problems import DURATION, DURATION_OR_ZERO, EXPECTED_TEXTS, KEY, HttpError, problem_of
+from streamsched.http.protocol.problems import EXPECTED_TEXTS, HttpError, problem_of
 from streamsched.http.service import Service
 from streamsched.outcomes import STATUS_CODE
 
@@ -186,7 +186,11 @@ def test_the_description_is_strict_and_complete() -> None:
     assert len(_objects(schemas)) >= len(schemas)
     assert [one.get("title") for one in _objects(schemas) if one["additionalProperties"] is not False] == []
     operations = [one for methods in described["paths"].values() for one in methods.values()]
-    assert len({one["operationId"] for one in operations}) == len(operations) == sum(one.described for one in ROUTES)
+    assert (
+        len({one["operationId"] for one in operations})
+        == len(operations)
+        == sum(one.operation.is_described for one in ROUTES)
+    )
     text = msgspec.json.encode(described).decode()
     used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert used == set(schemas)

@@ -115,7 +115,7 @@ def test_a_winner_is_promoted_by_a_process_of_its_own(tmp_path: Path) -> None:
         assert RecordBook(tmp_path).read() == ([record], [])
         assert one.archive == (WINNER, f"{WINNER} * 1")
         explanation = one.scheduler.explain("https://a.example/1", now=13 * DAY)
-        assert explanation.champion == record.champion_after
+        assert explanation.champion == record.champion_after.view()
 
 
 @pytest.mark.parametrize(

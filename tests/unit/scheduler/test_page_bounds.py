@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError
+from streamsched.api.views import Observed
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.results import Observed
 from tests.support.colliding_urls import colliding_urls
 from tests.support.handout import drawing
 

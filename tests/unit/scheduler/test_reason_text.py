@@ -7,10 +7,11 @@ import math
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from streamsched.reasons import Reason, ReasonCode
-from streamsched.scheduler.reason_text import describe_reason
+from streamsched.scheduler.reason_text import describe_reason, describe_reasons
 
 DAY = 86_400.0
 DOCS = Path(__file__).parents[3] / "docs" / "reasons.md"
@@ -211,7 +212,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "text"), SENTENCES, ids=[reason.code.value for reason, _ in SENTENCES])
+@pytest.mark.parametrize(("reason", "text"), SENTENCES, ids=[reason.code for reason, _ in SENTENCES])
 def test_sentence(reason: Reason, text: str) -> None:
     assert describe_reason(reason) == text
 
@@ -272,14 +273,16 @@ def test_docs_list_every_code_with_its_fields() -> None:
     rows = re.findall(r"^\| `(\w+)` \|.*\|([^|]*)\|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     documented = {code: set(re.findall(r"`(\w+)`", fields)) for code, fields in rows}
     assert len(documented) == len(rows)
-    assert documented == {reason.code.value: set(reason.fields) for reason, _ in SENTENCES}
+    assert documented == {reason.code: set(reason.fields) for reason, _ in SENTENCES}
     assert set(documented) == {code.value for code in ReasonCode}
 
 
 def test_json_is_plain_and_finite() -> None:
     reason = Reason(ReasonCode.OUTRANKED, {"k": 1, "score": math.nan, "lowest_score": math.inf, "more": ({"a": 1.5},)})
-    content = reason.to_json()
-    assert content == {"code": "outranked", "k": 1, "score": None, "lowest_score": None, "more": [{"a": 1.5}]}
+    (described,) = describe_reasons([reason])
+    assert described.fields == {"k": 1, "score": None, "lowest_score": None, "more": [{"a": 1.5}]}
+    assert (described.code, described.text) == ("outranked", describe_reason(reason))
+    content = msgspec.to_builtins(described)
     assert json.loads(json.dumps(content, allow_nan=False)) == content
     assert type(content["code"]) is str
 

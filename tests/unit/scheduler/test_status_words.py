@@ -24,7 +24,7 @@ def crawled(*times: float, url: str = URL, **settings: Any) -> Scheduler:
     return scheduler
 
 
-def codes(scheduler: Scheduler, now: float, url: str = URL) -> list[ReasonCode]:
+def codes(scheduler: Scheduler, now: float, url: str = URL) -> list[str]:
     return [reason.code for reason in scheduler.explain(url, now=now).reasons]
 
 

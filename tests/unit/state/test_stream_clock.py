@@ -105,7 +105,7 @@ def test_milliseconds_are_rejected_and_named() -> None:
     observed = scheduler.observe(OutcomeBatch(urls, times, status=[429, 200, 200]))
     assert (observed.applied, observed.rejected) == (1, 2)
     assert [(one.record, one.field, one.found) for one in observed.rejections] == [
-        (0, "fetched_at", 1e3 * T), (1, "fetched_at", -1e11)
+        (0, "fetched_at", str(1e3 * T)), (1, "fetched_at", str(-1e11))
     ]  # fmt: skip
     assert all("seconds" in one.expected and "milliseconds" in one.expected for one in observed.rejections)
     assert set(scheduler.next_batch(100, now=T + 9 * DAY).urls) == {*PAGES, "https://new.example/"}

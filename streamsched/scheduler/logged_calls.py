@@ -1,9 +1,8 @@
-"""The calls of a scheduler, each described once: `OPERATIONS`, the table that `@operation` fills.
+"""The calls that change a scheduler, and how the log keeps them: `LOGGED_CALLS`, the table that `@logged` fills.
 
-Beside a method of `Scheduler` stand its route and scope in the HTTP service, and how the log keeps it. The method's
-signature and docstring are those of the call; its body does the work. A call that changes the state has a log: its
-arguments are prepared (URLs packed, times checked), then `Scheduler._perform` calls the method with them, and a
-`DurableScheduler` logs what it did.
+The method of `Scheduler` below the decorator does the work. Its arguments are prepared (URLs packed, times checked),
+then `Scheduler._perform` calls the method with them, and a `DurableScheduler` logs what it did. What the HTTP service
+offers of it is in `streamsched.api.operations`.
 
 Applied again in their order, the logged calls lead from the state of an image to the state after them, to the last
 bit: time is one of their arguments, and of a batch the leased rows are logged, so no ranking runs again. Outcomes and
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
+from streamsched.api.views import Noticed, Observed
 from streamsched.errors import InvalidOutcome, SettingsError
 from streamsched.formula.champion import Champion
 from streamsched.numerics.argument_checks import check_time, read_items
@@ -44,7 +44,7 @@ from streamsched.politeness.rule_targets import read_host
 from streamsched.scheduler.batches.batch_builder import GrantedLeases
 from streamsched.scheduler.batches.batch_requests import KeptBatch
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.results import Granted, Noticed, Observed
+from streamsched.scheduler.results import Granted
 from streamsched.signals import Signal, SignalBatch
 from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.stream_clock import parse_max_ahead
@@ -74,49 +74,33 @@ class Log(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """A call of a scheduler.
-
-    ``name``: in the log and of the route; ``method``: does it, with prepared arguments; ``signature``: of the method;
-    ``route``: such as "POST /v1/release", None if the HTTP service does not offer it; ``scope``: that a token needs;
-    ``log``: None if it changes nothing.
-    """
+class LoggedCall:
+    """A call that changes the state. ``name``: in the log; ``method``: does it, with prepared arguments; ``log``."""
 
     name: str
     method: Callable[..., Any]
-    signature: inspect.Signature
-    route: str | None
-    scope: str | None
-    log: Log | None
+    log: Log
 
     def encode(self, core: SchedulerCore, result: Any, given: Given) -> bytes | None:
         """Return the log's entry of a call; None if nothing changed. O(bytes)."""
-        assert self.log is not None
         logged = self.log.write(core, result, given)
         return None if logged is None else encode_call({"call": self.name} | logged[0], logged[1])
 
     def replay(self, core: SchedulerCore, fields: dict[str, Any], arrays: Arrays) -> None:
         """Do a logged call again. Raises LogMismatch."""
-        assert self.log is not None
         self.log.replay(self.method, core, fields, arrays)
 
 
-OPERATIONS: Final[dict[str, Operation]] = {}
-"""All operations of `Scheduler` by their names, in the order of its methods."""
+LOGGED_CALLS: Final[dict[str, LoggedCall]] = {}
+"""All calls by their names, in the order of the methods of `Scheduler`."""
 
 
-def operation(
-    route: str | None = None, *, scope: str | None = None, log: Log | None = None
-) -> Callable[[Method], Method]:
-    """Return a decorator that adds a method of `Scheduler` to `OPERATIONS`; see `Operation`."""
+def logged(log: Log) -> Callable[[Method], Method]:
+    """Return a decorator that adds a method of `Scheduler` to `LOGGED_CALLS`; see `LoggedCall`."""
 
     def describe(method: Method) -> Method:
         name, signature = method.__name__.lstrip("_"), inspect.signature(method)
-        described = OPERATIONS[name] = Operation(name, method, signature, route, scope, log)
-        if log is None:
-            return method
-
-        kept: Log = log
+        described = LOGGED_CALLS[name] = LoggedCall(name, method, log)
         parameters = list(signature.parameters.values())[1:]
         names = {one.name for one in parameters}
         positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
@@ -131,7 +115,7 @@ def operation(
                 or not kwargs.keys().isdisjoint(positional[: len(args)])
             ):
                 signature.bind(self, *args, **kwargs)  # raises TypeError; it takes too long to call it always
-            kept.prepare(self, given)
+            log.prepare(self, given)
             return self._perform(described, given)
 
         return prepare_and_perform  # type: ignore[return-value]
@@ -187,9 +171,9 @@ def take_records(
 ) -> Observed | Noticed:
     """Apply the valid ones of `records`, delivered by `stream`, in their order; the log has them later. O(1) each."""
     if isinstance(records, SignalBatch):
-        noticed: Noticed = OPERATIONS["notice"].method(scheduler, records, latest_s=latest_s)
+        noticed: Noticed = LOGGED_CALLS["notice"].method(scheduler, records, latest_s=latest_s)
         return noticed
-    observed: Observed = OPERATIONS["observe"].method(scheduler, records, latest_s=latest_s, stream=stream)
+    observed: Observed = LOGGED_CALLS["observe"].method(scheduler, records, latest_s=latest_s, stream=stream)
     return observed
 
 

@@ -1,29 +1,13 @@
-"""The answers of the HTTP service: it encodes these types and makes OpenAPI of them, its client decodes them.
-
-A decoder ignores unknown fields, so that a client understands a later service. Null in a message is None in Python.
-"""
+"""The answers of the HTTP service that are no views of the library: batches by page, counts, figures, formulas."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
-
-
-class Answer(msgspec.Struct, kw_only=True):
-    """The base of all answers. Times are UTC epoch seconds; a number that is not finite is null."""
+from streamsched.api.views import Answer, ChampionView, Rejection, SourceReliability, SurgeView
 
 
-class Rejection(Answer):
-    """A record that was not applied. ``record``: its place in the request, from 0; ``found``: as a text."""
-
-    record: int
-    field: str
-    found: str
-    expected: str
-
-
-class RankedPage(Answer):
+class RankedPage(Answer, frozen=True, kw_only=True):
     """A page in the ranking. ``score``: null if it is not finite; ``tier``: 2 if asked for, 1 if overdue, else 0.
 
     ``probability``: the calibrated probability that the page has changed since its last visit.
@@ -36,21 +20,21 @@ class RankedPage(Answer):
     probability: float
 
 
-class Ranking(Answer):
+class Ranking(Answer, frozen=True, kw_only=True):
     """The best pages that may be visited at the time ``now``, best first; none of them is leased."""
 
     pages: list[RankedPage]
     now: float
 
 
-class LeasedPage(RankedPage):
+class LeasedPage(RankedPage, frozen=True, kw_only=True):
     """A page to visit until ``lease_until``, UTC epoch seconds. ``why``: an ``in_batch_*`` code of docs/reasons.md."""
 
     lease_until: float
     why: str
 
 
-class LeasedBatch(Answer):
+class LeasedBatch(Answer, frozen=True, kw_only=True):
     """The pages in the order in which to visit them. ``now``: when they were leased, UTC epoch seconds.
 
     ``repeated``: whether an earlier request with the same key has already returned this batch; after a lost answer
@@ -65,177 +49,34 @@ class LeasedBatch(Answer):
         return len(self.pages)
 
 
-class ObservedOutcomes(Answer):
-    """How many outcomes had which fate: applied + duplicates + late + refused + rejected are all.
-
-    ``changed``, ``first_visits``, ``failures``, ``robots_denied``, ``not_attempted``, ``moved``, ``served`` and
-    ``hits`` are among ``applied``; ``rejections``: the first 100 that were rejected. An outcome that was sent twice,
-    because the first answer was lost, counts as a duplicate or late.
-    """
-
-    applied: int
-    duplicates: int
-    late: int
-    refused: int
-    rejected: int
-    changed: int
-    first_visits: int
-    failures: int
-    robots_denied: int
-    not_attempted: int
-    moved: int
-    served: int
-    hits: int
-    rejections: list[Rejection]
-
-
-class NoticedSignals(Answer):
-    """How many signals had which fate; each has one. ``rejections``: the first 100 that were rejected."""
-
-    applied: int
-    discovered: int
-    repeated: int
-    late: int
-    refused: int
-    rejected: int
-    rejections: list[Rejection]
-
-
-class Discovered(Answer):
+class Discovered(Answer, frozen=True, kw_only=True):
     """``added``: how many were new; ``rejected``: how many are no URLs; ``rejections``: the first 100 of them."""
 
     added: int
     rejected: int
-    rejections: list[Rejection]
+    rejections: tuple[Rejection, ...]
 
 
-class Released(Answer):
+class Released(Answer, frozen=True, kw_only=True):
     """``known``: how many of the pages are known."""
 
     known: int
 
 
-class ChampionView(Answer):
-    """The formula in use and its origin; ``text`` says both in a sentence."""
-
-    formula: str
-    origin: str
-    record: int | None
-    since_s: float | None
-    gain: float | None
-    metric: str | None
-    text: str
-
-
-class ExplainedReason(Answer):
-    """A code of docs/reasons.md, its numbers, and the sentence that they make."""
-
-    code: str
-    fields: dict[str, Any]
-    text: str
-
-
-class Explained(Answer):
-    """A page, its score and place, and why it is where it is; see `streamsched.Explanation`."""
-
-    url: str
-    host: str
-    pattern: str
-    formula: str
-    champion: ChampionView
-    score: float | None
-    eligible: bool
-    eligible_from_s: float | None
-    position: int | None
-    of_eligible: int
-    terminals: dict[str, float | None]
-    prior_rate: float | None
-    prior_pages: int
-    first_visited: bool
-    last_visit_s: float | None
-    last_outcome_s: float | None
-    failures: int
-    leased_until_s: float | None
-    reasons: list[ExplainedReason]
-    in_batch: bool | None
-
-
-class PageState(Answer):
-    """A page; see `streamsched.PageView`. ``held_back``: the code of why it may not be visited now, null if it may."""
-
-    url: str
-    host: str
-    pattern: str
-    importance: float
-    cost: float
-    known_since_s: float | None
-    last_visit_s: float | None
-    last_outcome_s: float | None
-    visits: int
-    changes: int
-    failures: int
-    gone: int
-    succeeded: bool
-    rate: float | None
-    asked_for: bool
-    robots_denied: bool
-    lease_until_s: float | None
-    eligible_from_s: float | None
-    reasons: list[ExplainedReason]
-    held_back: str | None
-
-
-class HostLimits(Answer):
-    """A rule for a host; null keeps a setting."""
-
-    delay: float | None
-    in_flight: int | None
-    per_batch: int | None
-
-
-class HostState(Answer):
-    """A host; see `streamsched.HostView`. ``held_back``: the code of why no page of it may be visited now, or null."""
-
-    host: str
-    pages: int
-    patterns: int
-    leased: int
-    rule: HostLimits | None
-    delay_s: float
-    in_flight: int | None
-    per_batch: int | None
-    resting_until_s: float | None
-    cause: str | None
-    backoffs: int
-    refusals: int
-    refusal: int | None
-    probe: str | None
-    stream: str | None
-    held_back: str | None
-    eligible_from_s: float | None
-
-
-class HostList(Answer):
-    """Hosts in the order in which they became known. ``next``: the start of the next part, null after the last."""
-
-    hosts: list[HostState]
-    next: int | None
-
-
-class RulesSet(Answer):
+class RulesSet(Answer, frozen=True, kw_only=True):
     """``pages``: how many pages the rules may concern."""
 
     pages: int
 
 
-class Blocked(Answer):
+class Blocked(Answer, frozen=True, kw_only=True):
     """``hosts``: how many known hosts are blocked; ``until``: UTC epoch seconds."""
 
     hosts: int
     until: float
 
 
-class EvolutionView(Answer):
+class EvolutionView(Answer, frozen=True, kw_only=True):
     """One evolution, or one formula set by hand; see docs/evolution.md."""
 
     number: int
@@ -255,14 +96,50 @@ class EvolutionView(Answer):
     seconds: float | None
 
 
-class Evolutions(Answer):
+class Evolutions(Answer, frozen=True, kw_only=True):
     """The newest records, oldest first; ``faults``: how many lines of the service's file are no records."""
 
     evolutions: list[EvolutionView]
     faults: int
 
 
-class Sample(Answer):
+class Surges(Answer, frozen=True, kw_only=True):
+    """The surges that the most changed pages wait for, the largest first."""
+
+    surges: list[SurgeView]
+
+
+class SignalSources(Answer, frozen=True, kw_only=True):
+    """Each kind of source, followed by its hosts with the most signals."""
+
+    sources: list[SourceReliability]
+
+
+class FormulaNode(Answer, frozen=True, kw_only=True):
+    """A node of a formula. ``text``: an operator, a function, a terminal or a number; ``meaning``: of a terminal."""
+
+    kind: Literal["operator", "function", "terminal", "constant"]
+    text: str
+    meaning: str | None
+    children: list[FormulaNode]
+
+
+class FormulaTree(Answer, frozen=True, kw_only=True):
+    """A formula as a tree. ``size``: its nodes; ``depth``: its levels."""
+
+    text: str
+    size: int
+    depth: int
+    root: FormulaNode
+
+
+class Health(Answer, frozen=True, kw_only=True):
+    """``status``: "ok", or in a few words what keeps the service from answering."""
+
+    status: str
+
+
+class Sample(Answer, frozen=True, kw_only=True):
     """Figures at one time, ``at_s``. A figure that is not known is null.
 
     ``pages``: known pages; ``leased``: those that are leased; ``waiting``: requests that wait for the scheduler;
@@ -293,7 +170,7 @@ class Sample(Answer):
     state_bytes: int
 
 
-class ReliabilityBin(Answer):
+class ReliabilityBin(Answer, frozen=True, kw_only=True):
     """Visits to pages with a probability of a change from ``low`` to ``high`` when they were leased.
 
     ``predicted``: the sum of these probabilities; ``observed``: how many visits found a change.
@@ -306,7 +183,7 @@ class ReliabilityBin(Answer):
     observed: int
 
 
-class CalibrationView(Answer):
+class CalibrationView(Answer, frozen=True, kw_only=True):
     """Calibration over the newest visits: predicted change probabilities of leased pages against observed changes.
 
     ``error``: the mean of |predicted − observed| over the bins, per visit; ``predicted``: the mean probability;
@@ -320,7 +197,7 @@ class CalibrationView(Answer):
     bins: list[ReliabilityBin]
 
 
-class Stats(Answer):
+class Stats(Answer, frozen=True, kw_only=True):
     """Figures of the service; times are UTC epoch seconds.
 
     ``now``, ``started_s``: the present time and that of the start; ``pages``: known pages;

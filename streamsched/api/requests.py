@@ -1,20 +1,20 @@
-"""What requests hold, and some answers: the types that decode bodies and queries and make OpenAPI's schemas."""
+"""What requests hold: the types that decode bodies and queries and make OpenAPI's schemas."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from streamsched.estimation.source_list import SourceReliability
-from streamsched.http.protocol.bodies import MOST_RECORDS
-from streamsched.http.protocol.problems import DURATION, DURATION_OR_ZERO, KEY
 from streamsched.outcomes import OutcomeEvent
-from streamsched.politeness.politeness_settings import MOST_OF_A_HOST
-from streamsched.scheduler.reading.surge_view import SurgeView
 from streamsched.signals import SignalEvent
 
+MOST_RECORDS: Final = 10_000  # of a request; the scheduler applies them in some 5 ms
+MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: its record holds 16 bits
+DURATION: Final = r"^(0*[1-9][0-9]{0,8}(\.[0-9]{1,6})?|[0-9]{1,9}\.[0-9]{0,5}[1-9]0*)(ms|s|m|h|d|w)$"
+DURATION_OR_ZERO: Final = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d|w)$"
+KEY: Final = "^[!-~]{1,128}$"
 _LONGEST_S: Final = 1e9
 _DESCRIPTION: Final = "a number with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w"
 
@@ -32,7 +32,7 @@ Host: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300, description=
 
 
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A body of a request or an answer: fields that it does not have are refused."""
+    """A body or a query: fields that it does not have are refused."""
 
 
 class NextBatch(Message):
@@ -126,57 +126,16 @@ class WeekQuery(Message):
     region: Annotated[str, Meta(min_length=1)] | None = None
 
 
-class Week(Message):
-    """How busy each hour of the week is; see `streamsched.WeekView`. ``regions``: the names that may be asked for."""
-
-    hours: Annotated[list[float], Meta(min_length=168, max_length=168)]
-    utc_offset_s: float
-    profile: str | None
-    region: str | None
-    scheduled: bool
-    regions: list[str]
-
-
 class SurgesQuery(Message):
     """How many surges to return."""
 
     k: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
-class Surges(Message):
-    """The surges that the most changed pages wait for, the largest first."""
-
-    surges: list[SurgeView]
-
-
-class SignalSources(Message):
-    """Each kind of source, followed by its hosts with the most signals."""
-
-    sources: list[SourceReliability]
-
-
 class FormulaQuery(Message):
     """A formula, or the name of an objective; without it, the formula in use."""
 
     text: Annotated[str, Meta(min_length=1, max_length=4_000)] | None = None  # percent-encoded, 48,000 bytes
-
-
-class FormulaNode(Message):
-    """A node of a formula. ``text``: an operator, a function, a terminal or a number; ``meaning``: of a terminal."""
-
-    kind: Literal["operator", "function", "terminal", "constant"]
-    text: str
-    meaning: str | None
-    children: list[FormulaNode]
-
-
-class FormulaTree(Message):
-    """A formula as a tree. ``size``: its nodes; ``depth``: its levels."""
-
-    text: str
-    size: int
-    depth: int
-    root: FormulaNode
 
 
 class RuleFields(Message):
@@ -206,9 +165,3 @@ class ChampionChange(Message):
     """``formula``: a formula, an objective, or the number of a record whose champion is used again."""
 
     formula: Annotated[str, Meta(min_length=1, max_length=10_000)] | Annotated[int, Meta(ge=1, le=2**53)]
-
-
-class Health(Message):
-    """``status``: "ok", or in a few words what keeps the service from answering."""
-
-    status: str
