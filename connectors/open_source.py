@@ -80,11 +80,5 @@ def _open(  # noqa: PLR0913, PLR0917  what a user may say of a source
         return open_topic(records, path, position=position, dead_letters=dead_letters, batch=min(batch, MESSAGES))
     check_path("path", path)
     return open_file(
-        path,
-        records,
-        format=format_name,
-        position=position,
-        dead_letters=dead_letters,
-        batch=batch,
-        origin_s=origin_s,
+        path, records, format=format_name, position=position, dead_letters=dead_letters, batch=batch, origin_s=origin_s
     )

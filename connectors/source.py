@@ -12,18 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType, TracebackType
-from typing import (
-    Any,
-    Final,
-    Generic,
-    Literal,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeGuard,
-    TypeVar,
-    runtime_checkable,
-)
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 from streamsched.errors import InvalidRecord, SourceError, shorten
 from streamsched.fields import RecordColumns

@@ -12,13 +12,7 @@ import numpy as np
 
 from streamsched.connectors.source import Rejection
 from streamsched.numerics.arrays import Bools, Floats, Ints
-from streamsched.replay.confidence_intervals import (
-    Estimate,
-    jackknife,
-    over_seeds,
-    replicate_figure,
-    replicate_mean,
-)
+from streamsched.replay.confidence_intervals import Estimate, jackknife, over_seeds, replicate_figure, replicate_mean
 from streamsched.replay.ground_truth import Window
 from streamsched.replay.replay_settings import ReplaySettings
 from streamsched.replay.simulation.metrics import Calibration
@@ -181,9 +175,7 @@ def _compare(ours: Mapping[str, Floats], theirs: Mapping[str, Floats]) -> dict[s
     for metric in COMPARED:
         left, right = _average(ours[metric]), _average(theirs[metric])
         comparisons[metric] = Comparison(
-            jackknife(left - right),
-            jackknife(_relate(left, right)),
-            _over_seeds(_relate(ours[metric], theirs[metric])),
+            jackknife(left - right), jackknife(_relate(left, right)), _over_seeds(_relate(ours[metric], theirs[metric]))
         )
     return comparisons
 

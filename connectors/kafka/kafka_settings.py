@@ -92,7 +92,12 @@ def read_settings(url: str, settings: Mapping[str, object] | None = None) -> Kaf
     options: dict[str, str] = {}
     for setting, value in given.items():
         if setting == _START:
-            own["start"] = _read_start(value, given.get("start", value))
+            start = given.get("start", value)
+            if value not in _STARTS:
+                raise SettingsError(_START, value, f"one of {', '.join(_STARTS)}")
+            if start != value:
+                raise SettingsError(_START, value, f"{start}, as start has it: set only one of the two")
+            own["start"] = str(value)
             continue
         if "." in setting:
             options |= _read_option(setting, str(value))
@@ -128,15 +133,6 @@ def check_credentials(settings: KafkaSettings) -> None:
     missing = [SettingsError(name, found[name], expected[name]) for name in expected if not found[name]]
     if missing:
         raise SettingsErrors(missing)
-
-
-def _read_start(value: object, start: object) -> str:
-    """Return the start that `value` of auto.offset.reset means; `start` is the value of ``start`` beside it."""
-    if value not in _STARTS:
-        raise SettingsError(_START, value, f"one of {', '.join(_STARTS)}")
-    if start != value:
-        raise SettingsError(_START, value, f"{start}, as start has it: set only one of the two")
-    return str(value)
 
 
 def _read_option(setting: str, value: str) -> dict[str, str]:

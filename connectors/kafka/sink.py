@@ -81,7 +81,9 @@ class KafkaSink:
 
     def flush(self) -> None:
         """Send incomplete frames and wait until everything is stored. Raises SourceError if a message is not."""
-        self._send_waiting()
+        waiting, self._waiting = self._waiting, {}
+        for (_, partition), rest in waiting.items():
+            self._producer.send(self.settings.topic, encode_frame(rest), partition=partition)
         self._producer.flush()
 
     def close(self) -> None:
@@ -126,11 +128,6 @@ class KafkaSink:
             self._waiting[type(own), partition] = rest
             for frame in full:
                 self._producer.send(self.settings.topic, encode_frame(frame), partition=partition)
-
-    def _send_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for (_, partition), rest in waiting.items():
-            self._producer.send(self.settings.topic, encode_frame(rest), partition=partition)
 
 
 def cut_frames(records: Records, rows: int) -> list[Records]:

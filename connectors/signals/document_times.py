@@ -45,7 +45,10 @@ def parse_time(text: str) -> DocumentTime | None:
     match = _W3C.fullmatch(text)
     try:
         if match is None:
-            return _at(_parse_email_date(text))
+            parts = parsedate_tz(text)
+            if parts is None:
+                raise ValueError(text)
+            return _at(datetime(*parts[:6], tzinfo=UTC).timestamp() - (parts[9] or 0))
         return _at(_read_moment(match)) if match[4] else _read_period(match)
     except (ValueError, OverflowError, IndexError, TypeError):  # parsedate_tz raises them for some malformed dates
         return None
@@ -90,10 +93,3 @@ def _read_period(match: re.Match[str]) -> DocumentTime:
 @lru_cache(maxsize=4_096)  # a sitemap has many times and few days
 def _midnight(year: int, month: int, day: int) -> float:
     return datetime(year, month, day, tzinfo=UTC).timestamp()
-
-
-def _parse_email_date(text: str) -> float:
-    parts = parsedate_tz(text)
-    if parts is None:
-        raise ValueError(text)
-    return datetime(*parts[:6], tzinfo=UTC).timestamp() - (parts[9] or 0)

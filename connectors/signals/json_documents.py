@@ -59,7 +59,10 @@ def read_json(blocks: Iterable[bytes], url: str, columns: EntryColumns) -> str:
     if columns.host is None:
         raise DocumentError(url, f"host: expected the host of the urlList, found {shorten(document.host)}")
     for raw in document.url_list:
-        _add_url(raw, columns)
+        try:
+            columns.add("urlList", _URLS.decode(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            columns.reject("urlList", _text_of(raw), "a URL as text")
     return "indexnow"
 
 
@@ -100,13 +103,6 @@ def _add_item(raw: msgspec.Raw, columns: EntryColumns) -> None:
         columns.add("id", item.id, times, content.value)
     else:
         columns.add("url", item.url, times, content.value)
-
-
-def _add_url(raw: msgspec.Raw, columns: EntryColumns) -> None:
-    try:
-        columns.add("urlList", _URLS.decode(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        columns.reject("urlList", _text_of(raw), "a URL as text")
 
 
 def _text_of(raw: msgspec.Raw) -> str:

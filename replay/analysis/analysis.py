@@ -12,14 +12,7 @@ from streamsched.connectors.open_source import open_source
 from streamsched.connectors.source import Delivery, Rejection
 from streamsched.errors import ReplayError
 from streamsched.outcomes import OutcomeBatch
-from streamsched.replay.analysis.analysis_settings import (
-    DAY_S,
-    HOUR_S,
-    WEEK_S,
-    AnalysisSettings,
-    Span,
-    choose_span,
-)
+from streamsched.replay.analysis.analysis_settings import DAY_S, HOUR_S, WEEK_S, AnalysisSettings, Span, choose_span
 from streamsched.replay.analysis.intervals import HeatMap, Histogram, Rates, count_intervals, count_near, estimate_rates
 from streamsched.replay.analysis.observation import (
     FINEST_S,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,8 +27,21 @@ from streamsched.replay.analysis.intervals import HeatMap, Histogram, share_with
 from streamsched.replay.analysis.page_types import PERIODS_S
 from streamsched.replay.analysis.week import DAYS, RegionWeek
 from streamsched.replay.palette import HUES, RAMP, LineStyle
+from streamsched.replay.reporting.curves import add_legend
 from streamsched.replay.reporting.number_format import format_length
-from streamsched.replay.reporting.svg import FAINT, HUE_CODES, INK, RAMP_CODES, RC_PARAMS, style_axes, to_svg
+from streamsched.replay.reporting.svg import (
+    FAINT,
+    HUE_CODES,
+    INK,
+    RAMP_CODES,
+    RC_PARAMS,
+    line_properties,
+    style_axes,
+    to_svg,
+)
+
+_DOTS_PER_INCH: Final = 200  # sharp in print and on high-density screens
+_SIZE: Final = (4.9, 3.4)  # inches: legible at the width of a phone
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +58,16 @@ class PlotStyle:
     ramp: tuple[str, ...]
     titled: bool
 
-    def line_properties(self, style: LineStyle) -> dict[str, Any]:
-        """Return the line style as matplotlib's properties. O(1)."""
-        dashes = (0, style.dashes) if style.dashes else "-"
-        return {"color": self.hues[style.hue], "linewidth": style.width, "linestyle": dashes}
-
-    def style_axes(self, axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-        """Set the title, the labels and the colours of `axes`."""
+    def begin_figure(
+        self, title: str, xlabel: str, ylabel: str, size: tuple[float, float] = _SIZE
+    ) -> tuple[Figure, Axes]:
+        """Return an empty figure of `size` inches with these words, and its axes."""
+        figure = Figure(figsize=size, layout="constrained", facecolor=self.page)
+        axes = figure.add_subplot()
         style_axes(axes, title if self.titled else "", self.ink, self.faint)
         axes.set_xlabel(xlabel, color=self.ink)
         axes.set_ylabel(ylabel, color=self.ink)
+        return figure, axes
 
 
 EMBEDDED: Final = PlotStyle(INK, FAINT, "none", HUE_CODES, RAMP_CODES, titled=False)
@@ -61,8 +75,6 @@ _LIGHT: Final = {name: light for name, (light, _) in HUES.items()}
 PRINTED: Final = PlotStyle("#1d1d1b", "#cfcec8", "#ffffff", _LIGHT, RAMP, titled=True)
 
 
-_DOTS_PER_INCH: Final = 200  # sharp in print and on high-density screens
-_SIZE: Final = (4.9, 3.4)  # inches: legible at the width of a phone
 _TICKS_S: Final = {
     60.0: "1 min",
     600.0: "10 min",
@@ -76,19 +88,6 @@ _TICKS_S: Final = {
 }
 
 
-def begin_figure(style: PlotStyle, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
-    """Return an empty figure of `size` inches, and its axes."""
-    figure = Figure(figsize=size, layout="constrained", facecolor=style.page)
-    return figure, figure.add_subplot()
-
-
-def add_legend(figure: Figure, axes: Axes, style: PlotStyle, columns: int = 3) -> None:
-    """Add a legend below the axes, so that it covers no line."""
-    handles, labels = axes.get_legend_handles_labels()
-    properties = {"frameon": False, "labelcolor": style.ink, "fontsize": 8.5}
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **properties)
-
-
 def set_time_ticks(set_ticks: Callable[..., Any], ends: tuple[float, float]) -> None:
     """Set ticks at round lengths of time between `ends`, in seconds."""
     shown = {at: name for at, name in _TICKS_S.items() if ends[0] <= at <= ends[1]}
@@ -99,8 +98,8 @@ def set_time_ticks(set_ticks: Callable[..., Any], ends: tuple[float, float]) -> 
 def draw_heat_map(heat: HeatMap, style: PlotStyle) -> Figure:
     """Return the heat map; `heat` holds at least one interval. O(bins)."""
     with mpl.rc_context(RC_PARAMS):
-        figure, axes = begin_figure(style, (4.9, 4.5))
-        style.style_axes(axes, "Intervals between changes", "mean interval of the page", "interval between two changes")
+        labels = "mean interval of the page", "interval between two changes"
+        figure, axes = style.begin_figure("Intervals between changes", *labels, (4.9, 4.5))
         levels, limits = _assign_levels(heat.counts, len(style.ramp))
         for level in range(len(limits)):
             path = _outline(heat.edges_s, levels == level)
@@ -265,10 +264,8 @@ FIGURES: Final[dict[str, Callable[[Analysis], Drawing | None]]] = {
 def _draw_near(near: Histogram, style: PlotStyle) -> Figure:
     unit_s, unit = (HOUR_S, "hours") if near.near_s <= 2 * DAY_S else (DAY_S, "days")
     with mpl.rc_context(RC_PARAMS):
-        figure, axes = begin_figure(style)
-        style.style_axes(
-            axes, f"Intervals of pages with a mean near {format_length(near.near_s)}", f"interval, {unit}", "intervals"
-        )
+        title = f"Intervals of pages with a mean near {format_length(near.near_s)}"
+        figure, axes = style.begin_figure(title, f"interval, {unit}", "intervals")
         edges = near.edges_s / unit_s
         axes.stairs(near.observed, edges, fill=True, color=style.hues["sky"], alpha=0.75, label="observed", linewidth=0)
         line: dict[str, Any] = {"color": style.hues["vermilion"], "linewidth": 1.6, "baseline": None}
@@ -277,21 +274,20 @@ def _draw_near(near: Histogram, style: PlotStyle) -> Figure:
         axes.set_xticks(np.arange(0, edges[-1] + 1e-9, near.near_s / unit_s / 2))
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        add_legend(figure, axes, style)
+        add_legend(figure, axes, style.ink, columns=3)
         return figure
 
 
 def _draw_week(regions: tuple[RegionWeek, ...], style: PlotStyle, clock: str, *, hours: bool) -> Figure:
     alone = len(regions) == 1
     with mpl.rc_context(RC_PARAMS):
-        figure, axes = begin_figure(style)
         ylabel = "changes, 1 = the average hour" if hours else "changes, 1 = the average day"
         title = "Changes over the week, smoothed over 5 hours" if hours else "Changes over the week"
-        style.style_axes(axes, title, f"day of the week, {clock}", ylabel)
+        figure, axes = style.begin_figure(title, f"day of the week, {clock}", ylabel)
         named = [region for region in regions if region.region != OTHERS]
         for region in regions:
             line = _REGION_STYLES[named.index(region) % len(_REGION_STYLES)] if region in named else _OTHER_STYLE
-            properties = style.line_properties(_SINGLE_STYLE if alone else line)
+            properties = line_properties(_SINGLE_STYLE if alone else line, style.hues)
             label = f"{name_region(region, alone)} ({region.changes:,} changes)"
             if hours:
                 axes.plot(np.arange(168) + 0.5, region.relative(), **properties, label=label)
@@ -303,38 +299,38 @@ def _draw_week(regions: tuple[RegionWeek, ...], style: PlotStyle, clock: str, *,
         axes.set_xticks(np.arange(12, 168, 24), DAYS, minor=True)
         axes.tick_params(axis="x", which="minor", length=0, labelcolor=style.ink)
         axes.set_ylim(bottom=0)
-        add_legend(figure, axes, style, columns=2)
+        add_legend(figure, axes, style.ink, columns=2)
         return figure
 
 
 def _draw_rates(result: Analysis, style: PlotStyle) -> Figure:
     with mpl.rc_context(RC_PARAMS):
-        figure, axes = begin_figure(style)
-        style.style_axes(axes, "How often pages change", "mean interval between changes", "share of pages at most that")
+        labels = "mean interval between changes", "share of pages at most that"
+        figure, axes = style.begin_figure("How often pages change", *labels)
         finite = [intervals[np.isfinite(intervals)] for intervals in result.rates.lines().values()]
         low = min(float(intervals[0]) for intervals in finite if intervals.size) * 0.8
         high = max(float(intervals[-1]) for intervals in finite if intervals.size) * 1.25
         grid = np.geomspace(low, high, _POINTS)
         for name, intervals_s in result.rates.lines().items():
-            axes.plot(
-                grid,
-                share_within(intervals_s, grid),
-                **style.line_properties(_ESTIMATOR_STYLES[name]),
-                label=ESTIMATORS[name],
-            )
+            properties = line_properties(_ESTIMATOR_STYLES[name], style.hues)
+            axes.plot(grid, share_within(intervals_s, grid), **properties, label=ESTIMATORS[name])
         axes.set_xscale("log")
         axes.set_xlim(low, high)
         set_time_ticks(axes.set_xticks, (low, high))
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
-        add_legend(figure, axes, style)
+        add_legend(figure, axes, style.ink, columns=3)
         return figure
 
 
-def embed_drawing(result: Analysis, name: str) -> list[str]:
+def _embed(name: str, result: Analysis) -> list[str]:
     """Return the figure called `name` as an SVG element; nothing if the log cannot show it."""
     drawing = FIGURES[name](result)
     return [] if drawing is None else [to_svg(drawing.draw(EMBEDDED), name, drawing.title, drawing.description)]
+
+
+DRAWINGS: Final = {name: partial(_embed, name) for name in FIGURES}
+"""The figures of each part of the report."""
 
 
 def draw_pictures(result: Analysis) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from streamsched.replay.analysis.analysis_settings import DAY_S, HOUR_S, OTHERS,
 from streamsched.replay.analysis.intervals import resolves, share_within
 from streamsched.replay.analysis.page_types import MIN_INTERVALS, PERIODS_S
 from streamsched.replay.analysis.week import RegionWeek
+from streamsched.replay.reporting.report import pick
 from streamsched.replay.reporting.sentences import Finding
 
 _FREQUENCIES_S: Final = {
@@ -32,13 +33,8 @@ def describe_scope(result: Analysis) -> Finding:
     return Finding(
         "analysis_scope",
         {
-            "pages": result.pages,
+            **pick(result, "pages", "changes", "seen", "exact", "step_s", "resolution_s"),
             "changing_pages": result.changing,
-            "changes": result.changes,
-            "seen": result.seen,
-            "exact": result.exact,
-            "step_s": result.step_s,
-            "resolution_s": result.resolution_s,
             "from": format_date(result.span[0]),
             "to": format_date(result.span[1]),
         },
@@ -115,11 +111,8 @@ def find_near(result: Analysis) -> list[Finding]:
     replaced = near.near_s != asked_s and resolves(result.step_s, asked_s)
     small = near.intervals < _SMALL_SAMPLE
     values = {
-        "near_s": near.near_s,
+        **pick(near, "near_s", "pages", "intervals", "within_s"),
         "asked_s": asked_s if replaced else None,
-        "pages": near.pages,
-        "intervals": near.intervals,
-        "within_s": near.within_s,
         "share": near.peak[0],
         "poisson_share": near.peak[1],
         "small_sample": small,

@@ -28,12 +28,12 @@ from streamsched.replay.analysis.analysis_tables import (
     page_type_table,
     rate_table,
 )
-from streamsched.replay.analysis.intervals import THRESHOLDS_S, HeatMap, share_within
+from streamsched.replay.analysis.intervals import THRESHOLDS_S, share_within
 from streamsched.replay.analysis.page_types import UNTESTED, PageTypes
 from streamsched.replay.analysis.week import WeekProfile
 from streamsched.replay.replay_settings import format_time
 from streamsched.replay.reporting.number_format import format_length
-from streamsched.replay.reporting.report import Figures, Notes, Report, Section, Table, Text
+from streamsched.replay.reporting.report import Figures, Notes, Report, Section, Table, Text, drawn_by, pick
 from streamsched.replay.reporting.sentences import Finding, describe, describe_all
 
 _INTERVALS: Final = (
@@ -57,6 +57,8 @@ def report_analysis(result: Analysis) -> Report:
     scope, limits = describe_all([describe_scope(result), *rejected]), find_limits(result)
     findings = [describe(finding) for finding in find_all(result)]
     notes = [Text(result.note, "page", quiet=True)] if result.note else []
+    numbers = [interval_table(result.heat)]
+    chart = _chart(result, "intervals", _INTERVALS, numbers, "Too few changes for a figure.")
     return Report(
         title=f"How the pages of {Path(result.settings.log).name} change",
         lead=describe_all(find_page_types(result)),
@@ -64,7 +66,7 @@ def report_analysis(result: Analysis) -> Report:
         sections=[
             Section("", [Text(text, "terminal") for text in (scope, *findings)]),
             Section("Page types", [page_type_table(result), *_explain_page_types(result.page_types)]),
-            _interval_section(result),
+            Section("Intervals between changes", [chart]),
             _near_section(result),
             _week_section(result),
             _rate_section(result),
@@ -83,12 +85,7 @@ def _chart(
     result: Analysis, name: str, text: str, numbers: Sequence[Table], otherwise: str, findings: Sequence[Finding] = ()
 ) -> Figures:
     """Return a figure with its findings and its explanation beside it."""
-
-    def draw() -> Sequence[str]:
-        from streamsched.replay.analysis.analysis_figures import embed_drawing  # noqa: PLC0415  matplotlib takes half a second to import
-
-        return embed_drawing(result, name)
-
+    draw = drawn_by("streamsched.replay.analysis.analysis_figures", name, result)
     found = [Text(describe_all(findings))] if findings else []
     return Figures(draw, [*found, Text(text, quiet=True)], numbers, otherwise)
 
@@ -106,12 +103,6 @@ def _explain_page_types(types: PageTypes) -> list[Text]:
         "and the same means."
     )
     return [Text(text, "page", quiet=True) for text in (*unclear, explanation)]
-
-
-def _interval_section(result: Analysis) -> Section:
-    numbers = [interval_table(result.heat)]
-    chart = _chart(result, "intervals", _INTERVALS, numbers, "Too few changes for a figure.")
-    return Section("Intervals between changes", [chart])
 
 
 def _near_section(result: Analysis) -> Section:
@@ -160,19 +151,15 @@ def _content(result: Analysis) -> dict[str, Any]:
     ``quantiles_s`` (null: beyond, for pages without a change). ``near`` and ``week``: null if the log cannot show them.
     """
     types = result.page_types
+    mean, interval = np.nonzero(result.heat.counts)
+    cells = {"mean_bin": mean, "interval_bin": interval, "count": result.heat.counts[mean, interval]}
     return {
         "log": result.settings.log,
         "from": format_time(result.span[0]),
         "to": format_time(result.span[1]),
-        "pages": result.pages,
+        **pick(result, "pages", "changes", "seen", "exact", "resolution_s", "step_s", "rejected", "note"),
+        **pick(result, "near", "week_detail"),
         "changing_pages": result.changing,
-        "changes": result.changes,
-        "seen": result.seen,
-        "exact": result.exact,
-        "resolution_s": result.resolution_s,
-        "step_s": result.step_s,
-        "rejected": result.rejected,
-        "note": result.note,
         "limits": find_limits(result),
         "findings": find_all(result),
         "level": types.level,
@@ -187,10 +174,8 @@ def _content(result: Analysis) -> dict[str, Any]:
             for name in types.near
         },
         "rates": _rate_content(result),
-        "heat_map": _heat_map_content(result.heat),
-        "near": result.near,
+        "heat_map": {"edges_s": result.heat.edges_s, "pages": result.heat.pages, **cells},
         "week": None if result.week_detail == "none" or not result.week else _week_content(result.week),
-        "week_detail": result.week_detail,
     }
 
 
@@ -220,20 +205,10 @@ def _rate_content(result: Analysis) -> dict[str, Any]:
     return {"marks_s": thresholds_s, "quantiles": deciles, **lines}
 
 
-def _heat_map_content(heat: HeatMap) -> dict[str, Any]:
-    """Return the cells that hold an interval."""
-    mean, interval = np.nonzero(heat.counts)
-    cells = {"mean_bin": mean, "interval_bin": interval, "count": heat.counts[mean, interval]}
-    return {"edges_s": heat.edges_s, "pages": heat.pages, **cells}
-
-
 def _week_content(week: WeekProfile) -> dict[str, Any]:
     regions = {
         region.region: {
-            "pages": region.pages,
-            "changes": region.changes,
-            "changes_by_hour": region.changes_by_hour,
-            "exposure_h": region.exposure_h,
+            **pick(region, "pages", "changes", "changes_by_hour", "exposure_h"),
             "relative": region.relative(),
             "by_day": region.by_day(),
         }

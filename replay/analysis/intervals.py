@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.estimation.published_estimators import modified_interval, naive_interval
-from streamsched.numerics.arrays import Bools, Floats, Ints
+from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.analysis.observation import Observation
 
 _BINS_PER_DECADE: Final = 24  # each a tenth wider than the one before, which separates 24 h from 22 h and 26 h
@@ -95,7 +95,9 @@ def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | N
     if not resolves(step_s, near_s):
         return None
     band_s = (near_s / _WITHIN, near_s * _WITHIN)
-    chosen = _select_pages(seen, band_s)
+    several = np.diff(seen.offsets) > 0
+    mean_s = np.divide(seen.watched_s, seen.changes, out=np.zeros(several.size), where=several)
+    chosen = np.asarray(several & (mean_s >= band_s[0]) & (mean_s <= band_s[1]))
     owner = seen.interval_pages()
     kept = chosen[owner]
     intervals_s = seen.intervals_s()[kept]
@@ -131,13 +133,6 @@ def _make_bins(step_s: float, near_s: float) -> tuple[float, Floats]:
     width_s = step_s * (2 * max(0, round((near_s / _BINS_PER_MEAN / step_s - 1) / 2)) + 1)
     edges = [(place + 0.5) * width_s for place in range(round(_MEANS * near_s / width_s) + 1)]
     return width_s, np.array([step_s / 2, *edges] if width_s > step_s else edges)
-
-
-def _select_pages(seen: Observation, band_s: tuple[float, float]) -> Bools:
-    """Return which pages have an interval and a mean T/X within the band: bool[n]."""
-    several = np.diff(seen.offsets) > 0
-    mean_s = np.divide(seen.watched_s, seen.changes, out=np.zeros(several.size), where=several)
-    return np.asarray(several & (mean_s >= band_s[0]) & (mean_s <= band_s[1]))
 
 
 def _expected_beyond(count: Ints, sum_s: Floats, step_s: Floats, limits_s: Floats) -> Floats:

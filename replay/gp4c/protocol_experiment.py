@@ -149,11 +149,7 @@ def _test(stage: Stages, formula: Formula, settings: ProtocolSettings) -> _Teste
 def _trial(history: ChangeHistory, settings: ProtocolSettings) -> Trial:
     evolution = settings.evolution
     return Trial(
-        history,
-        warmup=evolution.warmup,
-        budget=evolution.budget,
-        reading=evolution.reading,
-        salt=settings.seed,
+        history, warmup=evolution.warmup, budget=evolution.budget, reading=evolution.reading, salt=settings.seed
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from streamsched.replay.gp4c.protocol_tables import (
     sweep_table,
 )
 from streamsched.replay.replay_settings import format_time
-from streamsched.replay.reporting.report import Figures, Legend, Report, Section, Text
+from streamsched.replay.reporting.report import Figures, Legend, Report, Section, Text, drawn_by, pick
 from streamsched.replay.reporting.sentences import describe_all, method_title
 
 _VARYING_SETTINGS: Final = ("metric", "terminals", "selection", "workers")  # the last has no effect on results
@@ -54,6 +54,7 @@ _BY_CYCLE: Final = (
     "Means over the test folds; Rand and Age are omitted, as in the paper. All curves rise and fall together because "
     "days differ in how many pages change."
 )
+_draw: Final = partial(drawn_by, "streamsched.replay.gp4c.protocol_figures")
 
 
 def report_protocol(result: ProtocolResult) -> Report:
@@ -74,10 +75,10 @@ def report_protocol(result: ProtocolResult) -> Report:
             ),
             Section(
                 "Evolved formulas",
-                [formula_table(result), _page(_FORMULAS), Figures(_draw(result, "curves")), Text(_CURVES, "page")],
+                [formula_table(result), _page(_FORMULAS), Figures(_draw("curves", result)), Text(_CURVES, "page")],
                 "Table 4. Best formulas by test fold.",
             ),
-            Section("Metrics by cycle", [Legend(lines), Figures(_draw(result, "methods")), Text(_BY_CYCLE, "page")]),
+            Section("Metrics by cycle", [Legend(lines), Figures(_draw("methods", result)), Text(_BY_CYCLE, "page")]),
             *_sections_of_one(result),
         ],
         content=_content(result),
@@ -87,15 +88,6 @@ def report_protocol(result: ProtocolResult) -> Report:
 
 def _page(text: str) -> Text:
     return Text(text, "page", quiet=True)
-
-
-def _draw(result: ProtocolResult, name: str) -> Callable[[], Sequence[str]]:
-    def draw() -> Sequence[str]:
-        from streamsched.replay.gp4c.protocol_figures import DRAWINGS  # noqa: PLC0415  matplotlib is slow to import
-
-        return DRAWINGS[name](result)
-
-    return draw
 
 
 def _sections_of_one(result: ProtocolResult) -> list[Section]:
@@ -118,13 +110,13 @@ def _sections_of_one(result: ProtocolResult) -> list[Section]:
         f"again and again. {new_pages}"
     )
     return [
-        Section("Three selection methods", [Figures(_draw(result, "selections")), Text(selections, "page")]),
+        Section("Three selection methods", [Figures(_draw("selections", result)), Text(selections, "page")]),
         Section(
             "Top of the list",
-            [Figures(_draw(result, "sweep")), Text(sweep.rstrip(), "page"), sweep_table(result, f"{top} {new_pages}")],
+            [Figures(_draw("sweep", result)), Text(sweep.rstrip(), "page"), sweep_table(result, f"{top} {new_pages}")],
             "Figure 5. Metrics over the top of each ranked list, for formulas evolved on whole lists.",
         ),
-        Section("New pages", [Figures(_draw(result, "new_pages"), [Text(newly.rstrip())])]),
+        Section("New pages", [Figures(_draw("new_pages", result), [Text(newly.rstrip())])]),
     ]
 
 
@@ -137,27 +129,19 @@ def _content(result: ProtocolResult) -> dict[str, Any]:
     settings, window = result.settings, result.window
     return {
         "protocol": "paper",
-        "log": settings.log,
-        "pages": window.pages,
+        **pick(settings, "log", "warmup", "budget", "seed"),
+        **pick(result, "changed_cycles", "span_cycles", "visits", "rejected", "note"),
+        **pick(window, "pages", "cycles"),
         "changes": window.changes().sum(),
-        "changed_cycles": result.changed_cycles,
         "from": format_time(window.start_s),
         "to": format_time(window.edge(window.cycles)),
         "cycle": window.cycle_s,
-        "cycles": window.cycles,
         "folds": FOLDS,
-        "span_cycles": result.span_cycles,
-        "warmup": settings.warmup,
-        "budget": settings.budget,
-        "visits": result.visits,
         "changed": settings.evolution.reading,
-        "seed": settings.seed,
         "evolution": {
             name: value for name, value in settings.evolution.to_json().items() if name not in _VARYING_SETTINGS
         },
         "priors": [{"shape": shape, "mean": mean} for shape, mean in result.priors],
-        "rejected": result.rejected,
-        "note": result.note,
         "findings": [*find_verdict(result), *find_top_of_list(result), *find_new_pages(result)],
         "methods": {name: _method_content(result, name) for name in result.methods()},
         "contests": [
@@ -188,10 +172,7 @@ def _evolved_content(one: Evolved, settings: ProtocolSettings) -> dict[str, Any]
     }
     return {
         "method": one.name,
-        "terminals": one.terminals,
-        "fitness": one.fitness,
-        "programs": one.programs,
+        **pick(one, "terminals", "fitness", "programs", "curves"),
         "selections": selections,
         "sweep": {"cuts": settings.cuts, **one.sweep},
-        "curves": one.curves,
     }

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from streamsched.evolution.evolution_settings import EvolutionSettings, Metric
 from streamsched.formula.terminal_table import TerminalSet
 from streamsched.replay.confidence_intervals import Estimate
-from streamsched.replay.gp4c.protocol_results import NAMES, ProtocolResult, compare_folds, compare_with_zero, estimate
+from streamsched.replay.gp4c.protocol_results import (
+    NAMES,
+    Evolved,
+    ProtocolResult,
+    compare_folds,
+    compare_with_zero,
+    estimate,
+)
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS, SPANS
 from streamsched.replay.palette import LineStyle
 from streamsched.replay.replay_settings import format_time
-from streamsched.replay.reporting.number_format import (
-    format_half_width,
-    format_interval,
-    format_number,
-    format_percent,
-)
-from streamsched.replay.reporting.report import Cell, Column, Mark, Table
+from streamsched.replay.reporting.number_format import format_interval, format_number, format_percent
+from streamsched.replay.reporting.report import Cell, Column, Mark, Table, estimate_cell, pick, tabulate
 from streamsched.replay.reporting.sentences import METRIC_TITLES, OUTCOMES, Finding, method_title
 from streamsched.replay.simulation.policies import choose_line_styles
 
@@ -172,10 +175,8 @@ def describe_scope(result: ProtocolResult) -> Finding:
             "cycle_s": window.cycle_s,
             "folds": FOLDS,
             "spans": SPANS,
-            "span_cycles": result.span_cycles,
-            "visits": result.visits,
-            "budget": settings.budget,
-            "warmup": settings.warmup,
+            **pick(result, "span_cycles", "visits"),
+            **pick(settings, "budget", "warmup"),
             "changed": settings.evolution.reading,
         },
     )
@@ -207,39 +208,40 @@ def choose_method_styles(result: ProtocolResult) -> list[LineStyle]:
 
 def method_table(result: ProtocolResult) -> Table:
     """Return Table 2: each method's ChangeRate and NDCG over the test folds, the best of each column marked."""
-    figures = [result.table(metric) for metric in METRICS]
-    best = [max((one.value for one in column.values() if one.value is not None), default=None) for column in figures]
-    rows = []
-    for name, style in zip(result.methods(), choose_method_styles(result), strict=True):
-        cells = [_estimate_cell(column.get(name), top) for column, top in zip(figures, best, strict=True)]
-        rows.append([Cell(method_title(name), line=style), *cells])
-    columns = [Column("Method", "text"), *(Column(METRIC_TITLES[metric]) for metric in METRICS)]
-    return Table(columns, rows, caption=f"{_METHODS} {result.note}".rstrip())
+    styles = dict(zip(result.methods(), choose_method_styles(result), strict=True))
 
+    def figures_in(metric: Metric) -> Callable[[str], str | Cell]:
+        figures = result.table(metric)
+        best = max((one.value for one in figures.values() if one.value is not None), default=None)
 
-def _estimate_cell(figure: Estimate | None, best: float | None) -> Cell:
-    if figure is None:
-        return Cell("")
-    mark: Mark = "best" if figure.value is not None and figure.value == best else ""
-    return Cell(format_number(figure.value), format_half_width(figure), mark)
+        def show(name: str) -> str | Cell:
+            figure = figures.get(name)
+            return "" if figure is None else estimate_cell(figure, mark="best" if figure.value == best else "")
+
+        return show
+
+    return tabulate(
+        styles,
+        (Column("Method", "text"), lambda name: Cell(method_title(name), line=styles[name])),
+        *((METRIC_TITLES[metric], figures_in(metric)) for metric in METRICS),
+        caption=f"{_METHODS} {result.note}".rstrip(),
+    )
 
 
 def contest_table(result: ProtocolResult) -> Table:
     """Return Table 3: cycles won and lost at 95 %, and the difference over all cycles, by fitness."""
-    rows = []
-    for one, baseline, contest, overall in result.contests():
-        if baseline not in OMITTED:
-            cells = [
-                Cell(one.name),
-                Cell(METRIC_TITLES[one.fitness]),
-                Cell(method_title(baseline)),
-                _count_cell(contest.victories, contest.gain),
-                _count_cell(contest.losses, contest.drop),
-                _difference_cell(overall, _MARKS[compare_with_zero(overall)]),
-            ]
-            rows.append(cells)
-    names = [Column(title, "text") for title in ("Method", "Metric", "Baseline")]
-    return Table([*names, *map(Column, ("Victories", "Losses", "Overall"))], rows, compact=True, caption=_CONTESTS)
+    rows = [row for row in result.contests() if row[1] not in OMITTED]
+    return tabulate(
+        rows,
+        (Column("Method", "text"), lambda row: row[0].name),
+        (Column("Metric", "text"), lambda row: METRIC_TITLES[row[0].fitness]),
+        (Column("Baseline", "text"), lambda row: method_title(row[1])),
+        ("Victories", lambda row: _count_cell(row[2].victories, row[2].gain)),
+        ("Losses", lambda row: _count_cell(row[2].losses, row[2].drop)),
+        ("Overall", lambda row: _difference_cell(row[3], _MARKS[compare_with_zero(row[3])])),
+        compact=True,
+        caption=_CONTESTS,
+    )
 
 
 def _count_cell(count: int, difference: float | None) -> Cell:
@@ -252,50 +254,48 @@ def _difference_cell(difference: Estimate, mark: Mark = "") -> Cell:
 
 def formula_table(result: ProtocolResult) -> Table:
     """Return Table 4: the formula that each rotation selected, and its fitness on each of the three spans."""
-    rows = [
-        [
-            Cell(one.name),
-            Cell(METRIC_TITLES[one.fitness]),
-            Cell(str(number)),
-            *(Cell(format_number(figure)) for figure in (choice.train, choice.validation, choice.test)),
-            Cell(choice.formula),
-        ]
-        for one in result.evolved
-        for number, choice in enumerate(one.choices["best"], 1)
-    ]
-    names = [Column("Method", "text"), Column("Evolved for", "text")]
-    columns = [*names, *map(Column, ("Fold", "Train", "Valid.", "Test")), Column("Formula", "formula")]
-    return Table(columns, rows, caption="Train, Valid., Test: fitness on the three spans.")
+    rows = [(one, number, choice) for one in result.evolved for number, choice in enumerate(one.choices["best"], 1)]
+    return tabulate(
+        rows,
+        (Column("Method", "text"), lambda row: row[0].name),
+        (Column("Evolved for", "text"), lambda row: METRIC_TITLES[row[0].fitness]),
+        ("Fold", lambda row: str(row[1])),
+        ("Train", lambda row: format_number(row[2].train)),
+        ("Valid.", lambda row: format_number(row[2].validation)),
+        ("Test", lambda row: format_number(row[2].test)),
+        (Column("Formula", "formula"), lambda row: row[2].formula),
+        caption="Train, Valid., Test: fitness on the three spans.",
+    )
 
 
 def sweep_table(result: ProtocolResult, caption: str = "") -> Table:
     """Return Figure 5 as numbers, for a terminal: each metric over the first part of every ranked list, by fitness."""
-    rows = []
-    for one in result.evolved:
-        for metric, folds in one.sweep.items():
-            labels = (one.name, METRIC_TITLES[one.fitness], METRIC_TITLES[metric])
-            cells = [_estimate_cell(estimate(folds[:, cut]), None) for cut in range(folds.shape[1])]
-            rows.append([*map(Cell, labels), *cells])
-    names = [Column(title, "text") for title in ("Method", "Evolved for", "Metric")]
-    columns = [*names, *(Column(f"{100 * cut:.3g} %") for cut in result.settings.cuts)]
-    return Table(columns, rows, caption=caption.strip(), medium="terminal")
+
+    def figures_at(cut: int) -> Callable[[tuple[Evolved, Metric]], str | Cell]:
+        return lambda row: estimate_cell(estimate(row[0].sweep[row[1]][:, cut]))
+
+    rows = [(one, metric) for one in result.evolved for metric in one.sweep]
+    return tabulate(
+        rows,
+        (Column("Method", "text"), lambda row: row[0].name),
+        (Column("Evolved for", "text"), lambda row: METRIC_TITLES[row[0].fitness]),
+        (Column("Metric", "text"), lambda row: METRIC_TITLES[row[1]]),
+        *((f"{100 * share:.3g} %", figures_at(cut)) for cut, share in enumerate(result.settings.cuts)),
+        caption=caption.strip(),
+        medium="terminal",
+    )
 
 
 def claim_table(result: ProtocolResult) -> Table:
     """Return the paper's claims on GP4C and NAD as found here, then GP4C against the posterior."""
-    names = [Column(title, "text") for title in ("Method", "Baseline", "Metric")]
-    columns = [*names, Column("Here"), Column("Outcome", "text"), Column("Paper"), Column("Claim", "text")]
-    return Table(columns, [_claim_row(claim) for claim in judge_claims(result)], caption=_CLAIMS)
-
-
-def _claim_row(claim: Claim) -> list[Cell]:
-    published = "a tie" if claim.published == 0 else format_percent(claim.published)
-    return [
-        Cell(claim.name),
-        Cell(method_title(claim.baseline)),
-        Cell(METRIC_TITLES[claim.metric]),
-        _difference_cell(claim.found),
-        Cell("" if claim.outcome is None else OUTCOMES[claim.outcome]),
-        Cell(published),
-        Cell(claim.status or ""),
-    ]
+    return tabulate(
+        judge_claims(result),
+        (Column("Method", "text"), lambda claim: claim.name),
+        (Column("Baseline", "text"), lambda claim: method_title(claim.baseline)),
+        (Column("Metric", "text"), lambda claim: METRIC_TITLES[claim.metric]),
+        ("Here", lambda claim: _difference_cell(claim.found)),
+        (Column("Outcome", "text"), lambda claim: "" if claim.outcome is None else OUTCOMES[claim.outcome]),
+        ("Paper", lambda claim: "a tie" if claim.published == 0 else format_percent(claim.published)),
+        (Column("Claim", "text"), lambda claim: claim.status or ""),
+        caption=_CLAIMS,
+    )

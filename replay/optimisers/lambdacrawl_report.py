@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.replay.confidence_intervals import band_over_runs, over_seeds
-from streamsched.replay.optimisers.experiment_figures import Axis, Bar, Curve, draw_bars, draw_curves
 from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
 from streamsched.replay.optimisers.lambdacrawl import CrawlExperiment, LearningRuns, PolicyCost
 from streamsched.replay.palette import LineStyle
-from streamsched.replay.reporting.number_format import format_count, format_half_width, format_number, format_percent
-from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
+from streamsched.replay.reporting.curves import Axis, Bar, Curve, draw_bars, draw_curves
+from streamsched.replay.reporting.number_format import format_count, format_number, format_percent
+from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table, estimate_cell, pick, tabulate
 
 # Harmonic and binary cost by the authors' code, on 100,000 pages generated with seed 0.
 _AUTHORS: Final = {
@@ -111,21 +111,21 @@ def _bars(costs: Sequence[PolicyCost], name: str, kind: str) -> Callable[[], str
 
 
 def _learning(result: CrawlExperiment) -> Section:
-    rows = []
-    for one in result.learning:
-        last, known = over_seeds(one.costs[:, -1].tolist()), over_seeds(one.known.tolist())
-        first = float(one.costs[:, 0].mean())
-        cells = [Cell(format_number(first, 2)), Cell(format_number(last.value, 2), format_half_width(last, 2))]
-        cells.append(Cell(format_number(known.value, 2), format_half_width(known, 2)))
-        rows.append([Cell(one.policy, line=_STYLES[one.policy]), *cells, Cell(format_percent(_excess(one)))])
-    heads = ("First day", "Last day", "Known rates", "Last to known")
     explanation = (
         "Harmonic cost of each day’s visit rates at the true change rates; ± is half the 95 % interval over runs. On "
         "the first day all pages are taken to change once a day."
     )
     return section(
         "Experiment 3: rates are learned while crawling",
-        Table([Column("Policy", "text"), *map(Column, heads)], rows, caption=explanation),
+        tabulate(
+            result.learning,
+            (Column("Policy", "text"), lambda one: Cell(one.policy, line=_STYLES[one.policy])),
+            ("First day", lambda one: format_number(float(one.costs[:, 0].mean()), 2)),
+            ("Last day", lambda one: estimate_cell(over_seeds(one.costs[:, -1].tolist()), 2)),
+            ("Known rates", lambda one: estimate_cell(over_seeds(one.known.tolist()), 2)),
+            ("Last to known", lambda one: format_percent(_excess(one))),
+            caption=explanation,
+        ),
         [lambda: _draw_learning(result)],
         "Means over the runs with 95 % bands, some thinner than the lines; dashed: the cost if rates are known.",
     )
@@ -196,6 +196,6 @@ def _content(result: CrawlExperiment) -> dict[str, Any]:
         mean, half_width = band_over_runs(one.costs)
         series = {"harmonic": mean, "half_width": half_width, "known": one.known.mean()}
         learning.append({"policy": one.policy, **series})
-    counts = {name: getattr(settings, name) for name in ("data", "runs", "epochs", "seed")}
-    sizes = {"pages": result.pages, "complete": result.complete, "learned_pages": min(settings.pages, result.pages)}
-    return {"experiment": "lambdacrawl", **counts, **sizes, **costs, "experiment_3": learning}
+    counts = pick(settings, "data", "runs", "epochs", "seed") | pick(result, "pages", "complete")
+    learned_pages = min(settings.pages, result.pages)
+    return {"experiment": "lambdacrawl", **counts, "learned_pages": learned_pages, **costs, "experiment_3": learning}

@@ -7,12 +7,12 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.replay.confidence_intervals import Estimate, band_over_runs, over_seeds
-from streamsched.replay.optimisers.experiment_figures import Axis, Curve, draw_curves
 from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
 from streamsched.replay.optimisers.mirrorsync import AlgorithmRuns, CostRuns, SyncExperiments
 from streamsched.replay.palette import LineStyle
-from streamsched.replay.reporting.number_format import format_count, format_half_width, format_number
-from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
+from streamsched.replay.reporting.curves import Axis, Curve, draw_curves
+from streamsched.replay.reporting.number_format import format_count, format_number
+from streamsched.replay.reporting.report import Cell, Column, Report, Section, estimate_cell, pick, tabulate
 
 # Final cost over the optimum by the authors' code after 240 rounds: one run on SublinPoly, 3 to 8 on BinaryPoisson.
 _AUTHORS: Final = {
@@ -47,34 +47,30 @@ def report_mirrorsync(result: SyncExperiments) -> Report:
         f"{format_count(plan.arms, 'arm')}, {format_count(plan.rounds, 'round')} of learning, 5 % of the syncs probed."
     )
     sections = [_section(one) for one in result.experiments]
-    return report_experiment("MirrorSync’s experiments", scope, _claims(result), sections, _REMARKS, _content(result))
+    claims = [_claim(one, runs) for one in result.experiments for runs in one.algorithms]
+    return report_experiment("MirrorSync’s experiments", scope, claims, sections, _REMARKS, _content(result))
 
 
 def _section(one: CostRuns) -> Section:
-    columns = [Column("Algorithm", "text"), Column("η"), Column("Cycle"), Column("Cost,\nstart"), Column("Cost,\nend")]
-    more = [Column("Least\ncost"), Column("End over\nleast, %"), Column("Authors’\ncode, %"), Column("Rounds to\nhalf")]
     explanation = "± is half the 95 % interval over runs. The last column: rounds until half of what can be gained is."
     return section(
         f"Experiment {one.number}, figure {_FIGURES[one.number]}: {one.costs}",
-        Table([*columns, *more], [_row(one, runs) for runs in one.algorithms], caption=explanation),
+        tabulate(
+            one.algorithms,
+            (Column("Algorithm", "text"), lambda runs: Cell(runs.name, line=_STYLES[runs.name])),
+            ("η", lambda runs: f"{runs.learning_rate:g}"),
+            ("Cycle", lambda runs: f"{runs.cycle:g}"),
+            ("Cost,\nstart", lambda runs: format_number(float(runs.cost[:, 0].mean()), 4)),
+            ("Cost,\nend", lambda runs: estimate_cell(over_seeds(runs.cost[:, -1].tolist()), 4)),
+            ("Least\ncost", lambda runs: format_number(float(one.best.mean()), 4)),
+            ("End over\nleast, %", lambda runs: estimate_cell(_over_best(one, runs), 2)),
+            ("Authors’\ncode, %", lambda runs: format_number(100.0 * _AUTHORS[one.costs, runs.name], 1)),
+            ("Rounds to\nhalf", lambda runs: format_number(_rounds_to_half(one, runs), 1).replace("–", "never")),
+            caption=explanation,
+        ),
         [lambda: _draw(one)],
         "Mean cost with 95 % bands, which cover the costs of different runs as well; dashed: the least cost.",
     )
-
-
-def _row(one: CostRuns, runs: AlgorithmRuns) -> list[Cell]:
-    final, over, rounds = over_seeds(runs.cost[:, -1].tolist()), _over_best(one, runs), _rounds_to_half(one, runs)
-    return [
-        Cell(runs.name, line=_STYLES[runs.name]),
-        Cell(f"{runs.learning_rate:g}"),
-        Cell(f"{runs.cycle:g}"),
-        Cell(format_number(float(runs.cost[:, 0].mean()), 4)),
-        Cell(format_number(final.value, 4), format_half_width(final, 4)),
-        Cell(format_number(float(one.best.mean()), 4)),
-        Cell(format_number(over.value, 2), format_half_width(over, 2)),
-        Cell(format_number(100.0 * _AUTHORS[one.costs, runs.name], 1)),
-        Cell("never" if rounds is None else f"{rounds:.1f}"),
-    ]
 
 
 def _over_best(one: CostRuns, runs: AlgorithmRuns) -> Estimate:
@@ -99,10 +95,6 @@ def _draw(one: CostRuns) -> str:
     )
 
 
-def _claims(result: SyncExperiments) -> list[Claim]:
-    return [_claim(one, runs) for one in result.experiments for runs in one.algorithms]
-
-
 def _claim(one: CostRuns, runs: AlgorithmRuns) -> Claim:
     theirs, ours = 100.0 * _AUTHORS[one.costs, runs.name], _over_best(one, runs).value or 0.0
     return Claim(
@@ -117,14 +109,13 @@ def _content(result: SyncExperiments) -> dict[str, Any]:
     plan = result.plan
     experiments = [
         {
-            "number": one.number,
-            "costs": one.costs,
+            **pick(one, "number", "costs"),
             "least_cost": one.best.mean(),
             "algorithms": [_runs_content(one, runs) for runs in one.algorithms],
         }
         for one in result.experiments
     ]
-    counts = {name: getattr(plan, name) for name in ("runs", "arms", "rounds", "seed")}
+    counts = pick(plan, "runs", "arms", "rounds", "seed")
     return {"experiment": "mirrorsync", **counts, "experiments": experiments}
 
 
@@ -132,11 +123,9 @@ def _runs_content(one: CostRuns, runs: AlgorithmRuns) -> dict[str, Any]:
     mean, half_width = band_over_runs(runs.cost)
     return {
         "algorithm": runs.name,
-        "learning_rate": runs.learning_rate,
-        "cycle": runs.cycle,
+        **pick(runs, "learning_rate", "cycle", "round"),
         "over_least_percent": _over_best(one, runs),
         "rounds_to_half": _rounds_to_half(one, runs),
-        "round": runs.round,
         "cost": mean,
         "half_width": half_width,
     }

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Floats
-from streamsched.replay.optimisers.experiment_figures import Axis, Curve, draw_curves
 from streamsched.replay.optimisers.experiment_report import Claim, report_experiment, section
 from streamsched.replay.optimisers.webfountain import SolvedPlan, WebExperiment
 from streamsched.replay.palette import LineStyle
+from streamsched.replay.reporting.curves import Axis, Curve, draw_curves
 from streamsched.replay.reporting.number_format import format_count, format_number, format_percent, format_share
-from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table
+from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table, pick
 
 _UNIT: Final = 10.0  # million pages: the tables count tens of millions
 _ONCE: Final = (0.95, 1.05)  # crawls that round to one
@@ -37,12 +37,7 @@ _TABLE_3: Final = (
     _Printed(1, 2, 1.722, 51.84, 1.609),
     _Printed(1, 3, 2.138, 52.24, 1.702),
 )
-_TABLE_4: Final = (
-    _TABLE_3[0],
-    _Printed(2, 1, 37.744, 52.14, 3.534),
-    _TABLE_3[2],
-    _Printed(2, 3, 2.5, 51.93, 1.972),
-)
+_TABLE_4: Final = (_TABLE_3[0], _Printed(2, 1, 37.744, 52.14, 3.534), _TABLE_3[2], _Printed(2, 3, 2.5, 51.93, 1.972))
 _STYLES: Final = {
     1: LineStyle("vermilion", width=1.6),
     2: LineStyle("blue", (4.0, 2.0), 1.6),
@@ -247,15 +242,11 @@ def _content(result: WebExperiment) -> dict[str, Any]:
     settings = result.settings
     plans = [
         {
-            "version": one.version,
-            "strategy": one.strategy,
-            "periods": one.periods,
+            **pick(one, "version", "strategy", "periods", "crawls", "change_share"),
             **dict(zip(("objective", "pages", "obsolete_at_end"), _figures(one), strict=True)),
             "obsolete": one.obsolete / _UNIT,
-            "crawls": one.crawls,
-            "change_share": one.change_share,
         }
         for one in result.plans
     ]
-    counts = {name: getattr(settings, name) for name in ("starts", "buckets", "periods", "seed")}
+    counts = pick(settings, "starts", "buckets", "periods", "seed")
     return {"experiment": "webfountain", **counts, "budget": result.budget, "unit_pages": 10_000_000, "plans": plans}

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.replay.replay_results import PolicyResult, ReplayResult
+from streamsched.replay.reporting.curves import Axis, begin_figure
 from streamsched.replay.reporting.number_format import format_distinct
 from streamsched.replay.reporting.replay_tables import FEWEST_VISITS, SMOOTHED_CYCLES
-from streamsched.replay.reporting.svg import HEAT, INK, RC_PARAMS, line_properties, style_axes, to_svg
+from streamsched.replay.reporting.svg import HEAT, INK, RC_PARAMS, line_properties, to_svg
 from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, Calibration, moving_mean
 from streamsched.replay.simulation.policies import choose_line_styles
 from streamsched.replay.simulation.simulator import DAY_S, Trace
@@ -96,8 +96,8 @@ def _draw_deciles(result: ReplayResult) -> str:
     """Return a heat map: a row per policy, a column per decile of pages, the share of visits in per cent."""
     rows = len(result.policies)
     with mpl.rc_context(RC_PARAMS):
-        figure = Figure(figsize=(4.6, 0.95 + 0.235 * rows), layout="constrained")
-        axes = figure.add_subplot()
+        label = "mean changes of a page, by decile of the pages"
+        figure, axes = begin_figure("Share of visits, %", Axis(label), 0.95 + 0.235 * rows)
         highest = max(float(share_by_decile(policy).max()) for policy in result.policies)
         for row, policy in enumerate(result.policies):
             for decile, share in enumerate(share_by_decile(policy)):
@@ -110,8 +110,6 @@ def _draw_deciles(result: ReplayResult) -> str:
         rates = [result.changes[result.deciles == decile] for decile in range(DECILES)]
         means = [float(changes.mean()) if changes.size else None for changes in rates]
         axes.set_xticks(np.arange(DECILES) + 0.5, format_distinct(means))
-        axes.set_xlabel("mean changes of a page, by decile of the pages", color=INK)
-        axes.set_title("Share of visits, %", color=INK)
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0, labelcolor=INK)
@@ -163,13 +161,11 @@ def _draw_lines(
 ) -> str:
     """Return a panel with the line that `trace_line` returns for each policy, in its style; `marks`: of matplotlib."""
     with mpl.rc_context(RC_PARAMS):
-        figure = Figure(figsize=(4.6, 3.1), layout="constrained")
-        axes = figure.add_subplot()
+        figure, axes = begin_figure(title, Axis())
         for index, style in enumerate(choose_line_styles([policy.name for policy in result.policies])):
             line = trace_line(result.policies[index])
             if line is not None:
                 axes.plot(*line, **line_properties(style), **marks, gid=f"policy-{index}")
-        style_axes(axes, title)
         finish(axes)
         axes.xaxis.get_offset_text().set_color(INK)
         return to_svg(figure, title)

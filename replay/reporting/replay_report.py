@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from streamsched.replay.reporting.replay_tables import (
     policy_table,
     source_table,
 )
-from streamsched.replay.reporting.report import Figures, Legend, Part, Report, Section, Text
+from streamsched.replay.reporting.report import Figures, Legend, Part, Report, Section, Text, drawn_by, pick
 from streamsched.replay.reporting.sentences import describe_all
 from streamsched.replay.simulation.metrics import Calibration
 from streamsched.replay.simulation.policies import choose_line_styles
@@ -53,41 +54,33 @@ _EVOLUTIONS: Final = (
     "champion's on held-out pages in later cycles, ± the noise: what chance can explain. A challenger is promoted if "
     "its gain is more than twice the noise. Hover over a decision to see its reason."
 )
+_draw: Final = partial(drawn_by, "streamsched.replay.reporting.replay_figures")
 
 
 def report_replay(result: ReplayResult) -> Report:
     """Return the report of a replay. O(policies · seeds · cycles)."""
     scope = describe_all([describe_scope(result), *describe_signals(result)])
+    names = [policy.name for policy in result.policies]
+    lines = [(place, *named) for place, named in enumerate(zip(names, choose_line_styles(names), strict=True))]
+    shaded = "Shaded: the best policy of each column. The oracle, which knows what changed, does not compete."
     return Report(
         title=f"Replay of {Path(result.settings.log).name}",
         lead=describe_all(find_best(result)),
         scope=scope,
         sections=[
-            Section("", _figures_by_policy(result), scope),
+            Section(
+                "",
+                [policy_table(result), Text(shaded, "page", quiet=True), comparison_table(result), Legend(lines)],
+                scope,
+            ),
             _metrics_over_time(result),
-            Section("Time until a change is seen", [Figures(_draw(result, "waits"), [Text(_WAITS)])]),
-            Section("Visits by change rate", [Figures(_draw(result, "deciles"), [Text(_DECILES)])]),
+            Section("Time until a change is seen", [Figures(_draw("waits", result), [Text(_WAITS)])]),
+            Section("Visits by change rate", [Figures(_draw("deciles", result), [Text(_DECILES)])]),
             *_optional_sections(result),
         ],
         content=_content(result),
         narrow=True,
     )
-
-
-def _draw(result: ReplayResult, name: str) -> Callable[[], Sequence[str]]:
-    def draw() -> Sequence[str]:
-        from streamsched.replay.reporting.replay_figures import DRAWINGS  # noqa: PLC0415  matplotlib takes half a second to import
-
-        return DRAWINGS[name](result)
-
-    return draw
-
-
-def _figures_by_policy(result: ReplayResult) -> list[Part]:
-    names = [policy.name for policy in result.policies]
-    lines = [(place, *named) for place, named in enumerate(zip(names, choose_line_styles(names), strict=True))]
-    shaded = "Shaded: the best policy of each column. The oracle, which knows what changed, does not compete."
-    return [policy_table(result), Text(shaded, "page", quiet=True), comparison_table(result), Legend(lines)]
 
 
 def _metrics_over_time(result: ReplayResult) -> Section:
@@ -99,7 +92,7 @@ def _metrics_over_time(result: ReplayResult) -> Section:
         f"{weighted}. Finding many changes and keeping copies fresh are different goals: compare the first panel with "
         f"the third. {describe_all(find_identical(result))}"
     )
-    return Section("Metrics over time", [Figures(_draw(result, "metrics")), Text(text.rstrip(), "page")])
+    return Section("Metrics over time", [Figures(_draw("metrics", result)), Text(text.rstrip(), "page")])
 
 
 def _optional_sections(result: ReplayResult) -> list[Section]:
@@ -107,7 +100,7 @@ def _optional_sections(result: ReplayResult) -> list[Section]:
     sections = []
     calibration, sources, evolutions = calibration_table(result), source_table(result), evolution_table(result)
     if calibration.rows:
-        parts: list[Part] = [Figures(_draw(result, "calibration")), calibration, Text(_CALIBRATION, "page")]
+        parts: list[Part] = [Figures(_draw("calibration", result)), calibration, Text(_CALIBRATION, "page")]
         sections.append(Section("Calibration", parts))
     elif calibration.caption:
         sections.append(Section("Calibration", [calibration]))
@@ -126,28 +119,20 @@ def _content(result: ReplayResult) -> dict[str, Any]:
     """Return the figures for machines; docs/replay.md describes them."""
     settings, window = result.settings, result.window
     return {
-        "log": settings.log,
+        **pick(settings, "log", "budget", "warmup", "changed", "seeds", "signal_files", "later_pages"),
+        **pick(result, "cycles", "rejected", "note"),
         "pages": window.pages,
-        "cycles": result.cycles,
         "measured_cycles": result.measured.counted.size,
         "ndcg_cycles": result.measured.counted.sum(),
         "batches": result.measured.edges.size - 1,
         "least_batch_days": BATCH_DAYS,
-        "budget": settings.budget,
         "cycle": settings.cycle_s,
-        "warmup": settings.warmup,
-        "changed": settings.changed,
         "from": format_time(result.start_s),
         "to": format_time(window.edge(window.cycles)),
         "learn_from": None if settings.learn_from_s is None else format_time(window.start_s),
-        "seeds": settings.seeds,
         "against": settings.compared_with,
         "signals": [source.to_json() for source in settings.signals],
-        "signal_files": settings.signal_files,
-        "later_pages": settings.later_pages,
         "changes": result.changes.sum(),
-        "rejected": result.rejected,
-        "note": result.note,
         "delay_unit": "days",
         "findings": [*find_best(result), *find_identical(result), *find_promotions(result)],
         "policies": {policy.name: _policy_content(policy, settings.seeds) for policy in result.policies},
@@ -156,22 +141,13 @@ def _content(result: ReplayResult) -> dict[str, Any]:
 
 def _policy_content(policy: PolicyResult, seeds: Sequence[int]) -> dict[str, Any]:
     return {
-        "formula": policy.formula,
-        "figures": policy.figures,
-        "seeds": policy.seeds,
-        "against": policy.against,
-        "visits": policy.visits,
-        "detections": policy.detections,
-        "undetected": policy.undetected,
-        "stale_pages": policy.stale_pages,
+        **pick(policy, "formula", "figures", "seeds", "against", "visits", "detections", "undetected", "stale_pages"),
         "promotions": [
             {
                 "seed": seed,
-                "cycle": evolution.cycle,
                 "date": format_time(evolution.start_s),
                 "formula": evolution.challenger,
-                "gain": evolution.gain,
-                "noise": evolution.noise,
+                **pick(evolution, "cycle", "gain", "noise"),
             }
             for seed, trace in zip(seeds, policy.traces, strict=True)
             for evolution in trace.evolutions

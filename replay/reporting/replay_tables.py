@@ -18,7 +18,7 @@ from streamsched.replay.reporting.number_format import (
     format_length,
     format_number,
 )
-from streamsched.replay.reporting.report import Cell, Column, Table
+from streamsched.replay.reporting.report import Cell, Column, Table, pick, tabulate
 from streamsched.replay.reporting.sentences import METRIC_TITLES, Finding, describe, describe_all
 from streamsched.replay.simulation.policies import choose_line_styles
 from streamsched.replay.simulation.signal_sources import SourceFigures
@@ -65,9 +65,7 @@ def describe_scope(result: ReplayResult) -> Finding:
             "to": format_time(window.edge(window.cycles)),
             "cycle_s": window.cycle_s,
             "visits": settings.schedule.visits(window.known(window.cycles - 1)),
-            "budget": settings.budget,
-            "warmup": settings.warmup,
-            "changed": settings.changed,
+            **pick(settings, "budget", "warmup", "changed"),
         },
     )
 
@@ -143,9 +141,7 @@ def find_promotions(result: ReplayResult) -> list[Finding]:
                 "seed": seed if several else None,
                 "date": format_time(evolution.start_s),
                 "formula": evolution.challenger,
-                "gain": evolution.gain,
-                "noise": evolution.noise,
-                "metric": evolution.metric,
+                **pick(evolution, "gain", "noise", "metric"),
             },
         )
         for policy in result.policies
@@ -218,13 +214,8 @@ def _relative_cell(relative: Estimate) -> Cell:
 
 def calibration_table(result: ReplayResult) -> Table:
     """Return rows for each policy that gives probabilities: all visits, and those without and with a surge shown."""
-    columns = [
-        Column("Policy", "text"),
-        Column("Pages", "text"),
-        *map(Column, ("Visits", "Predicted", "Observed", "Error")),
-    ]
     styles = choose_line_styles([policy.name for policy in result.policies])
-    rows = []
+    rows: list[tuple[Cell, str, Reliability]] = []
     for policy, style in zip(result.policies, styles, strict=True):
         if policy.calibration is None:
             continue
@@ -232,18 +223,19 @@ def calibration_table(result: ReplayResult) -> Table:
         if policy.calibration.with_surge.total:
             parts["no surge shown"] = policy.calibration.without_surge
             parts["surge shown"] = policy.calibration.with_surge
-        rows += [
-            [Cell(policy.name, line=style), Cell(pages), *_reliability_cells(part)] for pages, part in parts.items()
-        ]
+        rows += [(Cell(policy.name, line=style), pages, part) for pages, part in parts.items()]
     others = [policy.name for policy in result.policies if policy.calibration is None]
     shown = result.settings.calibration and others
-    caption = describe(Finding("no_probabilities", {"policies": others})) if shown else ""
-    return Table(columns, rows, caption=caption)
-
-
-def _reliability_cells(part: Reliability) -> list[Cell]:
-    shares = (part.mean_predicted, part.share_observed, part.error)
-    return [Cell(format_count(part.total)), *(Cell(format_number(share)) for share in shares)]
+    return tabulate(
+        rows,
+        (Column("Policy", "text"), lambda row: row[0]),
+        (Column("Pages", "text"), lambda row: row[1]),
+        ("Visits", lambda row: format_count(row[2].total)),
+        ("Predicted", lambda row: format_number(row[2].mean_predicted)),
+        ("Observed", lambda row: format_number(row[2].share_observed)),
+        ("Error", lambda row: format_number(row[2].error)),
+        caption=describe(Finding("no_probabilities", {"policies": others})) if shown else "",
+    )
 
 
 def source_table(result: ReplayResult) -> Table:
@@ -271,32 +263,25 @@ def _figure_pairs(source: LearnedSource) -> Iterator[tuple[str, str]]:
 def evolution_table(result: ReplayResult) -> Table:
     """Return a row for each evolution: date, champion, challenger, gain and decision. O(evolutions)."""
     several = len(result.settings.seeds) > 1
-    columns = [
-        Column("Policy", "text"),
-        Column("Date"),
-        Column("Champion", "formula"),
-        Column("Challenger", "formula"),
-        Column("Gain"),
-        Column("Decision"),
-    ]
     rows = [
-        [Cell(f"{policy.name}{f', seed {seed}' if several else ''}"), *_evolution_cells(evolution)]
+        (f"{policy.name}{f', seed {seed}' if several else ''}", evolution)
         for policy in result.policies
         for seed, trace in zip(result.settings.seeds, policy.traces, strict=True)
         for evolution in trace.evolutions
     ]
-    return Table(columns, rows, medium="page")
 
+    def decision(row: tuple[str, Evolution]) -> Cell:
+        return (
+            Cell("promoted", mark="best", tooltip=row[1].why) if row[1].promoted else Cell("kept", tooltip=row[1].why)
+        )
 
-def _evolution_cells(evolution: Evolution) -> list[Cell]:
-    return [
-        Cell(format_time(evolution.start_s)),
-        Cell(evolution.champion),
-        Cell(evolution.challenger or "–"),
-        Cell(format_gain(evolution.gain, evolution.noise, evolution.metric)),
-        Cell(
-            "promoted" if evolution.promoted else "kept",
-            mark="best" if evolution.promoted else "",
-            tooltip=evolution.why,
-        ),
-    ]
+    return tabulate(
+        rows,
+        (Column("Policy", "text"), lambda row: row[0]),
+        ("Date", lambda row: format_time(row[1].start_s)),
+        (Column("Champion", "formula"), lambda row: row[1].champion),
+        (Column("Challenger", "formula"), lambda row: row[1].challenger or "–"),
+        ("Gain", lambda row: format_gain(row[1].gain, row[1].noise, row[1].metric)),
+        ("Decision", decision),
+        medium="page",
+    )

@@ -6,15 +6,19 @@ A part is for both media unless it names one: a page explains its figures, a ter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from importlib import import_module
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 
+from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.palette import LineStyle
+from streamsched.replay.reporting.number_format import format_half_width, format_number
 
+Row = TypeVar("Row")
 ColumnKind: TypeAlias = Literal["number", "text", "formula"]
 Mark: TypeAlias = Literal["", "best", "worse"]
 Medium: TypeAlias = Literal["both", "page", "terminal"]
@@ -40,6 +44,11 @@ class Cell:
     line: LineStyle | None = None
 
 
+def estimate_cell(figure: Estimate, digits: int = 3, mark: Mark = "") -> Cell:
+    """Return a cell with an estimate and half the width of its interval beside it."""
+    return Cell(format_number(figure.value, digits), format_half_width(figure, digits), mark)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table and the ``caption`` below it; the first cell of a row is its head. ``compact`` sets narrow columns.
@@ -53,6 +62,19 @@ class Table:
     compact: bool = False
     caption: str = ""
     medium: Medium = "both"
+
+
+def tabulate(
+    rows: Iterable[Row], *columns: tuple[str | Column, Callable[[Row], str | Cell]], caption: str = "", **more: Any
+) -> Table:
+    """Return a table with a row for each of `rows`; `columns`: the head of each, and what it shows of a row.
+
+    A head that is a text is that of numbers, a cell that is a text has nothing else. `more`: of `Table`.
+    """
+    heads = [head if isinstance(head, Column) else Column(head) for head, _ in columns]
+    cells = [[show(row) for _, show in columns] for row in rows]
+    shown = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in cells]
+    return Table(heads, shown, caption=caption, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,14 @@ class Figures:
     numbers: Sequence[Table] = ()
     otherwise: str = ""
     medium: Medium = "page"
+
+
+def drawn_by(module: str, name: str, result: object) -> Callable[[], Sequence[str]]:
+    """Return what draws the figures `name` of `result`: an entry of the table DRAWINGS in `module`.
+
+    The module is imported when it draws: matplotlib takes half a second to import.
+    """
+    return lambda: import_module(module).DRAWINGS[name](result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +156,11 @@ class Report:
     content: Mapping[str, Any]
     summary: Sequence[Part] = ()
     narrow: bool = False
+
+
+def pick(result: object, *names: str) -> dict[str, Any]:
+    """Return these attributes of `result` by name, as a part of a report's ``content``. O(names)."""
+    return {name: getattr(result, name) for name in names}
 
 
 def to_json(report: Report) -> str:

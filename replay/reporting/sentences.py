@@ -1,12 +1,14 @@
 """English sentences for findings: the only place where codes and numbers become prose.
 
-`describe` returns one sentence, or a few, for a finding of any report. Nothing is computed here: numbers are formatted.
+`describe` returns one sentence, or a few, for a finding of any report. Nothing is computed here: numbers are formatted,
+as the field of a sentence says: ``{pages:count page}`` is "2,180 pages", ``{near_s:length}`` "24 h".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import Any, Final
 
 from streamsched.replay.reporting.number_format import (
@@ -47,7 +49,6 @@ METRIC_TITLES: Final = {
 }
 OUTCOMES: Final = {"better": "better", "tie": "a tie", "worse": "worse"}
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_WEEKDAY_PLURALS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 _STATUSES: Final = {
     "confirmed": "holds",
     "smaller": "holds with a smaller gain than in the paper",
@@ -55,11 +56,44 @@ _STATUSES: Final = {
     "undecided": "cannot be decided",
 }
 _HOUR_S: Final = 3_600.0
+_SPAN: Final = "{from} to {to}"
+
+
+_FORMATS: Final[Mapping[str, Callable[..., str]]] = {
+    "capitalized": capitalize,
+    "count": format_count,
+    "cycle": format_cycle,
+    "expected": format_expected,
+    "hour": lambda hour: f"{WEEKDAYS[hour // 24]} {hour % 24:02}:30",
+    "length": format_length,
+    "median": lambda seconds: "more than the time observed" if seconds is None else format_length(seconds),
+    "names": join_names,
+    "number": format_number,
+    "percent": lambda share, digits="3g": f"{100 * share:.{digits}} %",
+    "share": format_share,
+    "weekday": lambda day: ("Mon", "Tues", "Wednes", "Thurs", "Fri", "Satur", "Sun")[day] + "days",
+}
+
+
+class _Sentence(Formatter):
+    """Fills the fields of a sentence: each has the name of one of _FORMATS, or a format specification of Python."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        name, _, noun = format_spec.partition(" ")
+        if name not in _FORMATS:
+            return format(value, format_spec)
+        return _FORMATS[name](value, noun) if noun else _FORMATS[name](value)
+
+
+_FILL: Final = _Sentence().vformat
 
 
 def describe(finding: Finding) -> str:
     """Return the finding in English. O(values). Raises KeyError for an unknown code."""
-    return _SENTENCES[finding.code](finding.values)
+    sentence = _SENTENCES[finding.code]
+    if callable(sentence):
+        sentence = sentence(finding.values)
+    return _FILL(sentence, (), finding.values)
 
 
 def describe_all(findings: Iterable[Finding]) -> str:
@@ -86,110 +120,78 @@ def name_option(near_s: float) -> str:
     return f"--near {hours:g}h" if hours < 48 else f"--near {hours / 24:g}d"
 
 
-# Replays.
+# Each function returns a sentence whose fields `describe` fills in: what depends on the values is chosen here.
 
 
 def _scope(values: Values) -> str:
-    cycle = format_cycle(values["cycle_s"])
     reading = {"since_visit": "since the page's last visit", "that_day": "within the cycle of the visit"}
-    learned = "" if values["learn_from"] is None else f", learning from {values['learn_from']}"
+    learned = "" if values["learn_from"] is None else ", learning from {learn_from}"
     return (
-        f"{format_count(values['pages'], 'page')}, {format_count(values['changes'], 'change')}, "
-        f"{values['from']} to {values['to']}{learned}; {format_count(values['visits'], 'visit')} per {cycle} "
-        f"({values['budget']:.3g} of the pages) after {format_count(values['warmup'], 'warm-up cycle')} that visit all "
-        f"pages; changed: {reading[values['changed']]}."
+        f"{{pages:count page}}, {{changes:count change}}, {_SPAN}{learned}; {{visits:count visit}} per "
+        "{cycle_s:cycle} ({budget:.3g} of the pages) after {warmup:count warm-up cycle} that visit all pages; "
+        f"changed: {reading[values['changed']]}."
     )
 
 
 def _simulated_source(values: Values) -> str:
-    pages = "all pages" if values["share"] == 1.0 else f"{format_share(values['share'])} of the pages"
-    begin = f", from {format_length(values['start_s'])} after the start on" if values["start_s"] else ""
+    pages = "all pages" if values["share"] == 1.0 else "{share:share} of the pages"
+    begin = ", from {start_s:length} after the start on" if values["start_s"] else ""
     if "flood_s" in values:
-        return f"Signals of {values['kind']}: {pages} every {format_length(values['flood_s'])}, changed or not{begin}."
-    late = f"{format_length(values['late_s'])} late" if values["late_s"] else "at once"
-    return (
-        f"Signals of {values['kind']}: on {pages}, recall {values['recall']:g}, precision {values['precision']:g}, "
-        f"{late}{begin}."
-    )
+        return f"Signals of {{kind}}: {pages} every {{flood_s:length}}, changed or not{begin}."
+    late = "{late_s:length} late" if values["late_s"] else "at once"
+    return f"Signals of {{kind}}: on {pages}, recall {{recall:g}}, precision {{precision:g}}, {late}{begin}."
 
 
-def _best(values: Values, claim: str) -> str:
-    baseline = "" if values["baseline"] is None else f" ({values['baseline']}: {values['baseline_value']:.3f})"
-    return f"{join_names(values['policies'])} {claim.format(value=format_number(values['value']))}{baseline}."
+def _best(claim: str) -> Callable[[Values], str]:
+    def sentence(values: Values) -> str:
+        baseline = "" if values["baseline"] is None else " ({baseline}: {baseline_value:number})"
+        return f"{{policies:names}} {claim}{baseline}."
+
+    return sentence
 
 
 def _promoted(values: Values) -> str:
-    seed = "" if values["seed"] is None else f", seed {values['seed']}"
+    seed = "" if values["seed"] is None else ", seed {seed}"
     gain = format_gain(values["gain"], values["noise"], values["metric"])
-    return f"{values['policy']}{seed}, {values['date']}: {values['formula']}  ({gain})"
+    return f"{{policy}}{seed}, {{date}}: {{formula}}  ({gain})"
 
 
 def _interval_method(values: Values) -> str:
-    seeds = values["seeds"]
-    ties = f" The columns of seeds: over {seeds} seeds, which covers the luck of breaking ties only." * (seeds > 1)
+    ties = " The columns of seeds: over {seeds} seeds, which covers the luck of breaking ties only."
     return (
-        "± is half the width of the 95 % confidence interval over time, by the jackknife over "
-        f"{values['batches']} batches of {values['days']:.3g} days or more.{ties}"
+        "± is half the width of the 95 % confidence interval over time, by the jackknife over {batches} batches of "
+        f"{{days:.3g}} days or more.{ties if values['seeds'] > 1 else ''}"
     )
 
 
 def _no_interval(values: Values) -> str:
-    seeds = values["seeds"]
-    ties = f" The columns of seeds cover the luck of breaking ties only, over {seeds} seeds." * (seeds > 1)
+    ties = " The columns of seeds cover the luck of breaking ties only, over {seeds} seeds."
     return (
-        f"There is no confidence interval: it needs two batches of {values['batch_days']} days, and the measured "
-        f"cycles cover {values['days']:.3g} days.{ties}"
+        "There is no confidence interval: it needs two batches of {batch_days} days, and the measured cycles cover "
+        f"{{days:.3g}} days.{ties if values['seeds'] > 1 else ''}"
     )
-
-
-def _ndcg_cycles(values: Values) -> str:
-    return (
-        f"NDCG is the mean over the cycles in which some page had changed under every policy: "
-        f"{format_count(values['counted'])} of {format_count(values['cycles'], 'cycle')}, "
-        f"{100 * values['share']:.1f} %."
-    )
-
-
-def _no_probabilities(values: Values) -> str:
-    names = values["policies"]
-    return (
-        f"No calibration for {join_names(names)}: {'its' if len(names) == 1 else 'their'} scores are not probabilities."
-    )
-
-
-# Analyses.
 
 
 def _analysis_scope(values: Values) -> str:
-    length = format_length(values["step_s"] if values["exact"] else values["resolution_s"])
-    seen = f"a crawl every {length} would see {values['seen']:,}"
-    how = seen if values["exact"] else f"seen by visits about {length} apart"
-    return (
-        f"{format_count(values['pages'], 'page')}, {values['changing_pages']:,} of them changed; "
-        f"{format_count(values['changes'], 'change')} ({how}); {values['from']} to {values['to']}."
-    )
+    seen = "a crawl every {step_s:length} would see {seen:,}"
+    how = seen if values["exact"] else "seen by visits about {resolution_s:length} apart"
+    return f"{{pages:count page}}, {{changing_pages:,}} of them changed; {{changes:count change}} ({how}); {_SPAN}."
 
 
 def _page_types(values: Values) -> str:
-    counts = [f"{count:,} {page_type}" for page_type, count in values["other_types"].items()]
+    counts = ", ".join(f"{count:,} {page_type}" for page_type, count in values["other_types"].items())
     return (
-        f"Of {values['tested']:,} pages with {values['min_changes']} changes or more, "
-        f"{format_share(values['poisson_share'])} are consistent with a Poisson process; {', '.join(counts)}. "
-        f"If all were Poisson pages, about {format_expected(values['expected_false'])} would be classified otherwise "
-        f"(at most {format_expected(values['max_false'])} at the tests' level of {100 * values['level']:g} %)."
+        "Of {tested:,} pages with {min_changes} changes or more, {poisson_share:share} are consistent with a Poisson "
+        f"process; {counts}. If all were Poisson pages, about {{expected_false:expected}} would be classified "
+        "otherwise (at most {max_false:expected} at the tests' level of {level:percent})."
     )
 
 
-def _median(seconds: float | None) -> str:
-    return "more than the time observed" if seconds is None else format_length(seconds)
-
-
 def _median_interval(values: Values) -> str:
-    simple, modified = _median(values["simple_s"]), _median(values["modified_s"])
-    counted = f"; with all changes counted it is {_median(values['counted_s'])}" if values["counted"] else ""
-    if simple == modified:
-        return f"The median page changes every {simple} by either estimator{counted}."
-    return f"The median page changes every {simple} by the simple estimator, {modified} by the modified one{counted}."
+    modified = "" if values["simple_s"] == values["modified_s"] else ", {modified_s:median} by the modified one"
+    by = "the simple estimator" if modified else "either estimator"
+    counted = "; with all changes counted it is {counted_s:median}" if values["counted"] else ""
+    return f"The median page changes every {{simple_s:median}} by {by}{modified}{counted}."
 
 
 def _change_frequency(values: Values) -> str:
@@ -204,75 +206,43 @@ def _alternative(values: Values) -> str:
     other = values["alternative"]
     if other is None:
         return ""
-    intervals = format_count(other["intervals"], "interval")
-    return f" More data: {intervals} near {format_length(other['near_s'])} ({name_option(other['near_s'])})."
+    option = name_option(other["near_s"])
+    return f" More data: {{alternative[intervals]:count interval}} near {{alternative[near_s]:length}} ({option})."
 
 
 def _near_interval(values: Values) -> str:
-    near = format_length(values["near_s"])
-    asked_s = values["asked_s"]
-    missing = "" if asked_s is None else f"No page has a mean interval of about {format_length(asked_s)}. "
+    missing = "" if values["asked_s"] is None else "No page has a mean interval of about {asked_s:length}. "
     small = " The sample is small, so chance dominates." if values["small_sample"] else ""
     return (
-        f"{missing}{format_count(values['pages'], 'page')} with a mean interval of about {near} had "
-        f"{format_count(values['intervals'], 'interval')}: {format_share(values['share'])} of them within "
-        f"{format_length(values['within_s'])} of {near}, against {format_share(values['poisson_share'])} for "
-        f"exponential intervals.{small}{_alternative(values)}"
+        f"{missing}{{pages:count page}} with a mean interval of about {{near_s:length}} had {{intervals:count "
+        "interval}: {share:share} of them within {within_s:length} of {near_s:length}, against {poisson_share:share} "
+        f"for exponential intervals.{small}{_alternative(values)}"
     )
 
 
-def _weekend(values: Values) -> str:
-    share = values["weekend"]
-    return "" if share is None else f"; a weekend day has {share:.2f} times the changes of a weekday"
-
-
-def _hour(hour: int) -> str:
-    return f"{WEEKDAYS[hour // 24]} {hour % 24:02}:30"
-
-
-def _busiest_hour(values: Values) -> str:
-    return (
-        f"{capitalize(values['region'])}: changes peak in the hour around {_hour(values['busiest_hour'])} "
-        f"({values['busiest']:.1f} times the average hour) and are fewest around {_hour(values['quietest_hour'])} "
-        f"({values['quietest']:.1f} times){_weekend(values)}."
-    )
-
-
-def _busiest_day(values: Values) -> str:
-    day = _WEEKDAY_PLURALS[values["busiest_day"]]
-    return f"{capitalize(values['region'])}: changes peak on {day}{_weekend(values)}."
-
-
-def _time_zone(values: Values) -> str:
-    if values["local"]:
-        return f"Times are local to each region, {values['zone']} for pages without one."
-    return f"Times are {values['zone']}."
+def _busiest(peak: str) -> Callable[[Values], str]:
+    weekend = "; a weekend day has {weekend:.2f} times the changes of a weekday"
+    return lambda values: f"{{region:capitalized}}: changes peak {peak}{'' if values['weekend'] is None else weekend}."
 
 
 def _hidden_by_steps(values: Values) -> str:
-    shown_s = values["shown_s"]
-    instead = "" if shown_s is None else f" Those near {format_length(shown_s)} are."
+    instead = "" if values["shown_s"] is None else " Those near {shown_s:length} are."
     return (
-        f"Intervals near {format_length(values['asked_s'])} are not compared with exponential ones: with steps of "
-        f"{format_length(values['step_s'])} a histogram would show the steps.{instead}{_alternative(values)}"
+        "Intervals near {asked_s:length} are not compared with exponential ones: with steps of {step_s:length} a "
+        f"histogram would show the steps.{instead}{_alternative(values)}"
     )
 
 
-# GP4C's experiment.
-
-
 def _protocol_scope(values: Values) -> str:
-    cycle = format_cycle(values["cycle_s"])
     reading = {
         "since_visit": "since the page's last visit, as a live crawler sees it (the paper: within the cycle)",
         "that_day": "within the cycle of the visit, as in the paper",
     }
     return (
-        f"{values['pages']:,} pages, {values['changes']:,} changes (at most one per page and {cycle}), "
-        f"{values['from']} to {values['to']}: {values['folds']} folds, {values['spans']} spans of "
-        f"{values['span_cycles']} cycles; {format_count(values['visits'], 'visit')} per {cycle} and test fold "
-        f"({values['budget']:.3g} of its pages) after {format_count(values['warmup'], 'warm-up cycle')} that visit all "
-        f"pages; changed: {reading[values['changed']]}."
+        f"{{pages:,}} pages, {{changes:,}} changes (at most one per page and {{cycle_s:cycle}}), {_SPAN}: {{folds}} "
+        "folds, {spans} spans of {span_cycles} cycles; {visits:count visit} per {cycle_s:cycle} and test fold "
+        "({budget:.3g} of its pages) after {warmup:count warm-up cycle} that visit all pages; changed: "
+        f"{reading[values['changed']]}."
     )
 
 
@@ -285,7 +255,7 @@ def _metric_outcomes(metrics: Mapping[str, Values]) -> list[str]:
 
 def _paper_claim(values: Values) -> str:
     verb = {"gain": "beats", "tie": "ties with"}[values["claim"]]
-    claim = f"The paper's claim that {values['method']} {verb} {method_title(values['baseline'])}"
+    claim = f"The paper's claim that {{method}} {verb} {method_title(values['baseline'])}"
     statuses = [one["status"] for one in values["metrics"].values()]
     outcomes = _metric_outcomes(values["metrics"])
     if len(set(statuses)) == 1:
@@ -300,109 +270,104 @@ def _posterior_comparison(values: Values) -> str:
 
 
 def _reduced_search(values: Values) -> str:
-    found, paper = (" × ".join(str(number) for number in values[side]) for side in ("found", "paper"))
+    found, paper = (" × ".join(map(str, values[side])) for side in ("found", "paper"))
     return (
         f"The search is smaller than the paper's: {found} instead of {paper} (population × generations × seeds), so "
         "its formulas may be worse."
     )
 
 
-def _format_difference(one: Values) -> str:
-    return f"{format_percent(one['difference'])} {format_interval(one['low'], one['high'])}".rstrip()
-
-
 def _top_of_list(values: Values) -> str:
-    parts = [f"{METRIC_TITLES[metric]} {_format_difference(one)}" for metric, one in values["metrics"].items()]
+    differences = [
+        f"{METRIC_TITLES[metric]} {format_percent(one['difference'])} {format_interval(one['low'], one['high'])}"
+        for metric, one in values["metrics"].items()
+    ]
     return (
-        f"On this log, {values['method']} evolved for NDCG compares with {values['method']} evolved for ChangeRate in "
-        f"the first {100 * values['share']:.3g} % of the pages as follows: {', '.join(parts)}."
+        "On this log, {method} evolved for NDCG compares with {method} evolved for ChangeRate in the first "
+        f"{{share:percent}} of the pages as follows: {', '.join(map(str.rstrip, differences))}."
     )
 
 
 def _new_pages(values: Values) -> str:
-    parts = [
-        f"{100 * share:.0f} % if evolved for {METRIC_TITLES[fitness]}" for fitness, share in values["shares"].items()
-    ]
+    shares = values["shares"].items()
+    parts = [f"{100 * share:.0f} % if evolved for {METRIC_TITLES[fitness]}" for fitness, share in shares]
     return f"On this log the share of new pages after the first ranked cycle is {' and '.join(parts)}."
 
 
-_SENTENCES: Final[dict[str, Callable[[Values], str]]] = {
+_SENTENCES: Final[Mapping[str, str | Callable[[Values], str]]] = {
+    # Replays.
     "replay_scope": _scope,
     "simulated_source": _simulated_source,
-    "recorded_signals": lambda values: f"Signals recorded in {values['file']}.",
-    "learned_sources": lambda values: (
+    "recorded_signals": "Signals recorded in {file}.",
+    "learned_sources": (
         "Precision: of the signals, those that announce a change. Recall: of the changes of the source's pages, those "
         "announced. Lateness: mean time from a change to its announcement. Learned from all visits of the replay."
     ),
-    "no_change_ranked": lambda values: "No page changed in the ranked cycles, so there was nothing to find.",
-    "best_change_rate": lambda values: _best(
-        values, "found the most changes: {value} of the visits met a changed page"
-    ),
-    "best_freshness": lambda values: _best(values, "kept copies freshest: {value} of them are current on average"),
-    "identical_policies": lambda values: (
-        f"{join_names(values['policies'])} visited the same pages, so their lines coincide."
-    ),
+    "no_change_ranked": "No page changed in the ranked cycles, so there was nothing to find.",
+    "best_change_rate": _best("found the most changes: {value:number} of the visits met a changed page"),
+    "best_freshness": _best("kept copies freshest: {value:number} of them are current on average"),
+    "identical_policies": "{policies:names} visited the same pages, so their lines coincide.",
     "promoted": _promoted,
     "interval_method": _interval_method,
     "no_interval": _no_interval,
-    "ndcg_cycles": _ndcg_cycles,
-    "compared_with": lambda values: (
-        f"Differences from {values['policy']}, in per cent of its figures, ± half the width of the 95 % confidence "
-        "interval of the paired differences. Stale pages: the share of copies that are not current, 1 - freshness."
+    "ndcg_cycles": (
+        "NDCG is the mean over the cycles in which some page had changed under every policy: {counted:count} of "
+        "{cycles:count cycle}, {share:percent 1f}."
     ),
-    "no_probabilities": _no_probabilities,
-    "rejected_records": lambda values: f"The log's malformed records were left out: {format_count(values['count'])}.",
+    "compared_with": (
+        "Differences from {policy}, in per cent of its figures, ± half the width of the 95 % confidence interval of "
+        "the paired differences. Stale pages: the share of copies that are not current, 1 - freshness."
+    ),
+    "no_probabilities": lambda values: (
+        "No calibration for {policies:names}: "
+        f"{'its' if len(values['policies']) == 1 else 'their'} scores are not probabilities."
+    ),
+    "rejected_records": "The log's malformed records were left out: {count:count}.",
+    # Analyses.
     "analysis_scope": _analysis_scope,
     "page_types": _page_types,
-    "no_page_tested": lambda values: (
-        f"No page changed {values['min_changes']} times or more, so none can be tested against a Poisson process."
-    ),
-    "changed_at_every_visit": lambda values: (
-        f"{format_count(values['pages'], 'page')} changed at nearly every visit, too often for a test."
-    ),
-    "no_change": lambda values: "No page changed.",
-    "share_changed": lambda values: f"{format_share(values['share'])} of the pages changed.",
+    "no_page_tested": ("No page changed {min_changes} times or more, so none can be tested against a Poisson process."),
+    "changed_at_every_visit": "{pages:count page} changed at nearly every visit, too often for a test.",
+    "no_change": "No page changed.",
+    "share_changed": "{share:share} of the pages changed.",
     "median_interval": _median_interval,
     "change_frequency": _change_frequency,
-    "rare_changes": lambda values: "No page changes monthly or more often.",
-    "no_page_near": lambda values: (
-        f"No page has a mean interval of about {format_length(values['near_s'])}.{_alternative(values)}"
-    ),
+    "rare_changes": "No page changes monthly or more often.",
+    "no_page_near": lambda values: f"No page has a mean interval of about {{near_s:length}}.{_alternative(values)}",
     "near_interval": _near_interval,
-    "busiest_hour": _busiest_hour,
-    "busiest_day": _busiest_day,
-    "too_few_for_week": lambda values: (
-        f"{capitalize(values['region'])}: {format_count(values['changes'], 'change')}, too few to show a weekly shape."
+    "busiest_hour": _busiest(
+        "in the hour around {busiest_hour:hour} ({busiest:.1f} times the average hour) and are fewest around "
+        "{quietest_hour:hour} ({quietest:.1f} times)"
     ),
-    "time_zone": _time_zone,
-    "coarse_times": lambda values: (
-        f"The log's times are multiples of {format_length(values['resolution_s'])}: shorter intervals cannot be seen, "
-        "and every interval is a multiple of that."
+    "busiest_day": _busiest("on {busiest_day:weekday}"),
+    "too_few_for_week": "{region:capitalized}: {changes:count change}, too few to show a weekly shape.",
+    "time_zone": lambda values: (
+        "Times are local to each region, {zone} for pages without one." if values["local"] else "Times are {zone}."
     ),
-    "known_from_visits": lambda values: (
-        f"Changes are known only from visits, about {format_length(values['resolution_s'])} apart: several changes "
-        "between two visits count as one, and no interval is shorter."
+    "coarse_times": (
+        "The log's times are multiples of {resolution_s:length}: shorter intervals cannot be seen, and every interval "
+        "is a multiple of that."
+    ),
+    "known_from_visits": (
+        "Changes are known only from visits, about {resolution_s:length} apart: several changes between two visits "
+        "count as one, and no interval is shorter."
     ),
     "near_hidden_by_steps": _hidden_by_steps,
-    "unknown_date": lambda values: (
-        "The first day of this collection is not published: hours and days of the week have no meaning."
-    ),
-    "no_week": lambda values: (
-        "These times resolve neither hours nor days of the week, so the figure of the week is left out."
-    ),
-    "no_hours": lambda values: "These times do not resolve hours of the day, so the week is shown by days.",
-    "shorter_than_week": lambda values: "The span is shorter than a week: the other days of the week are unknown.",
-    "shorter_than_four_weeks": lambda values: (
+    "unknown_date": ("The first day of this collection is not published: hours and days of the week have no meaning."),
+    "no_week": "These times resolve neither hours nor days of the week, so the figure of the week is left out.",
+    "no_hours": "These times do not resolve hours of the day, so the week is shown by days.",
+    "shorter_than_week": "The span is shorter than a week: the other days of the week are unknown.",
+    "shorter_than_four_weeks": (
         "The span is shorter than four weeks: a single unusual day affects the shape of the week."
     ),
-    "untestable_periods": lambda values: f"The steps are too long to detect {join_names(values['periods'])} pages.",
-    "unclear_periods": lambda values: (
-        f"With these steps, {join_names(values['periods'])} pages cannot be distinguished from pages that change more "
-        "often."
+    "untestable_periods": "The steps are too long to detect {periods:names} pages.",
+    "unclear_periods": (
+        "With these steps, {periods:names} pages cannot be distinguished from pages that change more often."
     ),
+    # GP4C's experiment.
     "protocol_scope": _protocol_scope,
     "paper_claim": _paper_claim,
-    "claims_not_tested": lambda values: (
+    "claims_not_tested": (
         "The paper's claims are not tested: that needs GP4C evolved from basic or paper terminals, and changes found "
         "by NAD."
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
@@ -65,10 +66,10 @@ _REPLACEMENTS: Final = tuple(
 _COORDINATE: Final = re.compile(r"\d+\.\d{3,}(?=[^<>]*>)")  # within a tag: the numbers of labels are between tags
 
 
-def line_properties(style: LineStyle) -> dict[str, Any]:
-    """Return the line style as matplotlib's properties, with a placeholder colour."""
+def line_properties(style: LineStyle, hues: Mapping[str, str] = HUE_CODES) -> dict[str, Any]:
+    """Return the line style as matplotlib's properties, its colour one of `hues`, by default a placeholder."""
     dashes = (0, style.dashes) if style.dashes else "-"
-    return {"color": HUE_CODES[style.hue], "linewidth": style.width, "linestyle": dashes}
+    return {"color": hues[style.hue], "linewidth": style.width, "linestyle": dashes}
 
 
 def style_axes(axes: Axes, title: str, ink: str = INK, faint: str = FAINT) -> None:

@@ -1,45 +1,19 @@
-"""Reports in the terminal, and progress bars."""
+"""Reports in the terminal."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from streamsched.replay import experiment
 from streamsched.replay.reporting.report import Cell, Notes, Part, Report, Section, Table, Text
 
 _MAX_WIDTH: Final = 10_000  # columns, wider than any table
 _MARK_STYLES: Final = {"best": "bold", "worse": "dim", "": ""}
-
-
-@contextmanager
-def show_progress(
-    console: Console, action: str = "Replaying", first: str = "Reading the log"
-) -> Iterator[experiment.Progress | None]:
-    """Show a progress bar during this block; yield its callback, None if `console` is not a terminal.
-
-    ``first``: what is done before the first call.
-    """
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(first, total=None)
-
-        def advance(done: int, total: int, policy: str) -> None:
-            bar.update(task, completed=done, total=total, description=f"{action} {escape(policy)}")
-
-        yield advance
 
 
 def print_report(report: Report) -> None:

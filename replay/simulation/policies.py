@@ -41,12 +41,7 @@ from streamsched.numerics.topk_order import select_top
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.ground_truth import Window
 from streamsched.replay.palette import DASHED, DOTTED, FORMULA_STYLES, LineStyle
-from streamsched.replay.simulation.evolving_policies import (
-    EvolvingPolicy,
-    PaperPolicy,
-    make_paper_settings,
-    make_plan,
-)
+from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
 from streamsched.replay.simulation.scheduled_policies import PlannedPolicy, ScheduledPolicy, SignalledPolicy
 from streamsched.replay.simulation.signal_sources import SimulatedSource
 from streamsched.replay.simulation.signal_stream import SignalStream, join_signals

@@ -47,11 +47,7 @@ _OPTIONS: Final = (
     click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated."),
     setting("--cycle", metavar="TIME"),
     setting("--objective", metavar="NAME", show_default="in a new state changes"),
-    setting(
-        "--formula",
-        metavar="FORMULA",
-        show_default=f"in a new state {DEFAULT_FORMULA}",
-    ),
+    setting("--formula", metavar="FORMULA", show_default=f"in a new state {DEFAULT_FORMULA}"),
     setting("--save-every", setting="save.every", metavar="TIME"),
     setting(
         "--evolve-every",

@@ -73,6 +73,7 @@ def init_corpus(corpus: Records, cycle_s: float) -> None:
     """Set the CORPUS record to the priors before the first outcome."""
     corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / _DAY_S
     corpus["shape"] = FIRST_SHAPE
+    corpus["newest_s"] = -np.inf
 
 
 @inlined_kernel

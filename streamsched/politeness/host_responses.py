@@ -28,12 +28,18 @@ _MOST: Final = 255  # of what a byte of a host's record counts
 
 
 class HostResponse(NamedTuple):
-    """An outcome of the page of `row`, as far as its host is concerned; ``wait_s``: its `demanded_wait`."""
+    """An outcome of the page of `row`, as far as its host is concerned; ``wait_s``: its `demanded_wait`.
+
+    ``ends_lease``: as `politeness.limits.ends_lease` says; ``newest_s``: the newest outcome before it, its own time if
+    it is the first.
+    """
 
     row: int
     status: int
     wait_s: float
     fetched_at: float
+    ends_lease: bool
+    newest_s: float
 
 
 @inlined_kernel
@@ -55,7 +61,7 @@ def apply_host_response(host: Record, page: Record, trace: Record, limits: Limit
     Outcomes of visits before the end of a rest may prolong it, but do not change its step. If the delays of earlier
     leases end later, the rest ends with them: those leases were granted without it.
     """
-    is_probe = host.probe == response.row + 1
+    is_probe = host.probe == response.row + 1 and response.ends_lease
     early = response.fetched_at < host.ready_s
     if is_probe:
         early = early and host.wait_reason != FOR_DELAY  # only a rest that was demanded since it was leased counts
@@ -77,6 +83,17 @@ def apply_host_response(host: Record, page: Record, trace: Record, limits: Limit
     if is_probe or host.asked_to_wait == 0:
         host.probe = 0
     return bool(demanded)
+
+
+@inlined_kernel
+def rest_end(response: HostResponse, wait_s: float, most_s: float) -> float:
+    """Return when a rest of `wait_s` that an answer demands ends; `most_s`: the longest rest of its kind. O(1).
+
+    An answer that is further ahead of the newest outcome before it counts as of that time: its clock may be wrong, as
+    a stream accepts times up to its `max_ahead`, and a host must not rest until then.
+    """
+    is_far_ahead = response.fetched_at - response.newest_s > most_s
+    return float((response.newest_s if is_far_ahead else response.fetched_at) + wait_s)
 
 
 @inlined_kernel
@@ -104,10 +121,10 @@ def _demand_rest(host: Record, limits: Limits, response: HostResponse, resting: 
     if not resting:
         host.backoffs = min(host.backoffs + 1, _MOST)
     if response.wait_s >= 0.0:
-        _rest(host, response.fetched_at + response.wait_s, FOR_RETRY_AFTER)
+        _rest(host, rest_end(response, response.wait_s, limits.retry_after_most_s), FOR_RETRY_AFTER)
     elif not resting and limits.backoff_s > 0.0:
         why = FOR_TOO_MANY if response.status == _TOO_MANY_REQUESTS else FOR_UNAVAILABLE
-        _rest(host, response.fetched_at + backoff_length(limits, host.backoffs), why)
+        _rest(host, rest_end(response, backoff_length(limits, host.backoffs), limits.backoff_most_s), why)
 
 
 @inlined_kernel

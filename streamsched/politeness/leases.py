@@ -1,15 +1,16 @@
 """Leases: a page in a batch leaves the ranking until an outcome or the expiry of its lease frees it.
 
-A lease is a flag in the page's record and a time beside it. An applied outcome clears the flag. An expired lease stays
-flagged and no longer counts, so nothing has to run when it expires. `Leases` keeps a queue of what was granted, to find
-in order of expiry which pages have become eligible again and how many pages of each host are out. A second flag marks
-the pages that their host's count includes, so that none is subtracted twice.
+A lease is a flag in the page's record, and beside it the time at which it expires and its length. An applied outcome
+clears the flag, unless it was fetched before the lease began: a stream that is behind brings such outcomes, and the
+page is still out. An expired lease stays flagged and no longer counts, so nothing has to run when it expires. `Leases`
+keeps a queue of what was granted, to find in order of expiry which pages have become eligible again and how many pages
+of each host are out. A second flag marks the pages that their host's count includes, so that none is subtracted twice.
 """
 
 from __future__ import annotations
 
 import heapq
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,19 @@ from streamsched.records.seasonality_schema import SeasonalityArrays
 _SLACK: Final = 1 << 16  # rows in the queue beyond two a page before rows freed otherwise are dropped
 
 
+class LeaseGrant(NamedTuple):
+    """Leases until ``until_s``, whose `lease_length` is ``lease_s``; the first ``panel`` are for the panel."""
+
+    until_s: float
+    lease_s: np.float32
+    panel: int
+
+
+def lease_length(now: float, until_s: float) -> np.float32:
+    """Return the length of a lease in single precision, rounded up: `until_s` less it is not after `now`. O(1)."""
+    return np.nextafter(np.float32(until_s - now), np.float32(np.inf))
+
+
 class Leases:
     """The leases of one shard. For one call at a time; the lasting state is in the shard's arrays.
 
@@ -35,13 +49,14 @@ class Leases:
         self._number = 0
         self._queued = 0  # rows in the queue
 
-    def grant(self, shard: ShardArrays, rows: Ints, until_s: float, panel: int = 0) -> None:
-        """Lease `rows`: int64[m], each once, until `until_s`, UTC epoch seconds; the first `panel` for the panel. O(m).
+    def grant(self, shard: ShardArrays, rows: Ints, now: float, until_s: float, panel: int = 0) -> None:
+        """Lease `rows`: int64[m], each once, from `now` until `until_s`; the first `panel` for the panel. O(m).
 
-        A page leased before gets the new time. The cost is amortised: grants that outcomes ended stay in the queue for
+        A page leased before gets the new times. The cost is amortised: grants that outcomes ended stay in the queue for
         a while.
         """
-        _lease_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows, until_s, panel)
+        grant = LeaseGrant(until_s, lease_length(now, until_s), panel)
+        _lease_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows, grant)
         self._push(until_s, rows)
         if self._queued > 2 * int(shard.corpus["pages"][0]) + _SLACK:
             self.rebuild(shard)
@@ -96,16 +111,15 @@ class Leases:
 
 
 @bare_kernel
-def _lease_all(  # noqa: PLR0913, PLR0917  a kernel
+def _lease_all(
     pages: PageArrays,
     groups: Records,
     seasonality: SeasonalityArrays,
     dirty: DirtyArrays,
     rows: Ints,
-    until_s: float,
-    panel: int,
+    grant: LeaseGrant,
 ) -> None:
-    """Lease pages until `until_s`, the first `panel` for the panel, in place of leases that they have."""
+    """Lease pages as `grant` says, in place of leases that they have."""
     for i in range(rows.size):
         page: Record = pages.records[rows[i]]
         group: Record = groups[page.group]
@@ -113,8 +127,9 @@ def _lease_all(  # noqa: PLR0913, PLR0917  a kernel
         mark_dirty_row(dirty, pages, seasonality, rows[i])
         mark_dirty_group(dirty, groups, np.int64(group.host))
         give_back(pages, rows[i], host)
-        pages.lease_until_s[rows[i]] = until_s
-        page.flags |= np.uint8(LEASED | FOR_PANEL if i < panel else LEASED)
+        pages.lease_until_s[rows[i]] = grant.until_s
+        pages.lease_s[rows[i]] = grant.lease_s
+        page.flags |= np.uint8(LEASED | FOR_PANEL if i < grant.panel else LEASED)
         take_slot(page, host)
 
 

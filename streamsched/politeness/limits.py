@@ -56,6 +56,7 @@ class Limits(NamedTuple):
     retire_after: int
     probe_every_s: float
     retry_after_most_s: float
+    clock_skew_s: float
     host_backoff_429: int
     host_backoff_503: int
     per_request: int  # most pages of a host in the batch that is asked for, whatever settings and rules allow
@@ -73,6 +74,7 @@ def make_limits(politeness: Politeness) -> Limits:
         _NEVER_GONE if politeness.retire_after is None else politeness.retire_after,
         float(politeness.probe_every),
         float(politeness.retry_after_most),
+        float(politeness.clock_skew),
         _NEVER_REFUSED if politeness.host_backoff_429 is None else politeness.host_backoff_429,
         _NEVER_REFUSED if politeness.host_backoff_503 is None else politeness.host_backoff_503,
         _NO_LIMIT,
@@ -259,6 +261,18 @@ def release_slot(page: Record, host: Record) -> None:
     if page.flags & OUT:
         page.flags &= ~np.uint8(OUT)
         host.out -= 1
+
+
+@inlined_kernel
+def ends_lease(pages: PageArrays, row: int, limits: Limits, fetched_at: float) -> bool:
+    """Return whether an outcome fetched then ends the lease of its page: not if it is older than the lease. O(1).
+
+    True for a page without a lease.
+    """
+    page: Record = pages.records[row]
+    if not page.flags & LEASED:
+        return True
+    return bool(fetched_at >= pages.lease_until_s[row] - pages.lease_s[row] - limits.clock_skew_s)
 
 
 @inlined_kernel

@@ -53,7 +53,7 @@ class PolitenessPolicy:
 
     def grant(self, shard: ShardArrays, rows: Ints, now: float, until_s: float, panel: int = 0) -> None:
         """Lease `rows`: int64[m] at `now` until `until_s`, and let their hosts rest for their delays. O(m)."""
-        self.leases.grant(shard, rows, until_s, panel)
+        self.leases.grant(shard, rows, now, until_s, panel)
         count_leased(shard.pages.records, shard.groups.records, shard.dirty, rows, self.limits, now, until_s)
 
     @staticmethod

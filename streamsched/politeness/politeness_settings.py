@@ -28,7 +28,8 @@ class Politeness:
       before that time is over. `rank`, which has no lease, is not limited by it;
     - ``in_flight``: the maximum of its pages leased at once, None for any number;
     - ``per_batch``: the maximum of its pages in one batch, None for any number;
-    - ``retry_after_most``: the longest rest that an answer can demand by Retry-After;
+    - ``retry_after_most``: the longest rest that an answer can demand by Retry-After. An answer dated further ahead of
+      the newest outcome before it counts as of the time of that outcome, as its clock may be wrong;
     - ``host_backoff_429``, ``host_backoff_503``: the number of pages, 1 to 255, that must give this answer one after
       another before the whole host rests; None for no such rest. If fewer pages did, a Retry-After holds for each of
       them alone, in addition to its back-off. After its rest the host gives one page, and the others once a visit has
@@ -44,6 +45,11 @@ class Politeness:
     - ``min_revisit``: least time from a successful visit to the next one;
     - ``max_revisit``: time after a successful visit at which the page becomes overdue and comes before all pages that
       are not, None for never. A page that was never visited counts from when it became known.
+
+    Setting of leases:
+
+    - ``clock_skew``: the most that the clocks of crawlers differ. An outcome that was fetched longer than that before
+      the lease of its page began does not end the lease, because it is that of an earlier visit.
 
     Raises SettingsError if a value is invalid.
 
@@ -61,11 +67,12 @@ class Politeness:
     min_revisit: str | float = 0.0
     max_revisit: str | float | None = None
     retry_after_most: str | float = "1d"
+    clock_skew: str | float = "10s"
     host_backoff_429: int | None = 1
     host_backoff_503: int | None = 3
 
     def __post_init__(self) -> None:
-        for name in ("delay", "backoff", "min_revisit"):
+        for name in ("delay", "backoff", "min_revisit", "clock_skew"):
             _replace_duration(self, name, zero=True)
         for name in ("backoff_most", "probe_every", "max_revisit", "retry_after_most"):
             _replace_duration(self, name)

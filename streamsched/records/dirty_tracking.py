@@ -64,6 +64,7 @@ def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArr
     old.pages = pages.records[row]
     old.traces = pages.traces[row]
     old.lease_until_s = pages.lease_until_s[row]
+    old.lease_s = pages.lease_s[row]
     old.links = seasonality.links[row]
     number = seasonality.links[row].schedule
     if number:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.numerics.arrays import Bytes, Floats, Record, Records
 from streamsched.numerics.jit import inlined_kernel
@@ -71,6 +72,8 @@ class PageArrays(NamedTuple):
     # float64[rows]: the end of the lease if LEASED is set. Else, if the last visit failed, the end of the rest that its
     # Retry-After demanded, -inf for none: a page has one of the two at most.
     lease_until_s: Floats
+    # float32[rows]: if LEASED is set, the length of the lease, rounded up: it began then or a little later.
+    lease_s: npt.NDArray[np.float32]
     signals: Records  # SIGNAL[rows], or of length 0 before the first signal
 
 

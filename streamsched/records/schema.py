@@ -38,7 +38,14 @@ SHADOW: Final = np.dtype(  # what a page's visits would have added to its prior 
 # Records with their places, as `dirty_tracking` keeps them and increments hold them. All fields but the first have the
 # names of `state.state_arrays.ARRAYS`.
 OLD_ROW: Final = np.dtype(
-    [("row", "<u8"), ("pages", PAGE), ("traces", TRACE), ("lease_until_s", "<f8"), ("links", SEASONAL_LINK)]
+    [
+        ("row", "<u8"),
+        ("pages", PAGE),
+        ("traces", TRACE),
+        ("lease_until_s", "<f8"),
+        ("lease_s", "<f4"),
+        ("links", SEASONAL_LINK),
+    ]
 )
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("groups", GROUP)])
 OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signals", SIGNAL)])
@@ -53,6 +60,7 @@ CORPUS: Final = np.dtype(
         ("halvings", "<i8"),  # times that the share of sampled pages was halved
         ("applied", "<i8"),  # outcomes applied
         ("failures", "<i8"),  # of these, failed visits
+        ("newest_s", "<f8"),  # newest of them, -inf before the first
         ("refused_pages", "<i8"),  # outcomes and discoveries of unknown pages that `page_bounds` refused
         ("refused_patterns", "<i8"),  # new pages that a larger group took because of the bound on URL patterns
         ("sweep", "<i8"),  # completed sweeps: the epoch of the priors

@@ -103,7 +103,7 @@ class BatchPlan:
 
     - ``to``: the topic for the pages to visit next: kafka://HOST/TOPIC;
     - ``size``: pages in a batch;
-    - ``behind``: messages behind above which no batch is published, because outcomes older than a lease would end it;
+    - ``behind``: messages behind above which no batch is published, because outcomes that are not read yet may be newer
     - ``every``: time between two batches;
     - ``lease``: length of the lease.
     """

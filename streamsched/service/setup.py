@@ -41,7 +41,9 @@ _PATIENCE: Final = "5s"  # with the brokers of batches: ingest waits meanwhile
 
 def open_run_source(settings: RunSettings) -> Source[OutcomeBatch]:
     """Open the source of `settings` at its beginning. Raises SettingsError and SourceError as `open_source` does."""
-    _check_credentials(settings)
+    for url in (settings.source, settings.signals.source, settings.batches.to):
+        if url is not None and url.startswith(SCHEME):
+            check_credentials(read_settings(url, settings.kafka))
     if not settings.is_topic:
         return open_file(settings.source, OUTCOMES, format=settings.format, dead_letters=settings.dead_letters)
     for name, given in (("format", settings.format), ("from_start", settings.from_start)):
@@ -70,13 +72,6 @@ def _signal_options(settings: RunSettings) -> dict[str, Any]:
     """Return the Kafka settings of the topic of signals: those of the clients, which all topics share."""
     shared = {name: value for name, value in settings.kafka.items() if "." in name or name in _SHARED}
     return shared | ({"until_end": True} if settings.until_end else {})
-
-
-def _check_credentials(settings: RunSettings) -> None:
-    """Raise SettingsErrors for what is missing to log in, before anything connects."""
-    for url in (settings.source, settings.signals.source, settings.batches.to):
-        if url is not None and url.startswith(SCHEME):
-            check_credentials(read_settings(url, settings.kafka))
 
 
 def open_run_batches(
@@ -143,10 +138,14 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     ahead = given.pop("max_ahead", MAX_AHEAD_OF_CLOCK) if is_live else None
     if settings.optimiser is not None:
         _check_optimiser(settings.optimiser, given, is_new=is_new)
+    topics = [Topic(OUTCOMES, read_settings(settings.source, settings.kafka))] if settings.is_topic else []
+    signals = settings.signals.source
+    if signals is not None and signals.startswith(SCHEME):
+        topics.append(Topic(SIGNALS, read_settings(signals, _signal_options(settings))))
     scheduler = DurableScheduler.open(
         settings.state,
         given | ({} if settings.politeness is None else {"politeness": settings.politeness}),
-        reread=reread_with(_topics(settings)),
+        reread=reread_with(topics),
         plan=settings.save,
         threads=given.get("threads"),
         clock=WallClock(wall, ahead) if is_live else None,
@@ -176,14 +175,6 @@ def _check_optimiser(plan: OptimiserSettings, given: Mapping[str, Any], *, is_ne
             raise SettingsError(f"scheduler.{name}", given[name], expected)
     if is_new:  # before a state is made whose settings the optimiser cannot use, and that would keep them
         Optimiser(trial, plan)
-
-
-def _topics(settings: RunSettings) -> list[Topic]:
-    topics = [Topic(OUTCOMES, read_settings(settings.source, settings.kafka))] if settings.is_topic else []
-    signals = settings.signals.source
-    if signals is not None and signals.startswith(SCHEME):
-        topics.append(Topic(SIGNALS, read_settings(signals, _signal_options(settings))))
-    return topics
 
 
 def resume_source(source: AnySource, scheduler: Scheduler, settings: RunSettings) -> None:

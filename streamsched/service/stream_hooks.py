@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.event_log import LOG
 from streamsched.state.crawl_plan import CrawlPlan
 
-if TYPE_CHECKING:  # imported on demand: a run without them needs none of either
+if TYPE_CHECKING:  # imported on demand: a run without them needs none of them
+    from streamsched.evolution.records import EvolutionRecord
     from streamsched.scheduler.evolver import Evolver
     from streamsched.scheduler.planning.optimiser import Optimiser
 
@@ -31,25 +32,35 @@ Apply = Callable[[OutcomeBatch, bool], Observed]
 """Applies a part of a delivery; the second argument says whether it is the last part."""
 
 
-class StreamHook(Protocol):
-    """What a run does besides ingest, as the ingest loop drives it: evolutions, plans."""
+_PAUSE_S: Final = 60.0  # after a plan that failed
+
+
+class StreamHook:
+    """What a run does besides ingest, as the ingest loop drives it: evolutions, plans.
+
+    ``done``: how many, of what ``counted`` names.
+    """
+
+    counted = ""
+
+    def __init__(self) -> None:
+        self.done = 0
 
     @property
     def drifted(self) -> bool | None:
-        """Whether the hit rate has drifted since the last evolution; None if it is not watched."""
-        ...
+        """Whether the hit rate of served pages has drifted since the last evolution; None if it is not watched."""
+        return None
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Call `apply` with `outcomes`, in one or several parts."""
-        ...
+        """Call `apply` with `outcomes`: once, or beside a file in parts, with what is due between two of them. O(n)."""
+        return apply(outcomes, True)
 
     def tick(self) -> None:
-        """Advance what runs beside; called about every second."""
-        ...
+        """Advance what runs beside; called about every second. Beside a file nothing does. Milliseconds."""
 
     def counts(self) -> dict[str, int]:
         """Return what is completed, by name."""
-        ...
+        return {self.counted: self.done}
 
 
 def find_drift(hooks: Sequence[StreamHook]) -> bool | None:
@@ -98,27 +109,58 @@ def cut_at_cycles(
         yield part, int(newest[start]) if np.isfinite(newest[start]) else reached
 
 
-class LiveEvolution:
+class _FileHook(StreamHook):
+    """A hook that runs in the thread that reads a file, whenever an epoch of `every_s` seconds of its time begins.
+
+    ``epoch``: the newest one so far. The past in a file runs faster than the clock, so work beside it would end at a
+    different outcome each time. Here it ends before the next outcome is read, and reading a file again leads to the
+    same results.
+    """
+
+    def __init__(self, scheduler: Scheduler, every_s: float, epoch: int | None = None) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._every_s = every_s
+        self._epoch = epoch
+
+    def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
+        total = Observed()
+        parts = split_outcomes(self._scheduler, outcomes, self._every_s, self._epoch)
+        for number, (part, epoch) in enumerate(parts, 1):
+            before, self._epoch = self._epoch, epoch
+            if epoch is not None and epoch != before:
+                self._begin(epoch * self._every_s, is_first=before is None)
+            observed = apply(part, number == len(parts))
+            self._note(observed)
+            total += observed
+        return total
+
+    def _begin(self, now: float, *, is_first: bool) -> None:
+        """Do what is due at `now`, the beginning of an epoch."""
+
+    def _note(self, observed: Observed) -> None:
+        """Take note of what a part changed."""
+
+
+class LiveEvolution(StreamHook):
     """Evolution of a live stream: `evolver` runs beside the intake, by the time of `clock`.
 
     The watched hit rate is that of all outcomes from now on, those of the stream and those that come by HTTP.
     """
 
+    counted = "evolutions"
+
     def __init__(self, evolver: Evolver, clock: Callable[[], float]) -> None:
+        super().__init__()
         self._evolver = evolver
         self._clock = clock
         self._observed: deque[Observed] = deque()  # not noted yet: the evolver's lock must not be waited for here
-        self.evolutions = 0
         evolver.scheduler.core.listeners.append(self._keep)
 
     @property
     def drifted(self) -> bool:
         """Whether the hit rate of served pages has drifted since the last evolution."""
         return self._evolver.drifted
-
-    def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Call `apply` once with all `outcomes`. O(n)."""
-        return apply(outcomes, True)
 
     def tick(self) -> None:
         """Start an evolution if one is due, or collect the result of the running one. Milliseconds."""
@@ -130,12 +172,8 @@ class LiveEvolution:
             LOG.error("evolution not recorded", reason=str(error))
             return
         if record is not None:
-            self.evolutions += 1
-            LOG.info("evolved", record=record.number, decision=record.decision, why=record.why)
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of evolutions."""
-        return {"evolutions": self.evolutions}
+            self.done += 1
+            _log_evolution(record)
 
     def _keep(self, result: object) -> None:
         """Keep the result of outcomes for the next `tick`. Under the scheduler's lock."""
@@ -143,85 +181,52 @@ class LiveEvolution:
             self._observed.append(result)
 
 
-class FileEvolution:
-    """Evolution of a file's stream: runs in this thread, every few cycles of the outcomes' own time.
+class FileEvolution(_FileHook):
+    """Evolution of a file's stream, every few cycles of the outcomes' own time.
 
-    The past in a file runs faster than the clock, so an evolution beside it would end at a different outcome each time.
-    Here it ends before the next outcome is read, and reading a file again leads to the same champions. `save` is called
-    after each evolution, so that its record and its champion are on disk together.
+    `save` is called after each evolution, so that its record and its champion are on disk together.
     """
+
+    counted = "evolutions"
 
     def __init__(
         self, scheduler: Scheduler, plan: EvolutionPlan, state: Path, save: Callable[[], object] = lambda: None
     ) -> None:
         from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
 
-        self._scheduler = scheduler
+        super().__init__(scheduler, scheduler.cycle_s)
         self._evolver = Evolver(scheduler, plan, state)
         self._save = save
-        self._cycle: int | None = None  # the newest cycle in the stream so far
-        self.evolutions = 0
 
-    @property
-    def drifted(self) -> None:
-        """None: evolutions of a file are due by its time alone."""
-        return
-
-    def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Call `apply` with the parts of `outcomes`, and evolve between two parts if due. O(n), and the evolutions."""
-        total = Observed()
-        parts = split_outcomes(self._scheduler, outcomes, self._scheduler.cycle_s, self._cycle)
-        for number, (part, cycle) in enumerate(parts, 1):
-            if cycle is not None and cycle != self._cycle:
-                self._cycle = cycle
-                self._evolve(cycle * self._scheduler.cycle_s)
-            observed = apply(part, number == len(parts))
-            self._evolver.note(observed)
-            total += observed
-        return total
-
-    def tick(self) -> None:
-        """Do nothing: no evolution runs beside."""
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of evolutions."""
-        return {"evolutions": self.evolutions}
-
-    def _evolve(self, now: float) -> None:
+    def _begin(self, now: float, *, is_first: bool) -> None:
+        del is_first  # the first cycle counts as any
         trigger = self._evolver.due(now)
         if trigger is not None:
             record = self._evolver.evolve_now(now, trigger)
             self._save()
-            self.evolutions += 1
-            LOG.info("evolved", record=record.number, decision=record.decision, why=record.why)
+            self.done += 1
+            _log_evolution(record)
+
+    def _note(self, observed: Observed) -> None:
+        self._evolver.note(observed)
 
 
-_PAUSE_S: Final = 60.0  # after a plan that failed
+class LivePlanning(StreamHook):
+    """Plans of a live stream: `optimiser` plans beside the intake, by the time of `clock`.
 
+    After a plan that failed the one before stays in use, and a minute passes before the next is tried.
+    """
 
-class LivePlanning:
-    """Plans of a live stream: `optimiser` plans beside the intake, by the time of `clock`."""
+    counted = "plans"
 
     def __init__(self, optimiser: Optimiser, clock: Callable[[], float]) -> None:
+        super().__init__()
         self._optimiser = optimiser
         self._clock = clock
-        self._plans = 0
         self._pause_s = -math.inf  # no plan before
 
-    @property
-    def drifted(self) -> None:
-        """None: plans watch no hit rate."""
-        return
-
-    def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Call `apply` once with all `outcomes`. O(n)."""
-        return apply(outcomes, True)
-
     def tick(self) -> None:
-        """Begin a plan if one is due, or note one that has ended. Microseconds.
-
-        After a plan that failed the one before stays in use, and a minute passes before the next is tried.
-        """
+        """Begin a plan if one is due, or note one that has ended. Microseconds."""
         now = self._clock()
         if now < self._pause_s:
             return
@@ -232,56 +237,31 @@ class LivePlanning:
             LOG.error("plan failed", reason=f"{type(error).__name__}: {error}")
             return
         if plan is not None:
-            self._plans += 1
-            _log(plan)
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of plans."""
-        return {"plans": self._plans}
+            self.done += 1
+            _log_plan(plan)
 
 
-class FilePlanning:
-    """Plans of a file's stream: made in this thread, at the epochs of the outcomes' own time.
+class FilePlanning(_FileHook):
+    """Plans of a file's stream, at the epochs of the outcomes' own time."""
 
-    Each ends before the next outcome is read, so reading a file again leads to the same plans.
-    """
+    counted = "plans"
 
     def __init__(self, optimiser: Optimiser) -> None:
+        every_s, newest_s = optimiser.settings.every_s, optimiser.scheduler.core.clock.newest_s
+        epoch = math.floor(newest_s / every_s) if math.isfinite(newest_s) else None
+        super().__init__(optimiser.scheduler, every_s, epoch)
         self._optimiser = optimiser
-        self._every_s = optimiser.settings.every_s
-        newest_s = optimiser.scheduler.core.clock.newest_s
-        self._epoch = math.floor(newest_s / self._every_s) if math.isfinite(newest_s) else None  # in which it is
-        self._plans = 0
 
-    @property
-    def drifted(self) -> None:
-        """None: plans watch no hit rate."""
-        return
-
-    def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Call `apply` with the parts of `outcomes`, and plan between two parts if due. O(n), and the plans."""
-        total = Observed()
-        parts = split_outcomes(self._optimiser.scheduler, outcomes, self._every_s, self._epoch)
-        for number, (part, epoch) in enumerate(parts, 1):
-            if epoch is not None and self._epoch is not None and epoch > self._epoch:
-                self._plan(epoch * self._every_s)
-            self._epoch = epoch
-            total += apply(part, number == len(parts))
-        return total
-
-    def tick(self) -> None:
-        """Do nothing: no plan is made beside."""
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of plans."""
-        return {"plans": self._plans}
-
-    def _plan(self, now: float) -> None:
-        if self._optimiser.due(now):
+    def _begin(self, now: float, *, is_first: bool) -> None:
+        if not is_first and self._optimiser.due(now):
             plan = self._optimiser.plan_now(now)
-            self._plans += 1
-            _log(plan)
+            self.done += 1
+            _log_plan(plan)
 
 
-def _log(plan: CrawlPlan) -> None:
+def _log_evolution(record: EvolutionRecord) -> None:
+    LOG.info("evolved", record=record.number, decision=record.decision, why=record.why)
+
+
+def _log_plan(plan: CrawlPlan) -> None:
     LOG.info("planned", number=plan.number, policy=plan.policy, pages=plan.pages, visits_per_s=plan.visits_per_s)

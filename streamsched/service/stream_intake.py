@@ -79,7 +79,11 @@ class StreamIntake:
         records, position = arrival.records(), arrival.delivery.position
         start = self.source.starts.get(position.path)
         if start is not None and position.path not in self._scheduler.positions:
-            self._note_start(start)
+            self._scheduler.take(self.stream.records.none(), start.path, start.to_json())
+            if self.source.is_partitioned:
+                level = logging.WARNING if start.offset else logging.INFO
+                event = "partition begun: this state has no earlier records of it"
+                LOG.log(level, event, partition=start.path, at=start.offset)
         problems = self._scheduler.find_ahead(records)
         if problems:  # kept aside before the position passes them
             for problem in problems:
@@ -150,14 +154,6 @@ class StreamIntake:
     @property
     def _is_of_signals(self) -> bool:
         return self.stream.records is SIGNALS
-
-    def _note_start(self, start: Position) -> None:
-        """Record where a new file or partition begins: a replay for a call before the first save starts there."""
-        self._scheduler.take(self.stream.records.none(), start.path, start.to_json())
-        if self.source.is_partitioned:
-            level = logging.WARNING if start.offset else logging.INFO
-            event = "partition begun: this state has no earlier records of it"
-            LOG.log(level, event, partition=start.path, at=start.offset)
 
 
 def _cut(count: int) -> Iterator[npt.NDArray[np.intp]]:

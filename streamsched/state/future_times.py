@@ -164,6 +164,7 @@ def _clear_window(groups: Records, name: str, latest_s: float) -> Bools:
 
 def _mend_rhythms(shard: ShardArrays, bounds: TimeBounds) -> int:
     """Let profiles fade again from the present on."""
+    shard.corpus["newest_s"] = np.minimum(shard.corpus["newest_s"], bounds.present_s)
     state = shard.seasonality.state
     if not state["newest_s"][0] > bounds.latest_s:
         return 0

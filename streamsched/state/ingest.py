@@ -41,8 +41,13 @@ from streamsched.outcomes import (
     SIGNIFICANCE,
     STATUS,
 )
-from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
-from streamsched.politeness.limits import Limits, give_back, release_slot
+from streamsched.politeness.host_responses import (
+    HostResponse,
+    apply_host_response,
+    demanded_wait,
+    rest_end,
+)
+from streamsched.politeness.limits import Limits, ends_lease, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.group_schema import HOST_AT, SURGES_AT
 from streamsched.records.page_bounds import BoundLimits
@@ -157,10 +162,11 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
             continue
         counts[APPLIED] += 1
         invalidate_row(result.invalidated, rows[i])
-        served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
+        leased = (page.flags & (LEASED | FOR_PANEL)) == LEASED
         outcome = _apply_one(shard, rows[i], at, columns, rules, result.invalidated)
         counts[outcome] += 1
-        if served and outcome in (CHANGES, UNCHANGED):
+        shard.corpus[0].newest_s = max(shard.corpus[0].newest_s, fetched_at)
+        if leased and not page.flags & LEASED and outcome in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
             counts[HITS] += outcome == CHANGES
         if columns.given[at] & MOVED_TO:
@@ -189,6 +195,9 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         prefetch_field(shard.groups.records, group, SURGES_AT)
         prefetch(shard.seasonality.of_group, group)
         prefetch(shard.seasonality.links, rows[i + _AHEAD])
+        if soon.flags & LEASED:
+            prefetch(shard.pages.lease_until_s, rows[i + _AHEAD])
+            prefetch(shard.pages.lease_s, rows[i + _AHEAD])
     if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
         near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
         deepest: Record = shard.groups.records[near.group]
@@ -235,15 +244,19 @@ def _apply_one(
     fetched_at = columns.fetched_at[at]
     _store_stream(host, rules.stream, invalidated)
     status: Any = columns.status[at] if given & STATUS else np.int32(200)
+    answers = ends_lease(shard.pages, row, rules.limits, fetched_at)
     if status in (NOT_ATTEMPTED, ROBOTS_DENIED):
-        return _apply_without_visit(shard, row, host, fetched_at, status)
+        return _apply_without_visit(shard, row, host, fetched_at, status, answers)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
     wait_s = demanded_wait(rules.limits, given, status, retry_after)
-    if apply_host_response(host, page, trace, rules.limits, HostResponse(row, status, wait_s, fetched_at)):
-        wait_s = -1.0
+    newest_s = corpus.newest_s if corpus.newest_s > -np.inf else fetched_at
+    response = HostResponse(row, status, wait_s, fetched_at, answers, newest_s)
+    rests = apply_host_response(host, page, trace, rules.limits, response)
     trace.last_outcome_s = trace.last_attempt_s = fetched_at
-    release_slot(page, host)
-    page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT | DENIED)
+    page.flags &= ~np.uint8(DENIED)
+    if answers:
+        release_slot(page, host)
+        page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
     corpus.applied += 1
     _refresh(shard, row, host)  # for any outcome, while the records are in cache
     _store_weights(page, given, columns, at)
@@ -251,7 +264,9 @@ def _apply_one(
     changed = columns.changed[at] if given & CHANGED else False
     verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)
     if verdict == FAILURE:
-        return _apply_failure(shard, row, fetched_at + wait_s if wait_s >= 0.0 else -np.inf)
+        rests_alone = wait_s >= 0.0 and not rests
+        until_s = rest_end(response, wait_s, rules.limits.retry_after_most_s) if rests_alone else -np.inf
+        return _apply_failure(shard, row, until_s)
     if verdict != FIRST:
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
@@ -298,14 +313,21 @@ def _learn(
 
 
 @inlined_kernel
-def _apply_without_visit(shard: ShardArrays, row: int, host: Record, fetched_at: float, status: int) -> int:
-    """End the lease of a page that the crawler did not visit; return the position of its count besides APPLIED."""
+def _apply_without_visit(
+    shard: ShardArrays, row: int, host: Record, fetched_at: float, status: int, answers: bool
+) -> int:
+    """Apply an outcome without a visit, which ends the lease if it `answers` it.
+
+    Return the position of its count besides APPLIED.
+    """
     page: Record = shard.pages.records[row]
     shard.pages.traces[row].last_outcome_s = fetched_at
-    give_back(shard.pages, row, host)
+    if answers:
+        give_back(shard.pages, row, host)
     if status == NOT_ATTEMPTED:
         return NOT_TRIED
-    page.flags &= ~np.uint8(URGENT)
+    if answers:
+        page.flags &= ~np.uint8(URGENT)
     page.flags |= np.uint8(DENIED)
     shard.corpus[0].applied += 1
     return DENIALS
@@ -316,7 +338,8 @@ def _apply_failure(shard: ShardArrays, row: int, until_s: float) -> int:
     """Count a failed visit, and keep its page back until `until_s`; return the position of its count."""
     page: Record = shard.pages.records[row]
     shard.corpus[0].failures += 1
-    shard.pages.lease_until_s[row] = until_s
+    if not page.flags & LEASED:  # else its time is the end of the lease
+        shard.pages.lease_until_s[row] = until_s
     if page.failures < 0xFF:
         page.failures += 1
     return FAILURES

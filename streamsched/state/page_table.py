@@ -44,7 +44,7 @@ _NO_KIND: Final = -1  # in place of the number of a kind of source without an ap
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
-    Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
+    Grows without moving a row. 124 bytes a page in `PAGE`, `TRACE` and the lease columns, 8 in the member lists of
     groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the URL's own text, and at
     most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
 

@@ -40,7 +40,7 @@ from streamsched.records.signal_schema import MOST_KINDS, SIGNAL, SIGNAL_KIND, S
 from streamsched.records.url_patterns import candidate_space
 from streamsched.records.visit_journal import JOURNAL_VISITS
 
-_DIGEST_VERSION: Final = 10  # of what is hashed, not of the format on disk
+_DIGEST_VERSION: Final = 11  # of what is hashed, not of the format on disk
 _KEYS_OF_PAGE: Final = 5  # a name, a token, each also of two segments, and a directory; a key has two pages or more
 
 
@@ -141,7 +141,7 @@ _SOURCES: Final = Places(
 )
 _KINDS: Final = Places(lambda _: MOST_KINDS, lambda _: MOST_KINDS)
 
-_U1, _U4, _F8 = np.dtype("u1"), np.dtype("<u4"), np.dtype("<f8")
+_U1, _U4, _F4, _F8 = np.dtype("u1"), np.dtype("<u4"), np.dtype("<f4"), np.dtype("<f8")
 
 # Where an array is in images, and how it is digested, follows from its name: a new name is a new format.
 ARRAYS: Final = (
@@ -149,6 +149,7 @@ ARRAYS: Final = (
     Array("pages", "pages.records", PAGE, _ROWS, Saved.BY_ROW, "pages"),
     Array("traces", "pages.traces", TRACE, _ROWS, Saved.BY_ROW, "pages"),
     Array("lease_until_s", "pages.lease_until_s", _F8, _ROWS, Saved.BY_ROW, "leases"),
+    Array("lease_s", "pages.lease_s", _F4, _ROWS, Saved.BY_ROW, "leases"),
     Array("links", "seasonality.links", SEASONAL_LINK, _ROWS, Saved.BY_ROW, "seasonality"),
     Array("signals", "pages.signals", SIGNAL, _HEARD_ROWS, Saved.BY_ROW, "signals"),
     Array("text", "pages.text", _U1, _TEXT, Saved.APPENDED, "url_text"),
@@ -192,8 +193,9 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     Equal for equal states, however they came about.
     """
     arrays = {name: used for name, used in arrays_in_use(pages.arrays).items() if BY_NAME[name].saved}
-    waits = ((arrays["pages"]["flags"] & LEASED) != 0) | (arrays["pages"]["failures"] > 0)
-    arrays["lease_until_s"] = np.where(waits, arrays["lease_until_s"], 0.0)
+    leased = (arrays["pages"]["flags"] & LEASED) != 0
+    arrays["lease_until_s"] = np.where(leased | (arrays["pages"]["failures"] > 0), arrays["lease_until_s"], 0.0)
+    arrays["lease_s"] = np.where(leased, arrays["lease_s"], np.float32(0.0))
     arrays |= {name: arrays[name].copy() for name in ("pages", "groups", "corpus")}
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0

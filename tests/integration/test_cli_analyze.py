@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def test_findings_are_told_in_words_and_tables(streamsched: Command, log: Path) 
     assert all(line == line.rstrip() for line in answer.lines)
 
 
-def test_json_has_every_number(streamsched: Command, log: Path, tmp_path: Path) -> None:
+def test_json_has_every_number(streamsched: Command, log: Path) -> None:
     answer = streamsched("analyze", log, "--json")
     assert (answer.code, answer.err) == (0, "")
     content = answer.json
@@ -46,10 +45,6 @@ def test_json_has_every_number(streamsched: Command, log: Path, tmp_path: Path) 
     assert len(week["relative"]) == 168
     assert sum(week["changes_by_hour"]) == pytest.approx(week["changes"])
     assert len(content["rates"]["modified"]["share_within"]) == len(content["rates"]["marks_s"])
-    out = tmp_path / "new" / "numbers.json"
-    beside = streamsched("analyze", log, "--json", out)
-    assert "The median page changes" in beside.out
-    assert out.read_text() == answer.out
 
 
 def test_report_and_pictures_are_written_and_named(streamsched: Command, log: Path, tmp_path: Path) -> None:
@@ -60,9 +55,6 @@ def test_report_and_pictures_are_written_and_named(streamsched: Command, log: Pa
     assert answer.lines[-5:] == [f"report: {report}", *(f"picture: {pictures / name}.png" for name in names)]
     assert report.read_text().startswith("<!DOCTYPE html>")
     assert files(pictures) == sorted(f"{name}.png" for name in names)
-    quiet = streamsched("analyze", log, "--report", report, "--json")
-    assert quiet.err == f"report: {report}\n"
-    assert json.loads(quiet.out)
 
 
 def test_every_option_reaches_the_analysis(streamsched: Command, log: Path) -> None:
@@ -93,9 +85,6 @@ def test_crawl_outcomes_are_analyzed_with_a_note(streamsched: Command, tmp_path:
     ("words", "reason"),
     [
         ("--from 2030-01-01", "nothing to analyze from 2030-01-01 to "),
-        ("--from 2025-08-01 --to 2025-07-01", "to: expected a time after --from, found '2025-07-01'"),
-        ("--zone Nowhere", "zone: expected a zone such as Europe/Paris"),
-        ("--level 1", "level: expected a share above 0 and below 0.5"),
         ("--near 1m", "near: expected a time of 1h or more"),
         ("--region A=x --region B=x", "regions: expected each domain in one region"),
     ],
@@ -131,14 +120,11 @@ def test_steps_are_for_logs_of_changes(streamsched: Command, tmp_path: Path) -> 
     assert "--step is for logs of changes" in answer.err
 
 
-def test_places_that_cannot_be_written_are_found_before_the_work(
-    streamsched: Command, log: Path, tmp_path: Path
-) -> None:
-    for option, place in (("--report", tmp_path), ("--json", tmp_path), ("--png", log), ("--png", Path("/proc/x"))):
-        answer = streamsched("analyze", log, option, place)
+def test_a_place_for_pictures_that_cannot_be_written_is_found_before_the_work(streamsched: Command, log: Path) -> None:
+    for place in (log, Path("/proc/x")):
+        answer = streamsched("analyze", log, "--png", place)
         assert (answer.code, answer.out) == (3, "")
         assert str(place) in answer.err
-    assert files(tmp_path) == []
 
 
 def test_a_log_with_nothing_to_see_says_so(streamsched: Command, tmp_path: Path) -> None:

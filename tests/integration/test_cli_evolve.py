@@ -22,16 +22,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("log") / "openwrt-net.tsv.gz", kept)
 
 
-def test_tables_verdict_json_and_report(streamsched: Command, log: Path, tmp_path: Path) -> None:
-    figures, report = tmp_path / "new" / "figures.json", tmp_path / "report.html"
-    answer = streamsched("evolve", log, "--protocol", "paper", *TINY, "--json", figures, "--report", report)
+def test_the_verdict_has_the_size_of_the_search_and_workers_do_not_matter(
+    streamsched: Command, log: Path, tmp_path: Path
+) -> None:
+    figures = tmp_path / "figures.json"
+    answer = streamsched("evolve", log, "--protocol", "paper", *TINY, "--json", figures)
     assert (answer.code, answer.err) == (0, "")
-    for head in ("Table 2.", "Table 3.", "Table 4.", "Figure 5.", "claim that GP4C_All beats NAD"):
-        assert head in answer.out
     assert "changed: since the page's last visit" in answer.out
     assert "The search is smaller than the paper's: 10 × 2 × 2 instead of 300 × 50 × 5" in answer.out
-    assert answer.lines[-1] == f"report: {report}"
-    assert report.read_text().count("<figure>") == 9
     again = streamsched("evolve", log, *TINY, "--workers", "1", "--json", "-")
     assert (again.code, again.err) == (0, "")
     assert figures.read_text() == again.out
@@ -60,7 +58,6 @@ def test_every_option_reaches_the_experiment(streamsched: Command, log: Path) ->
         (["--from", "2026-08-01", "--to", "2026-08-06"], "there are 5 whole cycles: expected 9 or more"),
         (["--budget", "0.001"], "pages: expected 5000 or more, so that a budget of 0.001 visits a page"),
         (["--budget", "2"], "budget: expected a share of the pages above 0, at most 1, found 2.0"),
-        (["--from", "2026-01-01T06:00"], "start: expected a UTC midnight"),
         (["--metric", "ndcg", "--metric", "ndcg"], "streamsched: --metric: expected each once, found 'ndcg ndcg'"),
         (["--terminals", "full", "--terminals", "full"], "streamsched: --terminals: expected each once"),
         (["--population", "1000000000"], "population: expected a whole number from 1 to 100000"),
@@ -74,17 +71,13 @@ def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: lis
     assert reason in answer.err
 
 
-def test_files_that_cannot_be_read_or_written_have_code_3(streamsched: Command, log: Path, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_have_code_3(streamsched: Command, tmp_path: Path) -> None:
     answer = streamsched("evolve", tmp_path / "none.tsv")
     assert (answer.code, answer.out) == (3, "")
     assert "none.tsv" in answer.err
     (tmp_path / "notes.md").write_text("# Notes\n")
     answer = streamsched("evolve", tmp_path / "notes.md")
     assert (answer.code, "by name or content" in answer.err, "format=" in answer.err) == (3, True, False)
-    for option in ("--json", "--report"):
-        answer = streamsched("evolve", log, option, tmp_path)
-        assert (answer.code, answer.out) == (3, "")
-        assert str(tmp_path) in answer.err
 
 
 def test_help_says_which_days_are_taken(streamsched: Command) -> None:

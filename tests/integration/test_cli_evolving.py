@@ -64,7 +64,7 @@ def test_batches_may_be_cut_anywhere(tmp_path: Path, size: int) -> None:
     for start in range(0, days.size, size):
         batch = OutcomeBatch(urls[start : start + size], days[start : start + size])
         applied += intake.observe(batch, lambda part, _: scheduler.observe(part)).applied
-    assert (applied, intake.evolutions) == (120, 2)
+    assert (applied, intake.done) == (120, 2)
     assert [record["when_s"] for record in plain(tmp_path)] == [5 * DAY, 9 * DAY]
     assert [record["data"]["cycles"] for record in plain(tmp_path)][-1] > 0
 

@@ -56,7 +56,7 @@ def test_leases_survive_in_the_saved_state(streamsched: Command, state: Path) ->
     assert {*streamsched(*map(str, asked), "--now", str(NOW + 3600)).lines} == {*first.lines}
 
     page = int(second.lines[0].rpartition("/p")[2])
-    source = write(state.parent / "more.jsonl", [outcome(page, 10.01)])
+    source = write(state.parent / "more.jsonl", [outcome(page, 10.03)])
     assert streamsched("run", "--source", source, "--state", state).code == 0
     assert streamsched(*map(str, asked), "--now", str(NOW + 3601)).lines == [second.lines[0]]
 

@@ -67,6 +67,14 @@ def test_evolutions_and_plans_together(streamsched: Command, tmp_path: Path) -> 
     assert Scheduler.load(tmp_path / "s").digest() == digest  # the formula of the plan, though not of a record, stays
 
 
+def plan_beside(planning: LivePlanning, optimiser: Optimiser) -> None:
+    """Begin a plan and see it to its end."""
+    planning.tick()
+    assert optimiser._thread is not None
+    optimiser._thread.join()
+    planning.tick()
+
+
 def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
     now = NOW
     with DurableScheduler.open(tmp_path) as scheduler, Optimiser(scheduler) as optimiser:
@@ -75,10 +83,7 @@ def test_a_live_stream_is_planned_beside(tmp_path: Path) -> None:
         assert not optimiser.running  # there are no pages
         batch = OutcomeBatch(["https://a.example/1"], [NOW - DAY])
         assert planning.observe(batch, lambda part, _: scheduler.observe(part)).applied == 1
-        planning.tick()
-        assert optimiser._thread is not None
-        optimiser._thread.join()
-        planning.tick()
+        plan_beside(planning, optimiser)
         assert planning.counts() == {"plans": 1}
         now += 3_600.0
         planning.tick()
@@ -96,17 +101,11 @@ def test_a_plan_that_fails_ends_no_live_stream(monkeypatch: pytest.MonkeyPatch) 
         planning = LivePlanning(optimiser, lambda: now)
         with monkeypatch.context() as patch:
             patch.setattr(Optimiser, "plan_now", fail)
-            planning.tick()
-            assert optimiser._thread is not None
-            optimiser._thread.join()
-            planning.tick()
+            plan_beside(planning, optimiser)
         planning.tick()
         assert not optimiser.running  # it waits a minute
         now += 60.0
-        planning.tick()
-        assert optimiser._thread is not None
-        optimiser._thread.join()
-        planning.tick()
+        plan_beside(planning, optimiser)
     assert planning.counts() == {"plans": 1}
 
 

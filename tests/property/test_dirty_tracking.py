@@ -38,6 +38,7 @@ def rows_of(scheduler: Scheduler) -> list[bytes]:
         shard.pages.records[row].tobytes()
         + shard.pages.traces[row].tobytes()
         + shard.pages.lease_until_s[row].tobytes()
+        + shard.pages.lease_s[row].tobytes()
         for row in range(int(shard.corpus["pages"][0]))
     ]
 
@@ -79,7 +80,7 @@ def test_nothing_is_written_unmarked(
     assert {row for row in moved if row >= rows_copied} <= set(old_rows["row"].tolist())
     assert {group for group in stirred if group >= groups_copied} <= set(old_groups["number"].tolist())
     for old in old_rows:
-        kept = old["pages"].tobytes() + old["traces"].tobytes() + old["lease_until_s"].tobytes()
+        kept = b"".join(old[name].tobytes() for name in ("pages", "traces", "lease_until_s", "lease_s"))
         assert old["row"] >= rows_copied
         assert kept == rows[old["row"]]
     for old in old_groups:

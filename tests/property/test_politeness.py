@@ -54,6 +54,7 @@ politeness = st.builds(
     min_revisit=st.sampled_from([0.0, 3_600.0]),
     max_revisit=st.none() | st.sampled_from([3_600.0, 1e6]),
     retry_after_most=st.sampled_from([1.0, 86_400.0, 1e9]),
+    clock_skew=st.sampled_from([0.0, 10.0, 86_400.0]),
     host_backoff_429=st.sampled_from([None, 1, 1, 2]),
     host_backoff_503=st.sampled_from([None, 1, 2, 3]),
 )
@@ -82,7 +83,7 @@ class Both:
     def __init__(self, politeness: Politeness) -> None:
         self.politeness = politeness
         self.scheduler = Scheduler(politeness=politeness, max_ahead=None)
-        self.shard = shard.Shard(DAY)
+        self.shard = shard.Shard(DAY, clock_skew_s=float(politeness.clock_skew))
         self.hosts: dict[str, reference_politeness.Host] = {}
         self.leases = reference_politeness.Leases()
         self.rules: dict[str, Rule] = {}
@@ -99,11 +100,13 @@ class Both:
     def observe(self, outcomes: list[Outcome]) -> None:
         self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
         for outcome in outcomes:
+            answers, newest_s = self.shard.answers(outcome), self.shard.newest_s
             if self.shard.observe(outcome) not in ("duplicate", "late"):
-                self.host(outcome.url).apply(outcome)
-                if outcome.status != "not_attempted":
+                self.host(outcome.url).apply(outcome, answers=answers, newest_s=newest_s)
+                if answers and outcome.status != "not_attempted":
                     self.urgent.discard(outcome.url)
-                self.leases.until_s.pop(outcome.url, None)
+                if answers:
+                    self.leases.until_s.pop(outcome.url, None)
 
     def set_rule(self, target: str, rule: Rule | HostRule) -> None:
         self.scheduler.set_rule(target, rule)
@@ -116,6 +119,7 @@ class Both:
     def release(self, url: str) -> None:
         self.scheduler.release([url])
         self.leases.until_s.pop(url, None)
+        self.shard.pages[url].lease_until_s = None
         self.host(url).release(url)
 
     def hand_out(self, k: int, now: float, lease_s: float) -> None:
@@ -124,6 +128,7 @@ class Both:
         for url in batch.urls:
             self.host(url).lease([url], now, now + lease_s)
             self.leases.until_s[url] = now + lease_s
+            self.shard.pages[url].lease(now, now + lease_s)
 
     def check(self, now: float) -> None:
         shard, limits = self.scheduler.core.pages.arrays, self.scheduler.core.politeness_policy.limits
@@ -264,7 +269,7 @@ def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]
     for step, (act, numbers, until_s) in enumerate(acts):
         rows = np.array(sorted(numbers), np.int64)
         if act == "grant":
-            leases.grant(table.arrays, rows, until_s)
+            leases.grant(table.arrays, rows, until_s - 1.0, until_s)
             twin.until_s |= {urls[number]: until_s for number in numbers}
         elif act == "report":
             table.observe(OutcomeBatch([urls[row] for row in rows], np.full(rows.size, 1e3 + step)))

@@ -49,7 +49,7 @@ def test_ranking_is_the_full_sort(
         records["last_visit_s"][row] = 100.0 if math.isinf(since_s) else since_s - 1.0
         records["flags"][row] |= URGENT if since_s == -math.inf else 0
         if until is not None:
-            Leases().grant(table.arrays, np.array([row]), until)
+            Leases().grant(table.arrays, np.array([row]), 0.0, until)
     set_scores(table, values)
     scan = FullScan(SCORE, threads)
     query = Query(k, 100.0, 1.0, salt, limits)

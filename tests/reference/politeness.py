@@ -111,35 +111,40 @@ class Host:
             return 0
         return max(min(capacity, 1) if self.asked_for_rest else capacity, 0)
 
-    def apply(self, outcome: Outcome) -> None:
-        """Apply one outcome of any of its pages."""
+    def apply(self, outcome: Outcome, *, answers: bool = True, newest_s: float | None = None) -> None:
+        """Apply one outcome of any of its pages, which ends a lease if it `answers` it; `newest_s`: before it."""
         if isinstance(outcome.status, str):
+            if answers and outcome.status in ("not_attempted", "robots_denied"):
+                self.release(outcome.url)
             return
         status = 200 if outcome.status is None else outcome.status
         failed = status in (0, 429) or status >= 500
-        busy = self.asked_for_rest and self.is_early(outcome)
+        newest_s = outcome.fetched_at if newest_s is None else newest_s
+        is_probe = answers and self.probe == outcome.url
+        busy = self.asked_for_rest and self.is_early(outcome, is_probe=is_probe)
         wait_s = None
         if status in (429, 503):
             if outcome.retry_after is not None:
                 wait_s = min(outcome.retry_after, float(self.politeness.retry_after_most))
             self.count_refusal(outcome, status)
-            wait_s = None if self.rest(outcome, status, wait_s, busy=busy) else wait_s
+            wait_s = None if self.rest(outcome, status, wait_s, busy=busy, newest_s=newest_s) else wait_s
         elif not busy:
             self.refusals = 0
         if not failed and not busy:
             self.backoffs, self.asked_for_rest, self.probe = 0, False, None
-        if self.probe == outcome.url:
+        if is_probe:
             self.probe = None
         self.failed_s.pop(outcome.url, None)
         self.retry_s.pop(outcome.url, None)
         if failed:
             self.failed_s[outcome.url] = outcome.fetched_at
-        if wait_s is not None:
-            self.retry_s[outcome.url] = outcome.fetched_at + wait_s
+        if wait_s is not None and answers:
+            most_s = float(self.politeness.retry_after_most)
+            self.retry_s[outcome.url] = answered_at(outcome, newest_s, most_s) + wait_s
 
-    def is_early(self, outcome: Outcome) -> bool:
+    def is_early(self, outcome: Outcome, *, is_probe: bool) -> bool:
         """Whether a visit was before the end of the rest, or while the probe was out."""
-        if self.probe == outcome.url:
+        if is_probe:
             return outcome.fetched_at < self.ready_s and not self.is_delayed
         return outcome.fetched_at < self.ready_s or (self.probe is not None and outcome.fetched_at < self.probe_until_s)
 
@@ -153,7 +158,7 @@ class Host:
             self.refusals = min(self.refusals + 1, 255)
         self.refused_since_s = min(self.refused_since_s, outcome.fetched_at)
 
-    def rest(self, outcome: Outcome, status: int, wait_s: float | None, *, busy: bool) -> bool:
+    def rest(self, outcome: Outcome, status: int, wait_s: float | None, *, busy: bool, newest_s: float) -> bool:
         """Rest if enough pages have said so; whether they have."""
         pages = self.politeness.host_backoff_429 if status == 429 else self.politeness.host_backoff_503
         if pages is None or self.refusals < pages:
@@ -163,9 +168,16 @@ class Host:
         rest_s = wait_s if wait_s is not None else None if busy else step_s or None
         if rest_s is not None:
             self.asked_for_rest = True
-            if outcome.fetched_at + rest_s > self.ready_s:
-                self.ready_s, self.is_delayed = outcome.fetched_at + rest_s, False
+            most_s = float(self.politeness.backoff_most if wait_s is None else self.politeness.retry_after_most)
+            until_s = answered_at(outcome, newest_s, most_s) + rest_s
+            if until_s > self.ready_s:
+                self.ready_s, self.is_delayed = until_s, False
         return True
+
+
+def answered_at(outcome: Outcome, newest_s: float, most_s: float) -> float:
+    """The time of an answer, or that of the newest outcome before it if it is more than a longest rest ahead."""
+    return outcome.fetched_at if outcome.fetched_at <= newest_s + most_s else newest_s
 
 
 # --- leases

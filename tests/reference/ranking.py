@@ -22,7 +22,7 @@ class World:
         self.politeness = politeness
         self.seed = seed
         self.per_batch = politeness.per_batch
-        self.shard = shard.Shard(cycle_s)
+        self.shard = shard.Shard(cycle_s, clock_skew_s=float(politeness.clock_skew))
         self.hosts: dict[str, reference_politeness.Host] = {}
         self.leases = reference_politeness.Leases()
         self.rules: dict[str, Rule] = {}
@@ -70,12 +70,14 @@ class World:
     def observe(self, outcomes: Sequence[Outcome], stream: str | None = None) -> None:
         """Apply outcomes in order, of a stream or of none."""
         for outcome in outcomes:
+            answers, newest_s = self.shard.answers(outcome), self.shard.newest_s
             if self.shard.observe(outcome) not in ("duplicate", "late"):
-                self.host(outcome.url).apply(outcome)
+                self.host(outcome.url).apply(outcome, answers=answers, newest_s=newest_s)
                 if stream is not None:
                     self.streams[names_of(outcome.url)[0]] = stream
-                self.urgent.discard(outcome.url)
-                self.leases.until_s.pop(outcome.url, None)
+                if answers:
+                    self.urgent.discard(outcome.url)
+                    self.leases.until_s.pop(outcome.url, None)
         self.reach()
 
     def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
@@ -83,7 +85,8 @@ class World:
         for name, of_host in itertools.groupby(sorted(urls, key=host_of), key=host_of):
             self.hosts[name].lease(list(of_host), now, now + lease_s)
         for url in urls:
-            self.leases.until_s[url] = self.shard.pages[url].lease_until_s = now + lease_s
+            self.leases.until_s[url] = now + lease_s
+            self.shard.pages[url].lease(now, now + lease_s)
 
     def release(self, urls: Sequence[str]) -> None:
         """Return pages unvisited."""

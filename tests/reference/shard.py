@@ -62,8 +62,14 @@ class Page:
     link: seasonality.Link | None = None
     significance: PageSignificance = field(default_factory=PageSignificance)
     crawl_rate: float = 0.0
-    lease_until_s: float | None = None
+    lease_until_s: float | None = None  # of the last lease that neither an outcome nor a release has ended
+    leased_s: float = math.inf  # when it began
     for_panel: bool = False
+
+    def lease(self, now: float, until_s: float) -> None:
+        """Lease the page; the length is kept in single precision, rounded up."""
+        self.lease_until_s = until_s
+        self.leased_s = until_s - float(np.nextafter(np.float32(until_s - now), np.float32(np.inf)))
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,10 @@ class Shard:
         change_bits: int = 6,
         journal_visits: int = JOURNAL_VISITS,
         bounds: tuple[float, float, float] = (math.inf, math.inf, math.inf),
+        clock_skew_s: float = 10.0,
     ) -> None:
+        self.clock_skew_s = clock_skew_s
+        self.newest_s: float | None = None  # newest applied outcome
         self.most_pages, self.most_host_pages, self.most_host_patterns = bounds
         self.refused_pages = self.refused_patterns = 0
         self.cycle_s = cycle_s
@@ -138,10 +147,19 @@ class Shard:
         One of refused, duplicate, late, untried, denied, failure, first, same and change.
         """
         verdict = self.apply(outcome)
-        if outcome.moved_to is not None and verdict not in ("refused", "duplicate", "late"):
+        if verdict in ("refused", "duplicate", "late"):
+            return verdict
+        self.newest_s = max(outcome.fetched_at, outcome.fetched_at if self.newest_s is None else self.newest_s)
+        if outcome.moved_to is not None:
             self.moved += 1
             self.page(outcome.moved_to, outcome.fetched_at)
         return verdict
+
+    def answers(self, outcome: Outcome) -> bool:
+        """Whether an outcome, if it is applied, ends a lease of its page: not if it was fetched before the lease."""
+        page = self.pages.get(outcome.url)
+        leased = page is not None and page.lease_until_s is not None
+        return not (page and leased) or outcome.fetched_at >= page.leased_s - self.clock_skew_s
 
     def apply(self, outcome: Outcome) -> str:
         """Apply one outcome to its own page."""
@@ -151,8 +169,10 @@ class Shard:
         if outcome.fetched_at <= page.last_outcome_s:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
         page.last_outcome_s = outcome.fetched_at
-        served = page.lease_until_s is not None and not page.for_panel
-        page.lease_until_s, page.for_panel = None, False
+        answers = self.answers(outcome)
+        served = answers and page.lease_until_s is not None and not page.for_panel
+        if answers:
+            page.lease_until_s, page.for_panel = None, False
         if outcome.status == "not_attempted":
             return "untried"
         self.applied += 1
@@ -280,7 +300,7 @@ class Shard:
             quiet = None if due is None else announced.quieten_due(due)
         by_itself = self.posterior(page)
         silent = estimators.probability_changed(*by_itself, interval * effective) if quiet is None else quiet
-        alone = 1.0 - (1.0 - silent) * spared
+        alone = silent + (1.0 - silent) * (1.0 - spared)  # 1 - (1 - silent) spared, with the digits of a tiny `silent`
         if self.has_source(page.url):
             days = (fetched_at - page.last_visit_s) / 86_400.0
             rate = by_itself[0] / by_itself[1] * 86_400.0 / self.cycle_s
@@ -288,9 +308,9 @@ class Shard:
             seen = Interval(rate, min(max(days, 0.0), 1000.0), changed, effective, max(days, 0.0), by_any)
             self.signals.settle(page.url, self.host_of(page), fetched_at, seen)
         followed, by_one = self.related.settle(page.url, changed, (1.0 - alone) * unhit)
-        apart = 1.0 - (1.0 - alone) * (1.0 - followed)
+        apart = alone + (1.0 - alone) * followed
         unexplained = alone / apart if changed and followed else 1.0
-        part = alone / (1.0 - (1.0 - alone) * (1.0 - by_one)) if changed and followed else 1.0
+        part = alone / (alone + (1.0 - alone) * by_one) if changed and followed else 1.0
         own = part * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
         if changed:
             seen_by = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
@@ -571,7 +591,7 @@ def mean_of_intervals(intervals: list[tuple[float, float]], shape: float, guess:
             total += changed * (1.0 - chance) * slope / chance - unchanged * slope
         return total
 
-    return math.exp(zero_of(rising, math.log(guess) - 20.0, math.log(guess) + 20.0))
+    return math.exp(zero_of(rising, math.log(guess) - 40.0, math.log(guess) + 40.0))
 
 
 def zero_of(falling: Callable[[float], float], low: float, high: float) -> float:

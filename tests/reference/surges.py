@@ -163,7 +163,7 @@ class GroupSurges:
             ratio = days / exposure
             none = other + (1.0 - other) * hit
             once = 1.0 + (1.0 - other) * safe[0] * ratio / (1.0 + ratio) / none
-            twice = 1.0 + (1.0 - other) * safe[0] * (1.0 - (1.0 + ratio) ** -2.0) / none
+            twice = 1.0 - (1.0 - other) * safe[0] * math.expm1(-2.0 * math.log1p(ratio)) / none
             mean = shape / exposure * once
             variance = shape / exposure**2 * ((shape + 1.0) * twice - shape * once**2)
         self.add_hits(mean**2 / variance - shape, mean / variance - exposure)

@@ -103,6 +103,23 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
     return outcomes
 
 
+@st.composite
+def bursts(draw: st.DrawFn) -> list[Outcome]:
+    """2 to 8 passes over the same pages, nanoseconds apart within each of three hours: estimates lose digits there."""
+    passes = st.builds(
+        Crawl,
+        prefix=st.sampled_from(PREFIXES[:4]),
+        first=st.integers(0, 3),
+        count=st.integers(1, 20),
+        start_s=st.sampled_from([0.0, 3_600.0, 7_200.0]),
+        step_s=st.just(1e-9),
+        statuses=some(None, 200, 404, 410),
+        verdicts=some(None, False, True),
+    )
+    crawls = sorted(draw(st.lists(passes, min_size=2, max_size=8)), key=lambda crawl: crawl.start_s)
+    return [outcome for crawl in crawls for outcome in crawl.outcomes()]
+
+
 def cut(outcomes: list[Outcome], sizes: Sequence[int]) -> Iterator[list[Outcome]]:
     """The stream in batches of `sizes`, taken in turn."""
     at = place = 0

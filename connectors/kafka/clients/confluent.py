@@ -9,11 +9,20 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+import confluent_kafka as library
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamsched.connectors.kafka.clients.options import shown_value, to_confluent
-from streamsched.connectors.kafka.clients.protocol import Headers, Messages, OffsetOutOfRange, RebalanceListener
+from streamsched.connectors.kafka.clients.protocol import (
+    Consumer,
+    Headers,
+    Messages,
+    OffsetOutOfRange,
+    Producer,
+    RebalanceListener,
+    keep_trying,
+)
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
 
@@ -29,7 +38,7 @@ TRANSIENT: Final = (  # errors that pass, or that an administrator resolves whil
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
-_FIRST_TRY_S: Final = 0.25  # of the first request; each further one waits twice as long, up to the patience in all
+_FIRST_TRY_S: Final = 0.25  # of the first request
 
 
 @contextmanager
@@ -85,22 +94,20 @@ def make_client(
 def request_metadata(client: Any, settings: KafkaSettings, refusals: Refusals, topic: str | None = None) -> Any:
     """Return the brokers' answer about `topic`, by default all topics.
 
-    Raises SourceError at once if the brokers refuse the connection, after the patience if none answers. A request that
-    waits does not see a refusal, so it waits a short time at first.
+    Raises SourceError at once if the brokers refuse the connection, after the patience if none answers.
     """
-    deadline = time.monotonic() + settings.patience_s
-    asked = {} if topic is None else {"topic": topic}
-    try_s = _FIRST_TRY_S
-    while True:
+    asked, place = ({}, None) if topic is None else ({"topic": topic}, f"kafka://{topic}")
+
+    def request(timeout_s: float) -> Any:
         try:
-            with translate_errors(settings, None if topic is None else f"kafka://{topic}"):
-                return client.list_topics(**asked, timeout=max(min(try_s, deadline - time.monotonic()), 0.01))
-        except SourceError as error:
+            with translate_errors(settings, place):
+                return client.list_topics(**asked, timeout=timeout_s)
+        except SourceError:
             client.poll(0)  # calls back with the errors received meanwhile
             refusals.check()
-            if not error.retriable or time.monotonic() >= deadline:
-                raise
-        try_s *= 2
+            raise
+
+    return keep_trying(settings.patience_s, _FIRST_TRY_S, request)
 
 
 def _to_settings_error(error: Exception, options: Mapping[str, str]) -> SettingsError:
@@ -122,8 +129,8 @@ _RETRY_S: Final = 0.1  # interval of repeated requests, and of attempts while th
 _NO_HEADERS: Final[list[Any]] = []
 
 
-class ConfluentConsumer:
-    """A consumer of librdkafka's client; see `streamsched.connectors.kafka.clients.protocol.Consumer`."""
+class ConfluentConsumer(Consumer):
+    """A consumer of librdkafka's client."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -139,10 +146,9 @@ class ConfluentConsumer:
             "group.id": settings.group or _NO_GROUP,
             "queued.max.messages.kbytes": _BUFFER_KB,
         }
-        self._consumer = make_client(Consumer, settings, own, self._refusals)
+        self._consumer = make_client(library.Consumer, settings, own, self._refusals)
 
     def partitions(self) -> list[int]:
-        """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
         found = request_metadata(self._consumer, self._settings, self._refusals, self._topic)
         topic = found.topics[self._topic]
         if topic.error is not None or not topic.partitions:
@@ -150,24 +156,20 @@ class ConfluentConsumer:
         return sorted(topic.partitions)
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Return the first offset in the log and the next to be written, for each of `partitions`."""
         return {one: self._request_bounds(one) for one in partitions}
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offsets that the group has committed for `partitions`; those without one are left out."""
         parts = [self._part(one) for one in partitions]
         with translate_errors(self._settings):
             found = self._consumer.committed(parts, self._settings.patience_s)
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def assign(self, starts: Mapping[int, int]) -> None:
-        """Read the partitions in `starts`, each from its offset."""
         self._next = dict(starts)
         with translate_errors(self._settings):
             self._consumer.assign([self._part(one, offset) for one, offset in starts.items()])
 
     def subscribe(self, listener: RebalanceListener) -> None:
-        """Join the group; `listener` is called when partitions are assigned or revoked."""
 
         def assign(_consumer: object, parts: list[Any]) -> None:
             self.assign(listener.on_assigned(sorted(part.partition for part in parts)))
@@ -184,12 +186,10 @@ class ConfluentConsumer:
             self._consumer.subscribe([self._topic], on_assign=assign, on_revoke=revoke, on_lost=lose)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read `partition`, which is assigned, from `offset` on."""
         # The client refuses `seek` while a partition is starting, but not a new assignment of all.
         self.assign(self._next | {partition: offset})
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
-        """Return up to `limit` messages once there are any, none after `timeout_s`. Raises OffsetOutOfRange."""
         if self._undelivered:
             found, self._undelivered = self._undelivered, []
         else:
@@ -209,32 +209,26 @@ class ConfluentConsumer:
         return [self._to_columns(partition, list(run)) for partition, run in groupby(found, Message.partition)]
 
     def position(self, partition: int) -> int | None:
-        """Return the offset to be read next, past gaps at the end of the log; None while unknown."""
         return self._next.get(partition)
 
     def end(self, partition: int) -> int | None:
-        """Return the last known next offset to be written, without a request; None if unknown."""
         _, end = self._consumer.get_watermark_offsets(self._part(partition), cached=True)
         return end if end >= 0 else None
 
     def pause(self, partitions: Iterable[int]) -> None:
-        """Fetch nothing from `partitions` until `resume`."""
         with translate_errors(self._settings):
             self._consumer.pause([self._part(one) for one in partitions])
 
     def resume(self, partitions: Iterable[int]) -> None:
-        """Fetch from `partitions` again."""
         with translate_errors(self._settings):
             self._consumer.resume([self._part(one) for one in partitions])
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit the group's offsets and wait for the response."""
         committed = [self._part(one, offset) for one, offset in offsets.items()]
         with translate_errors(self._settings):
             self._consumer.commit(offsets=committed, asynchronous=False)
 
     def close(self) -> None:
-        """Leave the group and close connections."""
         with translate_errors(self._settings):
             self._consumer.close()
 
@@ -280,8 +274,8 @@ _LINGER_MS: Final = "5"  # time that small messages wait to share a request with
 _MOST_BYTES: Final = str(1 << 23)  # of one message; the broker's limit, by default 1 MiB, applies first
 
 
-class ConfluentProducer:
-    """A producer of librdkafka's client; see `streamsched.connectors.kafka.clients.protocol.Producer`."""
+class ConfluentProducer(Producer):
+    """A producer of librdkafka's client."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -293,18 +287,16 @@ class ConfluentProducer:
             "partitioner": "murmur2_random",  # as in Kafka's own clients: one partition a host
         }
         self._refusals = Refusals(settings)
-        self._producer = make_client(Producer, settings, own, self._refusals)
+        self._producer = make_client(library.Producer, settings, own, self._refusals)
         request_metadata(self._producer, settings, self._refusals)
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
         found = request_metadata(self._producer, self._settings, self._refusals, topic).topics[topic]
         if found.error is not None and found.error.code() != KafkaError.LEADER_NOT_AVAILABLE:
             raise to_error(found.error, self._settings, f"kafka://{topic}")
         return len(found.partitions)
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Create `topic` with `partitions`; return False if it exists already."""
         admin = make_client(AdminClient, self._settings, {}, self._refusals)
         answer = admin.create_topics([NewTopic(topic, partitions)], request_timeout=self._settings.patience_s)[topic]
         try:
@@ -316,14 +308,8 @@ class ConfluentProducer:
         return True
 
     def send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
+        self, topic: str, value: bytes, key: bytes | None = None, headers: Headers = (), partition: int | None = None
     ) -> None:
-        """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
         self._raise_failure()
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
         while True:
@@ -338,7 +324,6 @@ class ConfluentProducer:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until all queued messages are stored. Raises SourceError if one is not."""
         left = self._producer.flush(self._settings.patience_s)
         self._raise_failure()
         self._refusals.check()
@@ -347,7 +332,6 @@ class ConfluentProducer:
             raise SourceError(f"kafka://{self._settings.topic}", reason, retriable=True)
 
     def close(self) -> None:
-        """Flush, then close connections."""
         self.flush()
 
     def _delivered(self, error: Any, message: Any) -> None:

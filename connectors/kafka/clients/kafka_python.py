@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,7 +16,15 @@ from ssl import SSLError
 from typing import Any, Final
 
 from streamsched.connectors.kafka.clients.options import to_python
-from streamsched.connectors.kafka.clients.protocol import Headers, Messages, OffsetOutOfRange, RebalanceListener
+from streamsched.connectors.kafka.clients.protocol import (
+    Consumer,
+    Headers,
+    Messages,
+    OffsetOutOfRange,
+    Producer,
+    RebalanceListener,
+    keep_trying,
+)
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError, StreamschedError
 
@@ -26,7 +33,7 @@ _PARTITION_BYTES: Final = 4 << 20  # of one fetch from a partition: about 40,000
 _ALL_OPTIONS: Final = frozenset().union(
     *(kind.DEFAULT_CONFIG for kind in (library.KafkaConsumer, library.KafkaProducer, library.KafkaAdminClient))
 )
-_FIRST_TRY_S: Final = 0.5  # of connecting; each further attempt has twice as long, up to the patience in all
+_FIRST_TRY_S: Final = 0.5  # of connecting
 _NAP_S: Final = 0.005  # interval of checks whether a listener has returned
 _POSITION_MS: Final = 100  # timeout of a request for a position
 _NO_HEADERS: Final[list[Any]] = []
@@ -76,16 +83,11 @@ def connect(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[
     Raises SourceError at once if the brokers refuse the connection, after the patience if none answers. The library
     tries again whatever the reason, so its first attempts are short.
     """
-    deadline = time.monotonic() + settings.patience_s
-    try_s = _FIRST_TRY_S
-    while True:
-        left_s = max(min(try_s, deadline - time.monotonic()), 0.01)
-        try:
-            return _attempt(settings, make, {"bootstrap_timeout_ms": round(left_s * 1000), **options})
-        except SourceError as error:
-            if not error.retriable or time.monotonic() >= deadline:
-                raise
-        try_s *= 2
+
+    def attempt(timeout_s: float) -> Any:
+        return _attempt(settings, make, {"bootstrap_timeout_ms": round(timeout_s * 1000), **options})
+
+    return keep_trying(settings.patience_s, _FIRST_TRY_S, attempt)
 
 
 def _attempt(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -124,8 +126,8 @@ def python_options(settings: KafkaSettings, defaults: Mapping[str, Any]) -> dict
     return shared | to_python(settings.options, defaults, _ALL_OPTIONS)
 
 
-class PythonConsumer:
-    """A consumer of kafka-python; see `streamsched.connectors.kafka.clients.protocol.Consumer`."""
+class PythonConsumer(Consumer):
+    """A consumer of kafka-python."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -144,7 +146,6 @@ class PythonConsumer:
         self._consumer = connect(settings, library.KafkaConsumer, own | options)
 
     def partitions(self) -> list[int]:
-        """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
         with translate_errors(self._settings):
             found = self._consumer.partitions_for_topic(self._topic)
         if not found:
@@ -152,7 +153,6 @@ class PythonConsumer:
         return sorted(found)
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Return the first offset in the log and the next to be written, for each of `partitions`."""
         parts = [self._part(one) for one in partitions]
         patience_ms = self._settings.patience_s * 1000
         with translate_errors(self._settings):
@@ -161,7 +161,6 @@ class PythonConsumer:
         return {one.partition: (first[one], last[one]) for one in parts}
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offsets that the group has committed for `partitions`; those without one are left out."""
         found: dict[int, int] = {}
         for one in partitions:
             with translate_errors(self._settings):
@@ -171,21 +170,17 @@ class PythonConsumer:
         return found
 
     def assign(self, starts: Mapping[int, int]) -> None:
-        """Read the partitions in `starts`, each from its offset."""
         self._consumer.assign([self._part(one) for one in starts])
         for one, offset in starts.items():
             self.seek(one, offset)
 
     def subscribe(self, listener: RebalanceListener) -> None:
-        """Join the group; `listener` is called when partitions are assigned or revoked."""
         self._consumer.subscribe([self._topic], listener=_ListenerAdapter(self, listener))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read `partition`, which is assigned, from `offset` on."""
         self._consumer.seek(self._part(partition), offset)
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
-        """Return up to `limit` messages once there are any, none after `timeout_s`. Raises OffsetOutOfRange."""
         try:
             with translate_errors(self._settings):
                 found = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=limit)
@@ -199,32 +194,26 @@ class PythonConsumer:
         return [_to_columns(part.partition, records) for part, records in found.items() if records]
 
     def position(self, partition: int) -> int | None:
-        """Return the offset to be read next, past gaps at the end of the log; None while unknown."""
         with translate_errors(self._settings):
             offset: int | None = self._consumer.position(self._part(partition), timeout_ms=_POSITION_MS)
         return offset
 
     def end(self, partition: int) -> int | None:
-        """Return the last known next offset to be written, without a request; None if unknown."""
         offset: int | None = self._consumer.highwater(self._part(partition))
         return offset
 
     def pause(self, partitions: Iterable[int]) -> None:
-        """Fetch nothing from `partitions` until `resume`."""
         self._consumer.pause(*map(self._part, partitions))
 
     def resume(self, partitions: Iterable[int]) -> None:
-        """Fetch from `partitions` again."""
         self._consumer.resume(*map(self._part, partitions))
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit the group's offsets and wait for the response."""
         committed = {self._part(one): library.OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
         with translate_errors(self._settings):
             self._consumer.commit(committed, timeout_ms=self._settings.patience_s * 1000)
 
     def close(self) -> None:
-        """Leave the group and close connections."""
         with translate_errors(self._settings):
             self._consumer.close(autocommit=False, timeout_ms=self._settings.patience_s * 1000)
 
@@ -279,8 +268,8 @@ _BATCH_BYTES: Final = 1 << 18
 _MOST_BYTES: Final = 1 << 23  # of one message; the broker's limit, by default 1 MiB, applies first
 
 
-class PythonProducer:
-    """A producer of kafka-python; see `streamsched.connectors.kafka.clients.protocol.Producer`."""
+class PythonProducer(Producer):
+    """A producer of kafka-python."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -296,12 +285,10 @@ class PythonProducer:
         self._producer = connect(settings, library.KafkaProducer, own | options)
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
         with translate_errors(self._settings, f"kafka://{topic}"):
             return len(self._producer.partitions_for(topic))
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Create `topic` with `partitions`; return False if it exists already."""
         options = python_options(self._settings, library.KafkaAdminClient.DEFAULT_CONFIG)
         admin = connect(self._settings, library.KafkaAdminClient, options)
         with translate_errors(self._settings, f"kafka://{topic}"):
@@ -314,21 +301,14 @@ class PythonProducer:
         return True
 
     def send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
+        self, topic: str, value: bytes, key: bytes | None = None, headers: Headers = (), partition: int | None = None
     ) -> None:
-        """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
         self._raise_failure()
         with translate_errors(self._settings, f"kafka://{topic}"):
             sent = self._producer.send(topic, value, key, list(headers), partition)
         sent.add_errback(self._on_failure)
 
     def flush(self) -> None:
-        """Wait until all queued messages are stored. Raises SourceError if one is not."""
         try:
             with translate_errors(self._settings):
                 self._producer.flush(self._settings.patience_s)
@@ -336,7 +316,6 @@ class PythonProducer:
             self._raise_failure()
 
     def close(self) -> None:
-        """Flush, then close connections."""
         try:
             self.flush()
         finally:

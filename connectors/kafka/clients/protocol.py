@@ -1,15 +1,19 @@
 """The interface of a Kafka client for the source and the sink, implemented with kafka-python and with librdkafka.
 
-Partitions are plain numbers, because one client reads one topic. Errors of a client's library are raised as a
-SourceError that names the topic.
+Partitions are plain numbers, because one client reads one topic. The methods are documented here, once for both
+clients. Errors of a client's library are raised as a SourceError that names the topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
+from streamsched.errors import SourceError
+
+Answer = TypeVar("Answer")
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
@@ -129,12 +133,7 @@ class Producer(Protocol):
         ...
 
     def send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
+        self, topic: str, value: bytes, key: bytes | None = None, headers: Headers = (), partition: int | None = None
     ) -> None:
         """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
         ...
@@ -146,6 +145,22 @@ class Producer(Protocol):
     def close(self) -> None:
         """Flush, then close connections."""
         ...
+
+
+def keep_trying(patience_s: float, first_s: float, attempt: Callable[[float], Answer]) -> Answer:
+    """Return the answer of `attempt`, called with the seconds that it may take, again after a retriable SourceError.
+
+    An attempt that waits does not see a refusal, so the first takes `first_s` and each further one twice as long.
+    Raises the last SourceError after `patience_s` in all, and at once if it is not retriable.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return attempt(max(min(first_s, deadline - time.monotonic()), 0.01))
+        except SourceError as error:
+            if not error.retriable or time.monotonic() >= deadline:
+                raise
+        first_s *= 2
 
 
 def partition_path(topic: str, partition: int) -> str:

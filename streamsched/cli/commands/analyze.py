@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
+from rich.progress import SpinnerColumn
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import STDOUT, check_writable, name_rejections, note_output, show_report
-from streamsched.replay.analysis.analysis import Progress, run_analysis
+from streamsched.cli.progress import show_bar
+from streamsched.replay.analysis.analysis import run_analysis
 from streamsched.replay.analysis.analysis_report import report_analysis
 from streamsched.replay.analysis.analysis_settings import AnalysisSettings, GivenRegion, merge_regions, parse_region
 
@@ -82,8 +81,8 @@ def analyze_command(
     regions, zones = merge_regions(region)
     settings = AnalysisSettings(regions=regions, zones=zones, **given)
     check_writable(report, figures, pictures and pictures / "intervals.png", log=settings.log)
-    with _show_progress(Console(stderr=True)) as progress:
-        result = run_analysis(settings, progress)
+    with show_bar("Reading the log", SpinnerColumn()) as update:
+        result = run_analysis(settings, None if update is None else lambda step: update(description=step))
         name_rejections(result.rejections, result.rejected)
     show_report(report_analysis(result), figures, report)
     if pictures is not None:
@@ -92,13 +91,3 @@ def analyze_command(
         for path in write_pictures(result, pictures):
             note_output(f"picture: {path}", figures)
     return DONE
-
-
-@contextmanager
-def _show_progress(console: Console) -> Iterator[Progress | None]:
-    """Show the current step if `console` is a terminal; yields the callback for `run_analysis`."""
-    if not console.is_terminal:
-        yield None
-        return
-    with console.status("Reading the log") as status:
-        yield status.update

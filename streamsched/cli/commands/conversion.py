@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TimeElapsedColumn
 
 from streamsched.cli.exits import DONE
 from streamsched.cli.options import FILE, Parsed, output_file, whole
 from streamsched.cli.output import echo, echo_json, name_rejections
+from streamsched.cli.progress import show_bar
 from streamsched.connectors.file_formats import formats_of
 from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
 from streamsched.connectors.kafka import open_sink
@@ -23,10 +21,6 @@ from streamsched.connectors.kafka.sink import FRAME_ROWS
 from streamsched.connectors.open_source import open_signals, open_source
 from streamsched.connectors.records import OUTCOMES
 from streamsched.errors import SettingsError
-
-if TYPE_CHECKING:
-    from streamsched.connectors.source import Position
-
 
 _WRITERS: Final = {".jsonl": write_jsonl, ".ndjson": write_jsonl, ".msgpack": write_msgpack, ".mp": write_msgpack}
 _CONVERT_EPILOG: Final = """
@@ -114,13 +108,16 @@ def publish_command(log: str, topic: str, partitions: int | None, json: bool, **
     count = 0
     open_either, kind = (open_signals, "signals") if given["signals"] else (open_source, "outcomes")
     with open_either(log, format=given["format_name"], dead_letters=given["dead_letters"]) as source:
-        with open_sink(topic) as sink, _progress(log, kind) as show:
+        size = Path(log).stat().st_size if Path(log).is_file() and not log.endswith(".gz") else None
+        with open_sink(topic) as sink, show_bar(kind, TimeElapsedColumn()) as update:
             send: Any = sink.send_signals if given["signals"] else sink.send_outcomes
             created = partitions is not None and sink.create(partitions)
             for delivery in source:
                 send(delivery.records, given["shape"], given["rows"])
                 count += len(delivery.records)
-                show(count, delivery.position)
+                if update is not None:
+                    done = delivery.position.offset if size else None
+                    update(description=f"{count:,} {kind}", completed=done, total=size)
         name_rejections(source.rejections, source.rejected)
     name = sink.settings.topic
     if json:
@@ -129,25 +126,3 @@ def publish_command(log: str, topic: str, partitions: int | None, json: bool, **
         new = ", which is new" if created else ""
         echo(f"sent {count:,} {kind} to topic {name}{new}; rejected {source.rejected:,} records")
     return DONE
-
-
-class _Bar:
-    """Shows the number of records sent, and the share of the file if it is not compressed."""
-
-    def __init__(self, bar: Progress, size: int | None, kind: str) -> None:
-        self._bar = bar
-        self._kind = kind
-        self._task = bar.add_task("", total=size)
-        self._whole = size is not None
-
-    def __call__(self, count: int, position: Position) -> None:
-        done = position.offset if self._whole else None
-        self._bar.update(self._task, description=f"{count:,} {self._kind}", completed=done)
-
-
-@contextmanager
-def _progress(name: str, kind: str) -> Iterator[_Bar]:
-    path, console = Path(name), Console(stderr=True)
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield _Bar(bar, path.stat().st_size if path.is_file() and path.suffix != ".gz" else None, kind)

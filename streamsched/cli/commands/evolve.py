@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import click
-from rich.console import Console
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import check_writable, name_rejections, show_report
+from streamsched.cli.progress import show_progress
 from streamsched.errors import SettingsError
 from streamsched.evolution.evolution_settings import EvolutionSettings, Metric, Parents
 from streamsched.evolution.symbols import TERMINAL_SETS
 from streamsched.replay.gp4c.protocol_experiment import run_protocol
 from streamsched.replay.gp4c.protocol_report import report_protocol
 from streamsched.replay.gp4c.protocol_settings import ProtocolSettings
-from streamsched.replay.reporting.terminal import show_progress
 
 _METRICS: Final[dict[str, Metric]] = {"change-rate": "change_rate", "ndcg": "ndcg"}
 _DEFAULTS: Final = EvolutionSettings()
@@ -91,7 +90,7 @@ def evolve_command(log: str, figures: str | None, report: Path | None, **given: 
     """
     settings = _settings(log, **given)
     check_writable(report, figures, log=log)
-    with show_progress(Console(stderr=True), "Evolving") as progress:
+    with show_progress("Evolving") as progress:
         result = run_protocol(settings, progress)
     name_rejections(result.rejections, result.rejected)
     show_report(report_protocol(result), figures, report)

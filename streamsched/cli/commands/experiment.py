@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import check_writable, name_rejections, show_report
+from streamsched.cli.progress import show_progress
 from streamsched.replay.optimisers import (
-    CrawlExperiment,
     CrawlSettings,
     PlanSettings,
     SyncPlan,
@@ -25,7 +24,6 @@ from streamsched.replay.optimisers import (
     run_webfountain,
 )
 from streamsched.replay.reporting.report import Report
-from streamsched.replay.reporting.terminal import show_progress
 
 if TYPE_CHECKING:
     from streamsched.replay.experiment import Progress
@@ -77,7 +75,10 @@ def _lambdacrawl(data: Path | None, figures: str | None, report: Path | None, **
     check_writable(report, figures, log=settings.data)
 
     def run(progress: Progress | None) -> Report:
-        return _name_rejected(run_lambdacrawl(settings, progress))
+        result = run_lambdacrawl(settings, progress)
+        if result.file is not None:
+            name_rejections(result.file.rejections, result.file.rejected)
+        return report_lambdacrawl(result)
 
     return _show(run, "Experiments 1 and 2", figures, report)
 
@@ -127,15 +128,9 @@ def _webfountain(figures: str | None, report: Path | None, **given: Any) -> int:
     )
 
 
-def _name_rejected(result: CrawlExperiment) -> Report:
-    if result.file is not None:
-        name_rejections(result.file.rejections, result.file.rejected)
-    return report_lambdacrawl(result)
-
-
 def _show(run: Callable[[Progress | None], Report], first: str, figures: str | None, report: Path | None) -> int:
     """Run with a progress bar; print the tables or the JSON, and write the files."""
-    with show_progress(Console(stderr=True), "Running", first) as progress:
+    with show_progress("Running", first) as progress:
         found = run(progress)
     show_report(found, figures, report)
     return DONE

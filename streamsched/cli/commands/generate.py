@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from streamsched.cli.exits import DONE
 from streamsched.cli.options import MOMENT, Parsed, output_file, whole
 from streamsched.cli.output import check_writable, echo
+from streamsched.cli.progress import show_bar
 from streamsched.errors import SettingsError
 from streamsched.replay.ground_truth import write_changes
 from streamsched.replay.synthetic_corpus import synthesize
@@ -101,21 +98,9 @@ def generate_command(output: Path, seed: int, kinds: dict[str, Any] | None, forc
     check_writable(output)
     if output.exists() and not force:
         raise SettingsError("OUT", str(output), "the name of a file that does not exist, or --force")
-    with _show_progress(Console(stderr=True)) as advance:
+    with show_bar("Drawing changes") as update:
         log = synthesize(settings, seed)
-        count = write_changes(log, output, advance)
+        count = write_changes(log, output, update and (lambda done, total: update(completed=done, total=total)))
     pages = len(log.urls)  # each page that appears is a line of the file; the other lines are changes
     echo(f"wrote {pages:,} pages and {count - pages:,} changes of theirs in {settings.days:,} days to {output}")
     return DONE
-
-
-@contextmanager
-def _show_progress(console: Console) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a progress bar if `console` is a terminal; yields the callback for `write_changes`."""
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("Drawing changes", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total, description="Writing")

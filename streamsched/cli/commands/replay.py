@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import STDOUT, check_writable, name_rejections, note_output, show_report
+from streamsched.cli.progress import show_progress
 from streamsched.errors import SettingsError
 from streamsched.persistence.state_directory import has_state, lock_state
 from streamsched.replay.experiment import prepare_state, run_replay
 from streamsched.replay.replay_settings import ReplaySettings
 from streamsched.replay.reporting.replay_report import report_replay
-from streamsched.replay.reporting.terminal import show_progress
 from streamsched.replay.simulation.policies import (
     EVOLVING,
     PLANNING,
@@ -135,7 +134,7 @@ def replay_command(
             if isinstance(state, ScheduledPolicy) and (policy, seed) == (name, settings.seeds[0]):
                 kept.append(state)
 
-        with show_progress(Console(stderr=True)) as progress:
+        with show_progress("Replaying") as progress:
             result = run_replay(settings, progress, keep)
         name_rejections(result.rejections, result.rejected)
         show_report(report_replay(result), figures, report)

@@ -11,13 +11,7 @@ import click
 from rich.console import Console
 
 from streamsched.cli.exits import DONE, Interruption, after_drain
-from streamsched.cli.service_options import (
-    given_settings,
-    log_run,
-    print_counts,
-    service_clock,
-    service_options,
-)
+from streamsched.cli.service_options import given_settings, log_run, print_counts, service_clock, service_options
 from streamsched.http.open_http import listen, open_http
 from streamsched.scheduler.warm import warm
 from streamsched.service.event_log import LOG

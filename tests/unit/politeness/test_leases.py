@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Observed, Outcome, Politeness, Scheduler
+from streamsched import DurableScheduler, Observed, Outcome, Politeness, Scheduler
 from streamsched.politeness.eligibility import are_leased
 from streamsched.politeness.leases import Leases
 from streamsched.state.page_table import PageTable
@@ -28,7 +31,7 @@ def free(scheduler: Scheduler, now: float) -> list[str]:
 
 def test_leased_pages_are_out_and_others_are_not() -> None:
     table = make_pages(5)
-    Leases().grant(table.arrays, np.array([1, 3]), 10.0)
+    Leases().grant(table.arrays, np.array([1, 3]), 0.0, 10.0)
     assert are_leased(table.arrays, np.arange(5), 9.0).tolist() == [False, True, False, True, False]
     Leases().release(table.arrays, np.array([3, 4]))
     assert are_leased(table.arrays, np.array([3, 1]), 9.0).tolist() == [False, True]
@@ -36,14 +39,14 @@ def test_leased_pages_are_out_and_others_are_not() -> None:
 
 def test_lease_ends_at_the_very_second_of_its_expiry() -> None:
     table = make_pages(1)
-    Leases().grant(table.arrays, np.array([0]), 10.0)
+    Leases().grant(table.arrays, np.array([0]), 0.0, 10.0)
     last = np.nextafter(10.0, 0.0)
     assert [bool(are_leased(table.arrays, np.array([0]), now)[0]) for now in (-1e9, last, 10.0)] == [True, True, False]
 
 
 def test_no_rows_no_leases() -> None:
     table = PageTable(86_400.0)
-    Leases().grant(table.arrays, np.empty(0, np.int64), 1.0)
+    Leases().grant(table.arrays, np.empty(0, np.int64), 0.0, 1.0)
     assert are_leased(table.arrays, np.empty(0, np.int64), 0.0).size == 0
 
 
@@ -71,11 +74,71 @@ def test_outcome_frees_whatever_it_says(status: int) -> None:
     assert free(scheduler, 102.0) == [URLS[2]]
 
 
-def test_outcome_frees_though_it_is_of_a_visit_before_the_lease() -> None:
+@pytest.mark.parametrize(
+    ("fetched_at", "is_free"), [(50.0, False), (89.9, False), (90.0, True), (100.0, True), (101.0, True)]
+)
+def test_outcome_from_before_a_lease_does_not_end_it(fetched_at: float, is_free: bool) -> None:
+    """Up to the 10 s that clocks may differ by; and the outcome is applied all the same."""
     scheduler = known()
     scheduler.next_batch(4, now=100.0)
-    scheduler.observe(Outcome(URLS[2], 50.0))
+    assert scheduler.observe(Outcome(URLS[2], fetched_at, changed=True)).changed == 1
+    assert free(scheduler, 102.0) == [URLS[2]][:is_free]
+    assert sorted(free(scheduler, 700.0)) == URLS
+
+
+def test_clocks_may_differ_as_much_as_is_set() -> None:
+    scheduler = known()
+    scheduler.set_politeness(Politeness(backoff=0, clock_skew="1m"))
+    scheduler.next_batch(4, now=100.0)
+    scheduler.observe([Outcome(URLS[2], 40.0), Outcome(URLS[3], 39.9)])
     assert free(scheduler, 102.0) == [URLS[2]]
+
+
+@pytest.mark.parametrize("status", [200, 304, 404, 429, 500, 503, 0, "robots_denied", "not_attempted"])
+def test_no_kind_of_outcome_from_before_a_lease_ends_it(status: Any) -> None:
+    """Nor does it use up what was asked for, nor put a rest in place of the lease; and the next one ends the lease."""
+    scheduler = known()
+    scheduler.set_politeness(Politeness(backoff=0, host_backoff_429=None, host_backoff_503=None))
+    scheduler.ask([URLS[2]], now=99.0)
+    scheduler.next_batch(4, now=100.0)
+    before = scheduler.page(URLS[2], now=101.0)
+    scheduler.observe(Outcome(URLS[2], 50.0, status, retry_after=3_600.0 if status in {429, 503} else None))
+    page = scheduler.page(URLS[2], now=101.0)
+    assert before is not None
+    assert page is not None
+    assert page.lease_until_s == before.lease_until_s == 700.0
+    assert page.asked_for
+    scheduler.observe(Outcome(URLS[2], 101.0))
+    page = scheduler.page(URLS[2], now=102.0)
+    assert page is not None
+    assert (page.lease_until_s, page.asked_for) == (None, False)
+    assert scheduler.core.pages.faults() == []
+
+
+def test_outcome_from_before_the_lease_of_a_probe_does_not_free_its_host() -> None:
+    scheduler = known()
+    scheduler.observe(Outcome(URLS[0], 10.0, 429, retry_after=50.0))
+    (probe,) = scheduler.next_batch(4, now=100.0).urls
+    scheduler.observe(Outcome(probe, 80.0))
+    assert scheduler.next_batch(4, now=101.0).urls == []
+    scheduler.observe(Outcome(probe, 101.0))
+    assert len(scheduler.next_batch(4, now=102.0)) == 4
+
+
+def test_outcomes_from_before_their_leases_are_no_evidence_for_the_formula() -> None:
+    scheduler = known()
+    scheduler.next_batch(4, now=100.0)
+    observed = scheduler.observe([Outcome(URLS[2], 50.0, changed=True), Outcome(URLS[3], 101.0, changed=True)])
+    assert (observed.changed, observed.served, observed.hits) == (2, 1, 1)
+
+
+def test_lease_begins_at_the_same_time_in_a_state_that_was_saved(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path / "state", {"formula": "t"}) as scheduler:
+        scheduler.observe([Outcome(url, float(i)) for i, url in enumerate(URLS)])
+        scheduler.next_batch(4, now=1_000.0)
+    with DurableScheduler.open(tmp_path / "state") as again:
+        again.observe([Outcome(URLS[2], 900.0), Outcome(URLS[3], 1_000.0)])
+        assert free(again, 1_001.0) == [URLS[3]]
 
 
 def test_duplicate_late_and_invalid_outcomes_do_not_free() -> None:

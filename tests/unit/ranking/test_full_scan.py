@@ -121,7 +121,7 @@ def test_pages_are_scanned_once_if_half_of_them_are_leased(bars: list[float | No
     values = np.random.default_rng(4).random(MANY)
     table = make_pages(MANY)
     leased = np.flatnonzero(np.random.default_rng(5).random(MANY) < 0.5)
-    Leases().grant(table.arrays, leased, 101.0)
+    Leases().grant(table.arrays, leased, 0.0, 101.0)
     check(table, values, k)
     assert len(bars) == 1
     assert (bars[0] is None) == (k == MANY // 2)
@@ -141,12 +141,12 @@ def test_sample_that_misleads_is_scanned_again(many: PageTable, bars: list[float
 def test_sample_sees_eligible_pages_only() -> None:
     values = np.arange(MANY, dtype=np.float64)
     table = make_pages(MANY)
-    Leases().grant(table.arrays, np.arange(MANY - 5_000, MANY), 101.0)
+    Leases().grant(table.arrays, np.arange(MANY - 5_000, MANY), 0.0, 101.0)
     ranked = check(table, values, 100)
     assert ranked.rows[0] == MANY - 5_001
-    Leases().grant(table.arrays, np.arange(MANY), 101.0)
+    Leases().grant(table.arrays, np.arange(MANY), 0.0, 101.0)
     assert check(table, values, 100).rows.size == 0
-    Leases().grant(table.arrays, np.arange(50), 100.0)
+    Leases().grant(table.arrays, np.arange(50), 0.0, 100.0)
     assert check(table, values, 100).rows.tolist() == list(range(49, -1, -1))
 
 

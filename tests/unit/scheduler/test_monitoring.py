@@ -67,22 +67,15 @@ def test_changes_that_come_more_often_than_before_show_in_the_calibration() -> N
     assert after > before
 
 
-def test_freshness_is_that_of_its_twin() -> None:
+@pytest.mark.parametrize(("sample", "step"), [({}, 1), ({"sample": 7}, 10)], ids=["all", "sample"])
+def test_freshness_is_that_of_its_twin(sample: dict[str, int], step: int) -> None:
     scheduler, watch = crawled()
     scheduler.notice([Signal(URLS[3], 9.5 * DAY, "sitemap")])
     now = 12 * DAY
-    explained = [scheduler.explain(url, now=now) for url in URLS + NEW]
+    explained = [scheduler.explain(url, now=now) for url in (URLS + NEW)[::step]]
     expected = calibration.freshness([one.terminals for one in explained], [one.first_visited for one in explained])
-    assert watch.freshness(now=now) == pytest.approx(expected, abs=1e-12)
+    assert watch.freshness(now=now, **sample) == pytest.approx(expected, abs=1e-12)
     assert 0.1 < expected < 60 / 70
-
-
-def test_freshness_of_a_sample_is_that_of_its_rows() -> None:
-    scheduler, watch = crawled()
-    now = 12 * DAY
-    explained = [scheduler.explain(url, now=now) for url in (URLS + NEW)[::10]]
-    expected = calibration.freshness([one.terminals for one in explained], [one.first_visited for one in explained])
-    assert watch.freshness(now=now, sample=7) == pytest.approx(expected, abs=1e-12)
 
 
 def test_without_pages_there_is_no_freshness() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -80,17 +81,6 @@ class Topic(Source[OutcomeBatch]):
         return Delivery(OutcomeBatch.from_outcomes([outcome]), position)
 
 
-class Clock:
-    """Goes on by a second and a bit each time it is read."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 1.1
-        return self.now
-
-
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[DurableScheduler]:
     with DurableScheduler.open(tmp_path, plan=SavePlan(every=1e9)) as opened:
@@ -103,7 +93,8 @@ def topic() -> Topic:
 
 
 def make(scheduler: DurableScheduler, topic: Topic, progress_s: float | None = None) -> IngestLoop:
-    return IngestLoop(scheduler, topic, progress_s=progress_s, clock=Clock())
+    """The clock advances by a second and a bit each time it is read."""
+    return IngestLoop(scheduler, topic, progress_s=progress_s, clock=count(1.1, 1.1).__next__)
 
 
 def run(

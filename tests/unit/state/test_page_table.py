@@ -108,7 +108,7 @@ def test_bytes_of_state_name_every_part() -> None:
     profiles = (1 + len(REGIONS)) * np.array([PROFILE.itemsize, POOLED.itemsize])
     assert table.state_bytes() == {
         "pages": 2 * page,
-        "leases": page,
+        "leases": 2 * page,
         "member_lists": 2 * page,
         "url_index": 8 * 1024,
         "seasonality": int((-(-profiles // page) * page).sum()) + 3 * page,

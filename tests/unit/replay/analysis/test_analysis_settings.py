@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -21,34 +19,6 @@ START = 1_755_820_800.0
 def log_of(*times: float) -> ChangeLog:
     zeros = np.zeros(len(times), np.int64)
     return ChangeLog.collect(PackedUrls.pack(["a"]), zeros, np.array(times), zeros.astype(np.bool_))
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"start_s": 1e15}, "from: expected epoch seconds of the years 1 to 9999"),
-        ({"end_s": float("nan")}, "to: expected epoch seconds"),
-        ({"start_s": DAY, "end_s": DAY}, "to: expected a time after --from, found '1970-01-02'"),
-        ({"step_s": 0.5}, "step: expected a time from 1s to 1w, found 0.5"),
-        ({"step_s": 1e9}, "step: expected a time from 1s to 1w, found 1000000000.0"),
-        ({"near_s": 60.0}, "near: expected a time of 1h or more"),
-        ({"level": 0.0}, "level: expected a share above 0"),
-        ({"level": float("nan")}, "level: expected a share above 0 and below 0.5"),
-        ({"zone": "Mars/Olympus"}, "zone: expected a zone such as Europe/Paris"),
-        ({"zone": "../etc/passwd"}, "found '../etc/passwd'"),
-        ({"zone": "Europe"}, "found 'Europe'"),
-        ({"zone": "+15:00"}, "found '+15:00'"),
-        (
-            {"regions": {"A": TimeRegion(("b",)), "C": TimeRegion(("d", "b"))}},
-            "regions: expected each domain in one region",
-        ),
-        ({"zones": {"b": "Nowhere"}}, "found 'Nowhere'"),
-    ],
-)
-def test_what_cannot_work_is_named(fields: dict[str, Any], reason: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        AnalysisSettings("log", **fields)
-    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["UK", "=uk", "UK=uk,", "UK=uk@", "<b>=uk", "UK=", "UK=u k", "other=uk"])

@@ -41,10 +41,3 @@ def test_the_claims_are_first_and_formulas_are_escaped(page: str) -> None:
     assert len(claims) == 1 + 8  # two methods and metrics against NAD and the posterior
     assert claims[1][-1] == "confirmed"
     assert "t * X + 4 &lt; &amp;" in page
-
-
-def test_every_method_of_figure_4_has_a_box_that_hides_its_lines(page: str, result: ProtocolResult) -> None:
-    for place, name in enumerate(result.methods()):
-        lines = 0 if name in ("rand", "age") else 2
-        assert page.count(f'class="p{place}"') == lines
-        assert (f'id="show-{place}" checked' in page) == bool(lines)

@@ -22,23 +22,6 @@ def test_the_defaults_are_the_paper_s() -> None:
     assert settings.cuts == pytest.approx((0.01, 0.02, 0.03, 0.04, 0.05))
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "said"),
-    [
-        ("metrics", (), "metrics: expected some of change_rate, ndcg, each once"),
-        ("metrics", ("ndcg", "ndcg"), "each once"),
-        ("terminals", ("all",), "terminals: expected some of basic, paper, full"),
-        ("cycle_s", 0.0, "cycle: expected a number of seconds above 0"),
-        ("seed", -1, "seeds: expected whole numbers"),
-        ("start_s", START + 1, "start: expected a UTC midnight"),
-        ("end_s", 1.7e12, "end: expected epoch seconds"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(setting: str, value: Any, said: str) -> None:
-    with pytest.raises(ReplayError, match=said):
-        ProtocolSettings("log", **{setting: value})
-
-
 def test_the_last_57_cycles_are_taken_unless_a_start_or_an_end_is_said() -> None:
     log = made_log(days=100)
     window = choose_spans(log, ProtocolSettings("log"))

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from streamsched.replay.confidence_intervals import band_over_runs, over_seeds
-from streamsched.replay.optimisers.experiment_figures import Axis, Bar, Curve, draw_bars, draw_curves
 from streamsched.replay.palette import LineStyle
+from streamsched.replay.reporting.curves import Axis, Bar, Curve, draw_bars, draw_curves
 
 SOLID = LineStyle("blue")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streamsched.connectors import write_sample
-from streamsched.errors import SettingsError, SourceError
+from streamsched.errors import SourceError
 from streamsched.optimal import binary_crawl, harmonic_cost, learn_rates
 from streamsched.replay.optimisers import CrawlExperiment, CrawlSettings, report_lambdacrawl, run_lambdacrawl
 from streamsched.replay.optimisers.lambdacrawl import generate_pages, read_pages, sample_pages
@@ -136,13 +136,6 @@ def test_a_missing_companion_is_named(tmp_path: Path, name: str) -> None:
 def test_files_without_pages_are_refused(tmp_path: Path, history: bytes) -> None:
     with pytest.raises(SourceError, match="one page or more with an importance"):
         read_pages(lay(tmp_path, history, b"2\t5\n", b""))
-
-
-@pytest.mark.parametrize("name", ["pages", "runs", "epochs", "seed"])
-def test_settings_name_what_is_wrong(name: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        CrawlSettings(**{name: -1})  # type: ignore[arg-type]
-    assert caught.value.setting == name
 
 
 def test_infinite_costs_are_null_in_json() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streamsched.errors import SettingsError
 from streamsched.replay.optimisers import SyncExperiments, SyncPlan, report_mirrorsync, run_mirrorsync
 from streamsched.replay.optimisers.mirrorsync import AlgorithmRuns, CostRuns
 from streamsched.replay.reporting.report import to_json
@@ -88,10 +87,3 @@ def test_an_algorithm_that_gains_nothing_has_no_round_of_half_the_gain() -> None
     still = replace(result.experiments[0].algorithms[0], cost=np.full((2, 3), 2.0))
     report = report_mirrorsync(replace(result, experiments=(replace(result.experiments[0], algorithms=(still,)),)))
     assert find_tables(report)[0].rows[0][-1].text == "never"
-
-
-@pytest.mark.parametrize("name", ["runs", "arms", "rounds", "seed"])
-def test_settings_name_what_is_wrong(name: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        SyncPlan(**{name: -1})
-    assert caught.value.setting == name

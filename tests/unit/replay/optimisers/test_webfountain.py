@@ -143,10 +143,3 @@ def test_other_numbers_of_buckets_divide_the_same_pages() -> None:
     assert paper_model(54.0, buckets=255).pages.tolist() == [2.0] * 255
     with pytest.raises(SettingsError, match="buckets"):
         paper_model(54.0, buckets=257)
-
-
-@pytest.mark.parametrize("name", ["starts", "buckets", "periods", "seed"])
-def test_settings_name_what_is_wrong(name: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        PlanSettings(**{name: -1})
-    assert caught.value.setting == name

@@ -35,15 +35,6 @@ def result() -> ReplayResult:
     return run_replay(settings)
 
 
-def test_every_line_belongs_to_a_policy_that_a_box_can_hide(result: ReplayResult) -> None:
-    page = render_report(report_replay(result))
-    for place, policy in enumerate(result.policies):
-        panels = 3 if policy.name == "oracle" else 4  # its NDCG is 1 by definition
-        assert page.count(f'class="p{place}"') == panels
-        assert f'id="show-{place}" checked' in page
-        assert f"body:has(#show-{place}:not(:checked)) .p{place} {{ display: none }}" in page
-
-
 def test_the_best_are_marked_in_the_table(result: ReplayResult) -> None:
     assert len(re.findall(r'<td class="best">[\d.,]+', render_report(report_replay(result)))) >= 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -105,8 +106,11 @@ def test_names_are_escaped_and_times_and_versions_left_out(family: str, page: st
 def test_every_line_has_a_box_that_hides_it(family: str, report: Report, page: str) -> None:
     legends = [part for section in report.sections for part in section.parts if isinstance(part, Legend)]
     assert len(legends) == (family in ("replay", "gp4c"))
-    for place, _, _ in (line for legend in legends for line in legend.lines):
-        assert page.count(f'class="p{place}"') >= 2
+    lines = {place: name for legend in legends for place, name, _ in legend.lines}
+    assert {int(place) for place in re.findall(r'class="p(\d+)"', page)} == lines.keys()  # no other line is drawn
+    for place, name in lines.items():
+        panels = page.count(f'class="p{place}"') - {"gp4c": 2, "replay": 3 if name == "oracle" else 4}[family]
+        assert 0 <= panels <= 3 * (name == "nad")  # its diagrams of calibration; NDCG of the oracle is 1
         assert f'id="show-{place}" checked' in page
         assert f"body:has(#show-{place}:not(:checked)) .p{place} {{ display: none }}" in page
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from streamsched.cli.progress import show_progress
 from streamsched.replay import ReplayResult, ReplaySettings, print_report, report_replay, run_replay
 from streamsched.replay.reporting.replay_tables import policy_table
-from streamsched.replay.reporting.terminal import show_progress, to_rich
+from streamsched.replay.reporting.terminal import to_rich
 from tests.support.paths import LOGS
 
 LOG = LOGS / "openwrt.tsv.gz"
@@ -50,10 +51,10 @@ def test_rows_come_in_the_order_asked_and_a_formula_is_shown_whole(result: Repla
 
 def test_progress_is_for_terminals_only() -> None:
     quiet = Console(file=io.StringIO())
-    with show_progress(quiet) as progress:
+    with show_progress("Replaying", console=quiet) as progress:
         assert progress is None
     screen = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with show_progress(screen) as progress:
+    with show_progress("Replaying", console=screen) as progress:
         assert progress is not None
         progress(30, 60, "[odd] name")
     assert isinstance(screen.file, io.StringIO)
