@@ -92,15 +92,10 @@ def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
     why = (
         f"{'promoted' if promote else 'not promoted'}: the gain of {gain:+.4g}{relative} "
         f"{'exceeds' if promote else 'does not exceed'} {NOISE_MULTIPLE:g} × the noise of {noise:.2g} "
-        f"over {_describe_sample(old.shape)}"
+        f"over {_format_count(blocks, 'block')} of held-out pages, {_format_count(spans, 'span')} of later cycles, "
+        f"{salts} tie orders"
     )
     return Verdict(bool(promote), *means, gain, noise, blocks, spans, salts, why)
-
-
-def _describe_sample(shape: tuple[int, ...]) -> str:
-    blocks, spans, salts = shape
-    pages, cycles = _format_count(blocks, "block"), _format_count(spans, "span")
-    return f"{pages} of held-out pages, {cycles} of later cycles, {salts} tie orders"
 
 
 def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from streamsched.errors import NOTHING, SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
@@ -114,7 +113,9 @@ def _arrays(arrow: Any, columns: dict[str, Any], schema: Any) -> list[Any]:
         values = columns[field.name]
         if isinstance(values, tuple):
             seconds, known = values
-            found.append(arrow.array(_microseconds(seconds), type=field.type, mask=~(known & _fits(seconds))))
+            fits = _fits(seconds)
+            microseconds = np.round(np.where(fits, seconds, 0.0) * 1e6)
+            found.append(arrow.array(microseconds.astype(np.int64), type=field.type, mask=~(known & fits)))
         else:
             found.append(arrow.array(values, type=field.type))
     return found
@@ -168,7 +169,3 @@ def _patterns(pages: PageTable, groups: Ints) -> list[str]:
 def _fits(seconds: Floats) -> Bools:
     fits: Bools = (seconds >= _YEAR_1_S) & (seconds < _YEAR_10000_S)
     return fits
-
-
-def _microseconds(seconds: Floats) -> npt.NDArray[np.int64]:
-    return np.round(np.where(_fits(seconds), seconds, 0.0) * 1e6).astype(np.int64)

@@ -128,7 +128,9 @@ def find_hosts(groups: GroupArrays, corpus: Records, targets: Iterable[Target]) 
         if "*" not in target.host:
             found.add(find_host(groups, target.host))
             continue
-        known = _name_hosts(groups, corpus) if known is None else known
+        if known is None:
+            hosts = np.flatnonzero(groups.records["depth"][: int(corpus["groups"][0])] == 0)
+            known = list(zip(hosts.tolist(), group_names(groups, hosts), strict=True))
         found.update(group for group, name in known if target.matches(name))
     return np.array(sorted(found - {-1}), np.int64)
 
@@ -140,11 +142,6 @@ def find_pages_of_hosts(groups: GroupArrays, corpus: Records, hosts: Iterable[st
     """
     found = find_hosts(groups, corpus, map(parse_target, hosts))
     return found, find_host_pages(groups, corpus, found)
-
-
-def _name_hosts(groups: GroupArrays, corpus: Records) -> list[tuple[int, str]]:
-    hosts = np.flatnonzero(groups.records["depth"][: int(corpus["groups"][0])] == 0)
-    return list(zip(hosts.tolist(), group_names(groups, hosts), strict=True))
 
 
 class RuleMatcher:

@@ -78,7 +78,8 @@ def _check_groups(shard: ShardArrays, used: _Used) -> dict[str, bool]:
     pages, groups = used["pages"], used["groups"]
     number = groups.size
     members = np.bincount(pages["group"][pages["rule"] != FORGOTTEN], minlength=number)
-    leased = _count_leased(pages, shard.groups.records["host"], number)
+    out = pages["group"][(pages["flags"] & OUT) != 0]
+    leased = np.bincount(shard.groups.records["host"][out], minlength=number)
     return {
         "every page is in a group": members.size == number and bool(np.array_equal(members, groups["pages"])),
         "hosts count their pages and URL patterns": _are_counted(members, groups),
@@ -189,12 +190,6 @@ def _are_counted(members: Ints, groups: Records) -> bool:
     pages = np.bincount(groups["host"], members, groups.size)
     patterns = np.bincount(groups["host"][groups["depth"] > 0], minlength=groups.size)
     return bool(np.array_equal(pages, groups["host_pages"]) and np.array_equal(patterns, groups["host_patterns"]))
-
-
-def _count_leased(pages: Records, hosts: Ints, groups: int) -> Ints:
-    """Return how many pages of each host are flagged OUT, by group."""
-    leased = pages["group"][(pages["flags"] & OUT) != 0]
-    return np.bincount(hosts[leased], minlength=groups)
 
 
 def _have_own_probes(pages: Records, groups: Records) -> bool:
