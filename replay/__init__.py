@@ -14,9 +14,9 @@ from streamsched.replay.reporting.page import render_report
 from streamsched.replay.reporting.replay_report import report_replay
 from streamsched.replay.reporting.report import Report, to_json
 from streamsched.replay.reporting.terminal import print_report
-from streamsched.replay.simulation.policies import EVOLVING, POLICIES, STEADY
+from streamsched.replay.simulation.policies import EVOLVING, POLICIES, STEADY, Setup
 from streamsched.replay.simulation.signal_sources import SimulatedSource
-from streamsched.replay.simulation.simulator import Evolution, Trace
+from streamsched.replay.simulation.simulator import Evolution, Policy, PolicyQuery, Trace
 from streamsched.replay.synthetic_corpus import SyntheticCorpus, synthesize, synthesize_corpus
 from streamsched.replay.synthetic_settings import KINDS, SyntheticSettings
 
@@ -29,11 +29,14 @@ __all__ = [
     "ChangeLog",
     "Estimate",
     "Evolution",
+    "Policy",
+    "PolicyQuery",
     "PolicyResult",
     "Progress",
     "ReplayResult",
     "ReplaySettings",
     "Report",
+    "Setup",
     "SimulatedSource",
     "SyntheticCorpus",
     "SyntheticSettings",

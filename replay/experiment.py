@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +22,10 @@ from streamsched.replay.replay_settings import ReplaySettings, choose_window
 from streamsched.replay.simulation.evolving_policies import SupportsEvolution
 from streamsched.replay.simulation.metrics import assign_deciles
 from streamsched.replay.simulation.policies import (
+    CheckedPolicy,
+    Make,
     ReplayedSignals,
+    Setup,
     deliver_signals,
     evolves,
     formula_of,
@@ -57,6 +61,12 @@ class _SharedInputs(NamedTuple):
 class _Run(NamedTuple):
     policy: str
     seed: int
+    make: Make | None = None  # of the caller's own policy
+
+    @property
+    def stays(self) -> bool:
+        """Whether it runs in this process: it uses threads of its own, or what another process may not have."""
+        return self.make is not None or evolves(self.policy)
 
 
 def run_replay(
@@ -70,40 +80,50 @@ def run_replay(
 
 
 def replay_log(
-    log: ChangeLog, settings: ReplaySettings, progress: Progress | None = None, keep: KeepPolicy | None = None
+    log: ChangeLog,
+    settings: ReplaySettings,
+    progress: Progress | None = None,
+    keep: KeepPolicy | None = None,
+    *,
+    policies: Mapping[str, Make] = MappingProxyType({}),
 ) -> ReplayResult:
     """Replay each policy on `log`, already read; ``settings.log`` is used as its name.
 
-    O(policies · seeds · cycles · pages). Raises ReplayError if the log does not contain the window.
+    `policies`: of your own, by name, beside those of ``settings.policies``. Each value is called for every seed with a
+    `Setup` and returns a `Policy`. They run in this process, and get no signals.
+
+    O(policies · seeds · cycles · pages). Raises ReplayError if the log does not contain the window, for a name that
+    another policy has, and for rows of a policy that break the contract of `Policy.rank`.
     """
+    settings = settings.with_own(policies)
     window = choose_window(log, settings)
     changes = window.changes(settings.learned_cycles)
     deciles = assign_deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
     files = [read_signals(path) for path in settings.signal_files]
     signals = ReplayedSignals(settings.signals, tuple(batch for one in files for batch in one.batches))
     shared = _SharedInputs(window, settings.schedule, deciles, signals, settings.calibration, settings.workers)
-    runs = [_Run(policy, seed) for policy in settings.policies for seed in settings.seeds]
+    runs = [_Run(policy, seed, policies.get(policy)) for policy in settings.policies for seed in settings.seeds]
     traces = _trace_all(shared, runs, progress or _ignore, keep)
     counted = np.logical_and.reduce([trace.counted for trace in traces])
     measured = MeasuredCycles(counted, cut_batches(counted.size, window.cycle_s))
     each = len(settings.seeds)
     by_policy = {policy: traces[at * each : (at + 1) * each] for at, policy in enumerate(settings.policies)}
-    formulas = {policy: formula_of(policy) for policy in settings.policies}
-    policies = summarise(by_policy, formulas, settings.compared_with, measured)
+    formulas = {policy: None if policy in policies else formula_of(policy) for policy in settings.policies}
+    results = summarise(by_policy, formulas, settings.compared_with, measured)
     rejected = log.rejected + sum(one.rejected for one in files)
     rejections = (*log.rejections, *(rejection for one in files for rejection in one.rejections))
-    return ReplayResult(settings, window, changes, deciles, measured, policies, rejected, rejections, log.note)
+    return ReplayResult(settings, window, changes, deciles, measured, results, rejected, rejections, log.note)
 
 
 def _trace_all(shared: _SharedInputs, runs: Sequence[_Run], progress: Progress, keep: KeepPolicy | None) -> list[Trace]:
     """Return the traces of `runs` in their order."""
     total = shared.window.cycles * len(runs)
-    # This process runs the policies that evolve, with its threads, and the first of the others: the kernels that it
-    # compiles are on disk when other processes need them.
-    order = sorted(range(len(runs)), key=lambda index: not evolves(runs[index].policy))
-    evolving = sum(evolves(run.policy) for run in runs)
-    worth = shared.workers > 1 and _expected_s(shared.window) * (len(runs) - evolving - 1) > WORTH_WORKERS_S
-    here = evolving + 1 if worth else len(runs)
+    # This process also runs the first of the others: the kernels that it compiles are on disk when other processes
+    # need them.
+    order = sorted(range(len(runs)), key=lambda index: not runs[index].stays)
+    staying = sum(run.stays for run in runs)
+    worth = shared.workers > 1 and _expected_s(shared.window) * (len(runs) - staying - 1) > WORTH_WORKERS_S
+    here = staying + 1 if worth else len(runs)
     traces: dict[int, Trace] = {}
     for index in order[:here]:
         run = runs[index]
@@ -129,7 +149,11 @@ def _trace_apart(shared: _SharedInputs, runs: Sequence[_Run]) -> Iterator[Trace]
 def _trace(
     shared: _SharedInputs, run: _Run, tick: _ProgressCounter | None = None, keep: KeepPolicy | None = None
 ) -> Trace:
-    policy = make_policy(run.policy, shared.window.cycle_s, run.seed, shared.schedule, shared.workers)
+    if run.make is None:
+        policy = make_policy(run.policy, shared.window.cycle_s, run.seed, shared.schedule, shared.workers)
+    else:
+        made = run.make(Setup(shared.window.cycle_s, run.seed, shared.schedule, shared.workers))
+        policy = CheckedPolicy(run.policy, made)
     if isinstance(policy, SupportsEvolution) and tick is not None:
         policy.announce = tick.announce
     predict = None

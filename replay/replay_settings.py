@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, get_args
@@ -12,7 +14,7 @@ import numpy as np
 from streamsched.errors import ReplayError
 from streamsched.numerics.argument_checks import check_fields, read_items
 from streamsched.replay.ground_truth import ChangeLog, Window
-from streamsched.replay.simulation.policies import STEADY, check_policy, is_signalled
+from streamsched.replay.simulation.policies import POLICIES, STEADY, check_policy, is_signalled
 from streamsched.replay.simulation.signal_sources import SimulatedSource, name_sources
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 
@@ -123,6 +125,19 @@ class ReplaySettings:
         _require(self.start_s is not None, "learn_from", learn_from, "the start of the measured period too, --from")
         start_s = self.start_s or 0.0
         _require(self.learn_from_s < start_s, "learn_from", learn_from, f"a day before --from, {format_time(start_s)}")
+
+    def with_own(self, names: Iterable[str]) -> ReplaySettings:
+        """Return the settings of a replay that has policies of the caller's too, after these. O(policies).
+
+        Raises ReplayError for a name that is that of another policy.
+        """
+        own = tuple(names)
+        taken = [name for name in own if name in (*self.policies, *POLICIES)]
+        _require(not taken, "policies", taken, "names that no other policy has")
+        _require(all(isinstance(name, str) and name for name in own), "policies", own, "names")
+        extended = copy(self)
+        object.__setattr__(extended, "policies", (*self.policies, *own))
+        return extended
 
     @property
     def schedule(self) -> Schedule:

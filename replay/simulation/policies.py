@@ -73,6 +73,7 @@ class Setup(NamedTuple):
 
 
 Make: TypeAlias = Callable[[Setup], Policy]
+"""Makes a policy for one seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,32 @@ class _StatelessPolicy:
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         pass
+
+
+class CheckedPolicy:
+    """A policy from outside, called `name`, whose rows are checked."""
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        self._name = name
+        self._policy = policy
+
+    def discover(self, urls: PackedUrls, now: float) -> None:
+        """Add pages."""
+        self._policy.discover(urls, now)
+
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        """Learn from completed visits."""
+        self._policy.observe(outcomes)
+
+    def rank(self, query: PolicyQuery) -> Rows:
+        """Return its rows. Raises ReplayError unless they are 1 to k different ones of the known. O(known)."""
+        rows = np.asarray(self._policy.rank(query))
+        expected = f"1 to {query.k} different rows from 0 to {query.known - 1}"
+        fits = rows.ndim == 1 and 1 <= rows.size <= query.k and rows.dtype.kind in "iu"
+        if not fits or np.any(rows < 0) or np.any(rows >= query.known) or np.unique(rows).size != rows.size:
+            found = f"{rows.dtype}{list(rows.shape)}: {shorten(rows.tolist())}"
+            raise ReplayError(f"policy {self._name!r}, cycle {query.cycle}: expected {expected}, found {found}")
+        return rows.astype(np.intp)
 
 
 def _score_equally(query: PolicyQuery) -> Floats:

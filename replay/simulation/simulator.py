@@ -123,14 +123,18 @@ class PolicyQuery:
 
 
 class Policy(Protocol):
-    """Decides which pages to visit; page i of the window is row i."""
+    """Decides which pages to visit; page i of the window is row i.
+
+    In each cycle a replay calls `discover` if there are new pages, then `rank`, then `observe` with the outcomes of the
+    visits. In the warm-up cycles it visits all pages without asking.
+    """
 
     def discover(self, urls: PackedUrls, now: float) -> None:
         """Add pages, which get the next rows."""
         ...
 
     def rank(self, query: PolicyQuery) -> Rows:
-        """Return the rows to visit, best first: intp[k], without duplicates."""
+        """Return the rows to visit, best first: intp[k], or fewer but one at least, without duplicates."""
         ...
 
     def observe(self, outcomes: OutcomeBatch) -> None:

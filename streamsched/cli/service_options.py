@@ -13,9 +13,11 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from streamsched.cli.options import FILE, current_time
+from streamsched.cli.options import FILE, Parsed, current_time
 from streamsched.cli.output import echo, echo_json
+from streamsched.errors import SettingsError
 from streamsched.http.service_clock import ScaledClock, ServiceClock
+from streamsched.numerics.durations import parse_duration
 from streamsched.scheduler.settings import DEFAULT_FORMULA
 from streamsched.service.event_log import LOG, log_to
 from streamsched.service.run_settings import SETTINGS, RunSettings
@@ -67,6 +69,27 @@ _OPTIONS: Final = (
     ),
     setting("--log-format", setting="log.format", metavar="FORMAT"),
     click.option("--json", is_flag=True, help="Print JSON."),
+)
+
+
+def _read_rehearsal(text: str) -> float:
+    """Return how many times as fast as the machine's clock a rehearsal runs. Raises SettingsError.
+
+    >>> _read_rehearsal("1d=3s")
+    28800.0
+    """
+    time_, equals, machine_time = text.partition("=")
+    if not equals:
+        raise SettingsError("rehearse", text, "TIME=TIME, such as 1d=3s")
+    return parse_duration(time_, "rehearse") / parse_duration(machine_time, "rehearse")
+
+
+rehearse_option: Final = setting(
+    "--rehearse",
+    setting="clock.speed",
+    type=Parsed("TIME=TIME", _read_rehearsal),
+    metavar="TIME=TIME",
+    help="Let the first time pass in the second, such as a day in 1d=3s, for rehearsals with a state of their own.",
 )
 
 

@@ -11,7 +11,14 @@ import click
 from rich.console import Console
 
 from streamsched.cli.exits import DONE, Interruption, after_drain
-from streamsched.cli.service_options import given_settings, log_run, print_counts, service_clock, service_options
+from streamsched.cli.service_options import (
+    given_settings,
+    log_run,
+    print_counts,
+    rehearse_option,
+    service_clock,
+    service_options,
+)
 from streamsched.http.open_http import listen, open_http
 from streamsched.scheduler.warm import warm
 from streamsched.service.event_log import LOG
@@ -29,6 +36,7 @@ Examples:
   streamsched serve --state state/
   streamsched serve --state state/ --http 0.0.0.0:8080 --tokens tokens.toml
   streamsched serve --config service.toml --set http.rate=100
+  streamsched serve --state rehearsal/ --rehearse 1d=3s
 
 The first SIGTERM or Ctrl-C refuses new requests, answers those under way and saves the state; a second one ends the
 service at once. docs/service.md describes requests, tokens and settings.
@@ -36,6 +44,7 @@ service at once. docs/service.md describes requests, tokens and settings.
 
 
 @click.command("serve", epilog=_EPILOG)
+@rehearse_option
 @service_options
 def serve_command(**given: Any) -> int:
     """Serve a saved state over HTTP.
