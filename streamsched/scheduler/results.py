@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from html import escape
+from typing import Any, Final
 
-from streamsched.api.views import Noticed, Observed, Rejection
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.api.answers import LeasedPage, RankedPage
+from streamsched.api.views import Noticed, Observed, Rejection, finite
 from streamsched.errors import InvalidOutcome, InvalidSignal
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.politeness.priority import Tiers
 from streamsched.reasons import ReasonCode
+
+SHOWN_PAGES: Final = 20  # of a batch, in a notebook
 
 _COUNTS: Final = (  # in the order of the positions of `streamsched.state.ingest`
     *("applied", "changed", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
@@ -48,6 +55,8 @@ class Batch:
     - ``now``: the time of the ranking;
     - ``lease_until_s``: when the leases of these pages expire, None where none was taken;
     - ``repeated``: whether an earlier call with the same key has already returned this batch.
+
+    Iterating yields each page as the HTTP service answers it: a `LeasedPage`, or a `RankedPage` without a lease.
     """
 
     urls: list[str]
@@ -65,6 +74,39 @@ class Batch:
     def __len__(self) -> int:
         return len(self.urls)
 
+    def __iter__(self) -> Iterator[RankedPage | LeasedPage]:
+        page = RankedPage if self.lease_until_s is None else LeasedPage
+        columns = {name: _as_list(column) for name, column in self.to_table().items()}
+        columns["score"] = [finite(score) for score in columns["score"]]
+        for values in zip(*columns.values(), strict=True):
+            yield page(**dict(zip(columns, values, strict=True)))
+
+    def to_table(self) -> dict[str, list[str] | npt.NDArray[Any]]:
+        """Return the pages as columns of length m, from which pandas and polars make frames. O(m).
+
+        ``url``, ``host``: str; ``score``, ``probability``: float64; ``tier``: uint8; of leased pages also
+        ``lease_until``: float64, UTC epoch seconds, and ``why``: str, an ``in_batch_*`` code.
+        """
+        table: dict[str, list[str] | npt.NDArray[Any]] = {
+            "url": self.urls,
+            "host": self.hosts,
+            "score": self.scores,
+            "tier": self.tiers,
+            "probability": self.probabilities,
+        }
+        if self.lease_until_s is not None:
+            table["lease_until"] = np.full(len(self), self.lease_until_s)
+            table["why"] = [reason.value for reason in self.reasons]
+        return table
+
+    def _repr_html_(self) -> str:
+        """Return the first pages as a table, for notebooks."""
+        table = {name: column[:SHOWN_PAGES] for name, column in self.to_table().items()}
+        rows = zip(*map(_as_list, table.values()), strict=True)
+        head = "".join(f"<th>{name}</th>" for name in table)
+        body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
+        return f"<table><caption>{len(self):,} pages</caption><tr>{head}</tr>{body}</table>"
+
     @property
     def hosts(self) -> list[str]:
         """Host and port of each page, read when first asked for."""
@@ -74,6 +116,15 @@ class Batch:
     def reasons(self) -> list[ReasonCode]:
         """Each page's reason when the batch was composed (an ``in_batch_*`` code), computed on first use."""
         return self.find_reasons()
+
+
+def _as_list(column: list[str] | npt.NDArray[Any]) -> list[Any]:
+    return column if isinstance(column, list) else column.tolist()
+
+
+def _html_cell(value: object) -> str:
+    """Return a cell; a URL is a stranger's, so nothing in it is markup."""
+    return f"<td>{escape(f'{value:.6g}' if isinstance(value, float) else str(value))}</td>"
 
 
 @dataclass(frozen=True, slots=True)
