@@ -1,8 +1,8 @@
 """The operations of the HTTP service, each described once: `OPERATIONS`.
 
 The service makes its routes and its OpenAPI document of this table; the method of an endpoint with the operation's name
-does the work. The client makes its requests of it (`client.calls`). So a new operation is an entry here, with the types
-of what it asks and answers, a method of an endpoint, and a method of the client.
+does the work. The client makes its requests of it (`client.calls`). So a new operation is an entry here, with the type
+of what it asks, a method of an endpoint, and a method of the client.
 """
 
 from __future__ import annotations
@@ -10,11 +10,171 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-from streamsched.api import answers, requests, views
+from streamsched.api import answers, views
+from streamsched.outcomes import OutcomeEvent
+from streamsched.signals import SignalEvent
+
+MOST_RECORDS: Final = 10_000  # of a request; the scheduler applies them in some 5 ms
+MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: its record holds 16 bits
+DURATION: Final = r"^(0*[1-9][0-9]{0,8}(\.[0-9]{1,6})?|[0-9]{1,9}\.[0-9]{0,5}[1-9]0*)(ms|s|m|h|d|w)$"
+DURATION_OR_ZERO: Final = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d|w)$"
+KEY: Final = "^[!-~]{1,128}$"
+_LONGEST_S: Final = 1e9
+_DESCRIPTION: Final = "a number with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w"
+
+Duration: TypeAlias = (
+    Annotated[str, Meta(pattern=DURATION, description=_DESCRIPTION)]
+    | Annotated[float, Meta(gt=0.0, le=_LONGEST_S, description="seconds")]
+)
+DurationOrZero: TypeAlias = (
+    Annotated[str, Meta(pattern=DURATION_OR_ZERO, description=_DESCRIPTION)]
+    | Annotated[float, Meta(ge=0.0, le=_LONGEST_S, description="seconds")]
+)
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
+Urls: TypeAlias = Annotated[list[str], Meta(max_length=MOST_RECORDS)]
+Host: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300, description="a host, with its port if it has one")]
+
+
+class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A body or a query: fields that it does not have are refused."""
+
+
+class NextBatch(Message):
+    """Asks for the best ``k`` pages, leased for ``lease``.
+
+    ``key``: makes the request safe to repeat: within the lease, the same key returns the same batch, also after a
+    restart. ``hosts``: only pages of these; ``per_host``: the most pages of each host.
+    """
+
+    k: Count
+    lease: Duration = "10m"
+    hosts: Annotated[list[Host], Meta(max_length=1_000)] | None = None
+    per_host: Count | None = None
+    key: Annotated[str, Meta(pattern=KEY, description="1 to 128 visible ASCII characters")] | None = None
+
+
+class Outcome(OutcomeEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
+    """One finished crawl of a page, as docs/outcomes.md describes it; ``fetched_at``: UTC epoch seconds."""
+
+    fetched_at: float
+
+
+class Outcomes(Message):
+    """Outcomes in the order in which they happened."""
+
+    outcomes: Annotated[list[Outcome], Meta(max_length=MOST_RECORDS)]
+
+
+class Signal(SignalEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
+    """One change signal, as docs/signal-streams.md describes it; ``at``: UTC epoch seconds."""
+
+    at: float
+
+
+class Signals(Message):
+    """Change signals in the order in which they happened."""
+
+    signals: Annotated[list[Signal], Meta(max_length=MOST_RECORDS)]
+
+
+class Discoveries(Message):
+    """Pages that are known but not visited yet. ``importance``: of each of them from now on."""
+
+    urls: Urls
+    importance: Annotated[float, Meta(ge=0.0, le=1e38)] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Releases(Message):
+    """Leased pages that are given back unvisited."""
+
+    urls: Urls
+
+
+class RankQuery(Message):
+    """How many pages to return."""
+
+    k: Count = 100
+
+
+class ExplainQuery(Message):
+    """A page, and the size of the batch that is asked about, leased for ten minutes."""
+
+    url: Annotated[str, Meta(min_length=1)]
+    k: Count = 1_000
+
+
+class HostsQuery(Message):
+    """A part of the list of hosts. ``start``: 0, or the ``next`` of the part before."""
+
+    start: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    size: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class LastQuery(Message):
+    """How many of the newest records to return."""
+
+    last: Count = 100
+
+
+class StatsQuery(Message):
+    """Which samples are wanted: those later than ``since``, UTC epoch seconds."""
+
+    since: Annotated[float, Meta(ge=-1e15, le=1e15)] = 0.0
+
+
+class WeekQuery(Message):
+    """Whose week is wanted: that of a page, a host or a region; without any of them, that of all pages."""
+
+    url: Annotated[str, Meta(min_length=1)] | None = None
+    host: Host | None = None
+    region: Annotated[str, Meta(min_length=1)] | None = None
+
+
+class SurgesQuery(Message):
+    """How many surges to return."""
+
+    k: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class FormulaQuery(Message):
+    """A formula, or the name of an objective; without it, the formula in use."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=4_000)] | None = None  # percent-encoded, 48,000 bytes
+
+
+class RuleFields(Message):
+    """A rule for a host (``delay``, ``in_flight``, ``per_batch``) or for pages (the others), as docs/run.md says."""
+
+    delay: DurationOrZero | UnsetType = UNSET
+    in_flight: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType = UNSET
+    per_batch: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType = UNSET
+    min_revisit: DurationOrZero | UnsetType = UNSET
+    max_revisit: Duration | UnsetType = UNSET
+    never: bool | UnsetType = UNSET
+
+
+class Rules(Message):
+    """Rules by target: a host, a URL pattern or a page; null removes a rule. Others stay as they are."""
+
+    rules: Annotated[dict[str, RuleFields | None], Meta(max_length=1_000)]
+
+
+class Block(Message):
+    """For how many seconds to visit no page of a host; 0 ends a block."""
+
+    seconds: Annotated[float, Meta(ge=0.0, le=1e9)]
+
+
+class ChampionChange(Message):
+    """``formula``: a formula, an objective, or the number of a record whose champion is used again."""
+
+    formula: Annotated[str, Meta(min_length=1, max_length=10_000)] | Annotated[int, Meta(ge=1, le=2**53)]
+
 
 Scope: TypeAlias = Literal["crawl", "read", "admin"]
 """What a token is for."""
@@ -75,32 +235,28 @@ NEXT_BATCH: Final = Operation(
     "POST /v1/next",
     "crawl",
     answers.LeasedBatch,
-    requests.NextBatch,
+    NextBatch,
     errors={HTTPStatus.CONFLICT: "A request with this key is still running."},
     links={
         "explain": {"operationId": "explain", "parameters": {"query.url": _FIRST_URL}},
         "release": {"operationId": "release", "requestBody": {"urls": [_FIRST_URL]}},
     },
 )
-OBSERVE: Final = Operation(
-    "observe", "POST /v1/outcomes", "crawl", views.Observed, requests.Outcomes, records="outcomes"
-)
-NOTICE: Final = Operation("notice", "POST /v1/signals", "crawl", views.Noticed, requests.Signals, records="signals")
-DISCOVER: Final = Operation("discover", "POST /v1/discover", "crawl", answers.Discovered, requests.Discoveries)
+OBSERVE: Final = Operation("observe", "POST /v1/outcomes", "crawl", views.Observed, Outcomes, records="outcomes")
+NOTICE: Final = Operation("notice", "POST /v1/signals", "crawl", views.Noticed, Signals, records="signals")
+DISCOVER: Final = Operation("discover", "POST /v1/discover", "crawl", answers.Discovered, Discoveries)
 RELEASE: Final = Operation(
     "release",
     "POST /v1/release",
     "crawl",
     answers.Released,
-    requests.Releases,
+    Releases,
     is_repeatable=False,  # another crawler may have got a page in between, whose lease would end
 )
 
 # Of readers.
-RANK: Final = Operation("rank", "GET /v1/rank", "read", answers.Ranking, requests.RankQuery)
-EXPLAIN: Final = Operation(
-    "explain", "GET /v1/explain", "read", views.Explanation, requests.ExplainQuery, errors=_UNKNOWN_PAGE
-)
+RANK: Final = Operation("rank", "GET /v1/rank", "read", answers.Ranking, RankQuery)
+EXPLAIN: Final = Operation("explain", "GET /v1/explain", "read", views.Explanation, ExplainQuery, errors=_UNKNOWN_PAGE)
 PAGE: Final = Operation(
     "page", "GET /v1/pages/{url}", "read", views.PageView, absent="unknown_page", errors=_UNKNOWN_PAGE
 )
@@ -109,37 +265,37 @@ HOSTS: Final = Operation(
     "GET /v1/hosts",
     "read",
     views.HostPage,
-    requests.HostsQuery,
+    HostsQuery,
     links={"host": {"operationId": "host", "parameters": {"host": "$response.body#/hosts/0/host"}}},
 )
 HOST: Final = Operation(
     "host", "GET /v1/hosts/{host}", "read", views.HostView, absent="unknown_host", errors=_UNKNOWN_HOST
 )
 CHAMPION: Final = Operation("champion", "GET /v1/champion", "read", views.ChampionView)
-EVOLUTIONS: Final = Operation("evolutions", "GET /v1/evolutions", "read", answers.Evolutions, requests.LastQuery)
+EVOLUTIONS: Final = Operation("evolutions", "GET /v1/evolutions", "read", answers.Evolutions, LastQuery)
 WEEK: Final = Operation(
     "week",
     "GET /v1/week",
     "read",
     views.WeekView,
-    requests.WeekQuery,
+    WeekQuery,
     absent="unknown_target",
     errors={HTTPStatus.NOT_FOUND: "The page or the host is not known."},
 )
-SURGES: Final = Operation("surges", "GET /v1/surges", "read", answers.Surges, requests.SurgesQuery)
+SURGES: Final = Operation("surges", "GET /v1/surges", "read", answers.Surges, SurgesQuery)
 SOURCES: Final = Operation("sources", "GET /v1/signals/sources", "read", answers.SignalSources)
-FORMULA: Final = Operation("formula", "GET /v1/formula", "read", answers.FormulaTree, requests.FormulaQuery)
-STATS: Final = Operation("stats", "GET /v1/stats", "read", answers.Stats, requests.StatsQuery)
+FORMULA: Final = Operation("formula", "GET /v1/formula", "read", answers.FormulaTree, FormulaQuery)
+STATS: Final = Operation("stats", "GET /v1/stats", "read", answers.Stats, StatsQuery)
 
 # Of administrators.
-SET_RULES: Final = Operation("set_rules", "PUT /v1/rules", "admin", answers.RulesSet, requests.Rules)
-BLOCK: Final = Operation("block", "POST /v1/hosts/{host}/block", "admin", answers.Blocked, requests.Block)
+SET_RULES: Final = Operation("set_rules", "PUT /v1/rules", "admin", answers.RulesSet, Rules)
+BLOCK: Final = Operation("block", "POST /v1/hosts/{host}/block", "admin", answers.Blocked, Block)
 USE: Final = Operation(
     "use",
     "PUT /v1/champion",
     "admin",
     views.ChampionView,
-    requests.ChampionChange,
+    ChampionChange,
     is_repeatable=False,  # each change is recorded
 )
 

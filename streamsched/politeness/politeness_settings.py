@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from streamsched.api.requests import MOST_OF_A_HOST
+from streamsched.api.operations import MOST_OF_A_HOST
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration

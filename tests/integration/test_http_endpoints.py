@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from streamsched import OutcomeBatch, SignalBatch
-from streamsched.api.requests import MOST_RECORDS
+from streamsched.api.operations import MOST_RECORDS
 from streamsched.frames import encode_frame
 from streamsched.http.protocol import bodies
 from tests.support.http_service import NOW, URLS, Running, outcome, running

@@ -13,8 +13,7 @@ from msgspec import UNSET, structs
 from starlette.responses import Response
 
 from streamsched.api.answers import Blocked, Health, RulesSet
-from streamsched.api.operations import Operation
-from streamsched.api.requests import Block, ChampionChange, RuleFields, Rules
+from streamsched.api.operations import Block, ChampionChange, Operation, RuleFields, Rules
 from streamsched.api.views import ChampionView
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook

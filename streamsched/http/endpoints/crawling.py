@@ -7,7 +7,7 @@ from http import HTTPStatus
 import numpy as np
 
 from streamsched.api.answers import Discovered, LeasedBatch, LeasedPage, Released
-from streamsched.api.requests import Discoveries, NextBatch, Releases
+from streamsched.api.operations import Discoveries, NextBatch, Releases
 from streamsched.api.views import Noticed, Observed, Rejection, finite
 from streamsched.errors import shorten
 from streamsched.http.protocol.problems import HttpError

@@ -21,7 +21,7 @@ from streamsched.api.answers import (
     Stats,
     Surges,
 )
-from streamsched.api.requests import (
+from streamsched.api.operations import (
     ExplainQuery,
     FormulaQuery,
     HostsQuery,

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from streamsched.api.requests import DURATION, DURATION_OR_ZERO, KEY, NextBatch, Outcomes, Rules
+from streamsched.api.operations import DURATION, DURATION_OR_ZERO, KEY, NextBatch, Outcomes, Rules
 from streamsched.errors import FormulaError, InvalidOutcome, KeyReusedError, SettingsError, SnapshotError, UnknownPage
 from streamsched.fields import HEX_64
 from streamsched.http.open_http import make_routes
