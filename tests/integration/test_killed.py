@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import shutil
 from collections.abc import Iterator
@@ -14,19 +13,13 @@ import pytest
 from streamsched import Scheduler
 from streamsched.scheduler.durable import DurableScheduler
 from tests.support import killed_scheduler
+from tests.support.child_processes import warm_forkserver
 from tests.support.guarded_memory import small_reserve
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    """Processes that start with every kernel loaded."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STREAMSCHED_WARM_UP", "1")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.support.killed_scheduler"])
-        process = context.Process(target=len, args=("",))
-        process.start()
-        process.join()
+    with warm_forkserver("tests.support.killed_scheduler") as context:
         yield context
 
 

@@ -15,9 +15,10 @@ import pytest
 from streamsched import Outcome, Scheduler, Signal
 from streamsched.evolution.exchange_files import ARCHIVE_NAME, read_json
 from streamsched.evolution.records import RecordBook
+from tests.support.child_processes import warm_forkserver
 from tests.support.command_line import announce, crawl, outcome, spread_crawl, write
 from tests.support.extras import needs_casadi
-from tests.support.killed_run import kill_after, warm_forkserver
+from tests.support.killed_run import kill_after
 
 PAGES, DAYS = 400, 40
 KILLS = 12
@@ -29,7 +30,7 @@ LONGEST_S = {"mirrorsync": 0.5, "webfountain": 1.0}  # before a kill: about what
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with warm_forkserver() as context:
+    with warm_forkserver("tests.support.killed_run") as context:
         yield context
 
 

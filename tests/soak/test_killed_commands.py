@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.soak.orderly import call
+from tests.support.child_processes import warm_forkserver
 from tests.support.command_line import NOW, crawl, write
-from tests.support.killed_run import kill_after, warm_forkserver
+from tests.support.killed_run import kill_after
 
 KILLS = 12
 FORMULAS = ["t", "posterior", "rate * t", "1"]
@@ -19,7 +20,7 @@ FORMULAS = ["t", "posterior", "rate * t", "1"]
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with warm_forkserver() as context:
+    with warm_forkserver("tests.support.killed_run") as context:
         yield context
 
 

@@ -1,11 +1,15 @@
-"""Processes that no signal leaves behind."""
+"""Processes that no signal leaves behind, and processes to be killed, which begin with every kernel at hand."""
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext
 from typing import Any
+
+import pytest
 
 from streamsched.numerics.compilation.code_libraries import signals_deferred
 
@@ -32,3 +36,16 @@ def run_to_end(words: Sequence[str], timeout: float | None = None) -> subprocess
     with child_process(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         out, err = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+@contextmanager
+def warm_forkserver(module: str) -> Iterator[ForkServerContext]:
+    """Yield a context whose processes are forked from one that has imported `module` with STREAMSCHED_WARM_UP set."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMSCHED_WARM_UP", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([module])
+        process = context.Process(target=len, args=("",))
+        process.start()
+        process.join()
+        yield context

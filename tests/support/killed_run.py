@@ -1,16 +1,11 @@
-"""Commands in processes to be killed, forked from one that has every kernel at hand."""
+"""Commands in processes to be killed, forked from one that has every kernel at hand, and quick evolutions."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import pytest
 
 from streamsched.cli import main
 from streamsched.evolution import pipeline
@@ -26,19 +21,6 @@ def run(words: list[str], result: Path) -> None:
     os.environ.pop("STREAMSCHED_WARM_UP", None)
     with small_reserve():
         raise SystemExit(main(words))
-
-
-@contextmanager
-def warm_forkserver() -> Iterator[ForkServerContext]:
-    """Yield a context whose processes begin with compiled kernels and quick evolutions."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STREAMSCHED_WARM_UP", "1")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.support.killed_run"])
-        process = context.Process(target=len, args=("",))
-        process.start()
-        process.join()
-        yield context
 
 
 def kill_after(context: ForkServerContext, words: list[str], result: Path, seconds: float) -> int | None:

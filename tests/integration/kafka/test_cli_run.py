@@ -26,9 +26,10 @@ from streamsched.persistence.state_directory import newest_image
 from tests.integration.kafka.broker import USER, Address
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event
+from tests.support.child_processes import warm_forkserver
 from tests.support.command_line import DAY, Command, crawl, finish, start, write
 from tests.support.crawl_outcomes import make_outcomes
-from tests.support.killed_run import kill_after, warm_forkserver
+from tests.support.killed_run import kill_after
 
 # A socket that kafka-python is connecting when it is closed is left to the garbage collector.
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
@@ -407,7 +408,7 @@ def test_what_may_be_a_secret_is_not_shown(streamsched: Command, tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with warm_forkserver() as context:
+    with warm_forkserver("tests.support.killed_run") as context:
         yield context
 
 
