@@ -80,7 +80,7 @@ class EvolvingPolicy(ScheduledPolicy):
         """Return the rows of the scheduler's best pages, after an evolution if one is due."""
         now = query.now - self.scheduler.cycle_s
         # Called from one interval before the first evolution on, so that the evolver counts the cycles.
-        trigger = self._evolver.due(now) if query.cycle >= self._first - self._evolver.plan.every else None
+        trigger = self._evolver.due(now) if query.cycle >= self._first - (self._evolver.plan.every or 0) else None
         if trigger is not None:
             self.announce("evolving")
             record = self._evolver.evolve_now(now, trigger)

@@ -139,6 +139,16 @@ class Health(Answer, frozen=True, kw_only=True):
     status: str
 
 
+class Readiness(Health, frozen=True, kw_only=True):
+    """``lag``: messages that the stream is behind; ``behind_s``: the age of the outcomes that it reads, 0 at its end.
+
+    None if that is not known, or there is no stream.
+    """
+
+    lag: int | None
+    behind_s: float | None
+
+
 class Sample(Answer, frozen=True, kw_only=True):
     """Figures at one time, ``at_s``. A figure that is not known is null.
 

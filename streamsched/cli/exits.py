@@ -141,6 +141,17 @@ class Interruption:
         while (item := self._next(iterator)) is not None:
             yield item
 
+    @contextmanager
+    def cancelling(self) -> Iterator[None]:
+        """Let a signal end this block, by raising Cancelled: for long work that a later run does again."""
+        self._waiting = True
+        try:
+            if self.number is not None:
+                raise Cancelled
+            yield
+        finally:
+            self._waiting = False
+
     def _next(self, items: Iterator[Item]) -> Item | None:
         try:
             try:
@@ -148,7 +159,7 @@ class Interruption:
                 return next(items, None) if self.number is None else None
             finally:
                 self._waiting = False
-        except _Stop:
+        except Cancelled:
             return None
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
@@ -156,8 +167,8 @@ class Interruption:
         if again:
             raise SystemExit(after_signal(number))
         if self._waiting:
-            raise _Stop
+            raise Cancelled
 
 
-class _Stop(BaseException):
-    """Interrupts a wait. It is no Exception, so that no reader below handles it as an error of the input."""
+class Cancelled(BaseException):
+    """Interrupts a wait or long work. It is no Exception: no reader below may handle it as an error of the input."""

@@ -18,7 +18,7 @@ from streamsched.numerics.argument_checks import check_whole
 Detector: TypeAlias = Literal["adwin", "page_hinkley"]
 
 _BOUNDS: Final = {  # minimum and maximum; larger values would exhaust memory or time first
-    "every": (0, 10**9),
+    "every": (1, 10**9),
     "rest": (1, 10**9),
     "history": (8, 100_000),
     "draws": (1, 1_000),
@@ -34,8 +34,8 @@ _MOST: Final = 1_000  # outcomes per call, about 1 ms; more are thinned out
 class EvolutionPlan:
     """When a running scheduler evolves, on which data, and within which limits.
 
-    - ``every``: cycles between scheduled evolutions, 0 for none; the default is one week of daily cycles, which covers
-      the weekly seasonality;
+    - ``every``: cycles between scheduled evolutions, None for none; the default is one week of daily cycles, which
+      covers the weekly seasonality;
     - ``drift``: river's detector for changes of the hit rate of served pages, "adwin" (Bifet & Gavaldà 2007) or
       "page_hinkley" (Page 1954); None for none;
     - ``rest``: cycles after an evolution during which drift starts no other;
@@ -48,11 +48,11 @@ class EvolutionPlan:
     - ``seed``: random seed; evolution number i uses ``seed + i``;
     - ``settings``: of the evolution, by default `streamsched.evolution.evolution_settings.REEVOLUTION_SETTINGS`.
 
-    Raises SettingsError if a value is out of range: ``history`` is 8 to 100,000, ``draws`` 1 to 1,000, ``archive`` at
-    most 10,000, ``seed`` from 0 to 2**62.
+    Raises SettingsError if a value is out of range: ``every`` is 1 or more, ``history`` 8 to 100,000, ``draws`` 1 to
+    1,000, ``archive`` at most 10,000, ``seed`` from 0 to 2**62.
     """
 
-    every: int = 7
+    every: int | None = 7
     drift: Detector | None = "adwin"
     rest: int = 2
     history: int = 180
@@ -64,6 +64,8 @@ class EvolutionPlan:
 
     def __post_init__(self) -> None:
         for name, (minimum, maximum) in _BOUNDS.items():
+            if name == "every" and self.every is None:
+                continue
             check_whole(name, getattr(self, name), minimum, f"a whole number from {minimum} to {maximum}", most=maximum)
         if self.drift is not None and not (isinstance(self.drift, str) and self.drift in get_args(Detector)):
             raise SettingsError("drift", self.drift, f"one of {', '.join(get_args(Detector))}, or None")

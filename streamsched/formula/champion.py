@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from streamsched.api.views import ChampionView
 from streamsched.errors import FormulaError, SettingsError, shorten
+from streamsched.formula.evaluation.simplify import find_nan
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import EXPECTED, OBJECTIVES, find_objective
+from streamsched.formula.syntax.printer import print_tree
 from streamsched.formula.terminal_table import PROVIDED, TERMINALS
 from streamsched.numerics.durations import format_date
 
@@ -103,8 +105,8 @@ def find_formula(objective: str | None, formula: str | Formula | None) -> str | 
 def parse_provided(formula: str | Formula) -> Formula:
     """Return `formula`, text, the name of an objective or parsed, as a parsed formula.
 
-    Raises FormulaError if it cannot be parsed or reads a terminal that this version does not provide, SettingsError if
-    it is neither text nor a Formula.
+    Raises FormulaError if it cannot be parsed, reads a terminal that this version does not provide, or as text has a
+    part without terminals that is NaN; SettingsError if it is neither text nor a Formula.
 
     >>> parse_provided("X / t").terminals
     ('X', 't')
@@ -119,4 +121,7 @@ def parse_provided(formula: str | Formula) -> Formula:
         column, name = min((place.start() + 1 if place else 1, name) for place, name in found)
         meaning = f" ({TERMINALS[name].text})" if name in TERMINALS else ""
         raise FormulaError(text, column, f"terminal {name!r}{meaning} is not provided by this version")
+    nan = find_nan(parsed.root)
+    if nan is not None and isinstance(formula, str):
+        raise FormulaError(formula, 1, f"the value of {print_tree(nan)} is not a number")
     return parsed

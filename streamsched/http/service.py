@@ -82,7 +82,7 @@ class Service:
         if not self.thread.is_alive:
             return "the thread of the scheduler has ended"
         trouble = self._not_written or self.scheduler.trouble
-        return None if trouble is None else f"the state {trouble.reason}"
+        return self.figures.backlog if trouble is None else f"the state {trouble.reason}"
 
 
 def _find_version() -> str:

@@ -15,10 +15,13 @@ from typing import Final, Self
 from streamsched.api.answers import Sample
 from streamsched.api.views import Observed
 from streamsched.http.scheduler_thread import SchedulerThread
+from streamsched.numerics.durations import format_duration
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.monitoring import Reliability, SchedulerWatch
 from streamsched.service.event_log import LOG
+from streamsched.service.ingest_loop import StreamProgress
 
+_CURRENT_S: Final = 60.0  # a stream less behind has caught up: crawlers report outcomes in batches
 KEPT_SAMPLES: Final = 720  # an hour of them at five seconds
 
 
@@ -27,8 +30,8 @@ class ServiceFigures:
 
     `wall`: the present time, UTC epoch seconds; `clock`: seconds of a clock that is never set. ``every_s``: seconds
     between two samples, as `Sampler` takes them; ``watch``: counts of what the scheduler did since the making;
-    ``calibration``: the forecasts of the newest sample; ``lag``: messages of outcomes that the stream is behind, and
-    ``drifted``: whether the hit rate has drifted, both set by who knows them, None if nobody does.
+    ``calibration``: the forecasts of the newest sample; ``stream``: how far the stream is read, None if there is none;
+    ``drifted``: whether the hit rate has drifted, set by who knows it, None if nobody does.
     """
 
     def __init__(
@@ -41,7 +44,8 @@ class ServiceFigures:
     ) -> None:
         self.every_s = every_s
         self.watch = SchedulerWatch(scheduler.core)
-        self.lag: int | None = None
+        self.stream: StreamProgress | None = None
+        self._caught_up = False
         self.drifted: bool | None = None
         self._scheduler = scheduler
         self._thread = thread
@@ -53,6 +57,34 @@ class ServiceFigures:
         self._image, self._saved_at_s = scheduler.saved, clock()
         self.calibration: Reliability = self.watch.calibration(now=wall())
         self.take()
+
+    def note_stream(self, progress: StreamProgress) -> None:
+        """Note how far the stream is read now. O(1)."""
+        self.stream = progress
+        behind_s = self.behind_s
+        self._caught_up = self._caught_up or (behind_s is not None and behind_s < _CURRENT_S)
+
+    @property
+    def lag(self) -> int | None:
+        """The number of messages that the stream is behind, None if that is not known."""
+        return None if self.stream is None else self.stream.lag
+
+    @property
+    def behind_s(self) -> float | None:
+        """The age of the newest outcome that was read last, 0 if none is left to be read; None if it is not known."""
+        if self.stream is None or self.stream.at_end:
+            return None if self.stream is None else 0.0
+        return None if self.stream.reached_s is None else max(self._wall() - self.stream.reached_s, 0.0)
+
+    @property
+    def backlog(self) -> str | None:
+        """How far behind the stream is, in words, until it has caught up for the first time since the start."""
+        if self._caught_up or self.stream is None or self.stream.at_end is not False:
+            return None
+        behind_s = self.behind_s
+        words = [f"{self.lag} messages"] if self.lag else []
+        words += [] if behind_s is None else [format_duration(behind_s)]
+        return f"the stream is {' and '.join(words) or 'still'} behind: it has not caught up since the start"
 
     @property
     def latest(self) -> Sample:

@@ -35,7 +35,7 @@ class LeaseGrant(NamedTuple):
 
 def lease_length(now: float, until_s: float) -> np.float32:
     """Return the length of a lease in single precision, rounded up: `until_s` less it is not after `now`. O(1)."""
-    return np.nextafter(np.float32(until_s - now), np.float32(np.inf))
+    return np.float32(np.nextafter(np.float32(until_s - now), np.float32(np.inf)))
 
 
 class Leases:

@@ -144,12 +144,13 @@ def describe_image(loaded: LoadedImages, corpus: Records) -> SavedImage:
 def mend_state(core: SchedulerCore, latest_s: float) -> dict[str, int]:
     """Replace all times later than `latest_s` by the newest time before; return how many of each kind. O(pages).
 
-    Leases and rests of hosts may end later by the longest back-off. The whole state must be saved afterwards.
+    Leases that began later end. Rests of hosts may end later by the longest back-off. The whole state must be saved
+    afterwards.
     """
     with core.lock:
         shard = core.pages.arrays
         bounds = TimeBounds.up_to(latest_s, shard, float(core.politeness_policy.politeness.backoff_most))
-        leased = find_future_leases(shard, bounds.wait_s)
+        leased = find_future_leases(shard, latest_s)
         core.politeness_policy.leases.release(shard, leased)
         changed = {"leases": leased.size} | mend_times(shard, bounds)
         changed["keys"] = core.keys.forget_later(latest_s)

@@ -31,7 +31,6 @@ from streamsched.formula.champion import Champion, find_formula, parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_flag, check_path, check_time, check_type, check_whole
 from streamsched.numerics.arrays import Floats, Hashes
-from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.call_codec import StreamNeeded
@@ -42,7 +41,7 @@ from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
 from streamsched.records.page_bounds import MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.records.page_schema import FORGOTTEN
 from streamsched.records.url_patterns import find_host
-from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
+from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key, parse_lease
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import (
     CHAMPION,
@@ -343,7 +342,7 @@ class Scheduler:
         that the panel is due are leased for it. `key`: as for `next_batch`. O(1) a URL. Raises KeyReusedError.
         """
         core = self.core
-        request = GrantRequest(as_urls(urls), now, parse_duration(lease, "lease"), check_key(key))
+        request = GrantRequest(as_urls(urls), now, parse_lease(lease), check_key(key))
         with core.lock:
             granted = core.batch_builder.grant(request)
             if not granted.batch.repeated:
@@ -656,8 +655,8 @@ class Scheduler:
         `lease`: of that batch; hosts with a delay have as many pages as can be visited in it. O(pages). Raises
         UnknownPage.
         """
-        now, k = check_time(now), check_whole("k", k, 0, "0 or more pages")
-        lease_s = parse_duration(lease, "lease")
+        now, k = check_time(now), check_whole("k", k, 1, "1 or more pages")
+        lease_s = parse_lease(lease)
         core = self.core
         with core.lock:
             row = int(core.find_known([url])[0])

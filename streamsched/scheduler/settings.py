@@ -78,7 +78,7 @@ class SchedulerSettings:
         """Return the settings that `to_json` returned as `fields`. Raises FormulaError, SettingsError."""
         regions = fields["regions"]
         parsed: dict[str, Any] = {
-            "formula": parse_provided(fields["formula"]),
+            "formula": parse_provided(Formula.parse(fields["formula"])),  # what was accepted stays valid
             "politeness": Politeness.from_json(fields["politeness"]),
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
             "bounds": PageBounds(**fields["bounds"]),

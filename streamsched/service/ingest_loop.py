@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from streamsched.api.views import Noticed, Observed
 from streamsched.connectors.records import OUTCOMES, SIGNALS
@@ -21,6 +21,19 @@ from streamsched.service.stream_intake import ImagePositions, StreamIntake
 from streamsched.signals import SignalBatch
 
 _HOUSEKEEPING_S: Final = 1.0  # interval of commits, and of looks at saves, rejections and hooks
+
+
+class StreamProgress(NamedTuple):
+    """How far a run has read its stream of outcomes.
+
+    ``lag``: messages that all assigned partitions are behind, None if none is assigned, 0 for files; ``reached_s``: the
+    newest time in what arrived last, None before anything did; ``at_end``: whether nothing was left when it was looked
+    at last, None if that is not known.
+    """
+
+    lag: int | None
+    reached_s: float | None
+    at_end: bool | None
 
 
 class IngestLoop:
@@ -50,6 +63,9 @@ class IngestLoop:
         self._progress_s = progress_s
         self._clock = clock
         self._housekeeping_at = clock() + _HOUSEKEEPING_S
+        self._reached_s: float | None = None
+        self._file_ended = False
+        self._is_applying = False  # an arrival that may have been cut short
         self._progress_at, self._progress_applied = clock(), 0
         self._saves = SaveLog(scheduler)
         self._owned: frozenset[str] | None = None  # partitions of outcomes; None before the first are assigned
@@ -71,8 +87,13 @@ class IngestLoop:
         """
         try:
             for arrival in arrived:
+                self._file_ended = arrival is None
                 if arrival is not None:
+                    if arrival.stream is self._outcomes.stream and arrival.start < arrival.stop:
+                        self._reached_s = float(arrival.delivery.records.fetched_at[arrival.start : arrival.stop].max())
+                    self._is_applying = True
                     next(intake for intake in self._intakes if intake.stream is arrival.stream).apply(arrival)
+                    self._is_applying = False
                 self._follow_ownership(frozenset(self._outcomes.source.positions))
                 if self._clock() >= self._housekeeping_at:
                     self._housekeeping_at = self._clock() + _HOUSEKEEPING_S
@@ -86,7 +107,8 @@ class IngestLoop:
 
     def finish(self) -> None:
         """Save what was applied and commit it. Raises SnapshotError if it cannot be saved."""
-        self._note_positions()
+        if not self._is_applying:  # else a position of the source may be past what was applied
+            self._note_positions()
         if not self._scheduler.is_saved:
             self._scheduler.snapshot()
         self._saves.note()
@@ -116,6 +138,13 @@ class IngestLoop:
     def lag(self) -> int | None:
         """The number of messages of outcomes that all assigned partitions are behind; None if none is assigned."""
         return self._outcomes.lag
+
+    @property
+    def progress(self) -> StreamProgress:
+        """How far the stream of outcomes is read."""
+        if not self._outcomes.source.is_partitioned:
+            return StreamProgress(self.lag, self._reached_s, self._file_ended)
+        return StreamProgress(self.lag, self._reached_s, None if self.lag is None else self.lag == 0)
 
     @property
     def drifted(self) -> bool | None:

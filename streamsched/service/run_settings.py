@@ -24,6 +24,7 @@ from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration, parse_moment
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.scheduler.batches.batch_requests import parse_lease
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.http_settings import HttpSettings
@@ -119,8 +120,8 @@ class BatchPlan:
             check_topic(self.to)
         check_whole("size", self.size, 1, "1 or more pages")
         check_whole("behind", self.behind, 0, "0 or more messages")
-        for name in ("every", "lease"):
-            object.__setattr__(self, name, parse_duration(getattr(self, name), name))
+        object.__setattr__(self, "every", parse_duration(self.every, "every"))
+        object.__setattr__(self, "lease", parse_lease(self.lease))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,11 +24,20 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPublisher
+from streamsched.service.event_log import LOG
 from streamsched.service.open_state import set_formula
 from streamsched.service.run_settings import RunSettings
-from streamsched.service.stream_hooks import FileEvolution, FilePlanning, LiveEvolution, LivePlanning, StreamHook
+from streamsched.service.stream_hooks import (
+    Cancelling,
+    FileEvolution,
+    FilePlanning,
+    LiveEvolution,
+    LivePlanning,
+    StreamHook,
+)
 from streamsched.service.stream_replay import Topic, reread_with
 from streamsched.signals import SignalBatch
+from streamsched.state.future_times import describe_future
 from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock
 
 _FORMULA: Final = frozenset(("formula", "objective"))
@@ -86,16 +95,26 @@ def open_run_batches(
 
 @contextmanager
 def open_run_hooks(
-    settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float], *, is_live: bool
+    settings: RunSettings,
+    scheduler: DurableScheduler,
+    wall: Callable[[], float],
+    *,
+    is_live: bool,
+    cancelling: Cancelling = nullcontext,
 ) -> Iterator[list[StreamHook]]:
     """Yield the evolution and the optimiser of a run, as far as `settings` have them.
 
-    `is_live`: they run beside the stream by the time of `wall`; otherwise between the cycles of a file's own time.
+    `is_live`: they run beside the stream by the time of `wall`; otherwise between the cycles of a file's own time, an
+    evolution within `cancelling`.
     """
     with ExitStack() as stack:
         hooks: list[StreamHook] = []
         if settings.evolution is not None:
-            hooks.append(_open_evolution(settings, settings.evolution, scheduler, wall if is_live else None, stack))
+            if is_live:
+                hooks.append(_open_evolution(settings, settings.evolution, scheduler, wall, stack))
+            else:
+                plan = replace(settings.evolution, drift=None)
+                hooks.append(FileEvolution(scheduler, plan, settings.state, scheduler.snapshot, cancelling))
         if settings.optimiser is not None:
             hooks.append(_open_optimiser(settings.optimiser, scheduler, wall if is_live else None, stack))
         yield hooks
@@ -105,14 +124,12 @@ def _open_evolution(
     settings: RunSettings,
     plan: EvolutionPlan,
     scheduler: DurableScheduler,
-    wall: Callable[[], float] | None,
+    wall: Callable[[], float],
     stack: ExitStack,
 ) -> StreamHook:
     # Imported on demand: a run without evolution needs none of it.
     from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
 
-    if wall is None:
-        return FileEvolution(scheduler, replace(plan, drift=None), settings.state, scheduler.snapshot)
     return LiveEvolution(stack.enter_context(Evolver(scheduler, plan, settings.state)), wall)
 
 
@@ -142,14 +159,18 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     signals = settings.signals.source
     if signals is not None and signals.startswith(SCHEME):
         topics.append(Topic(SIGNALS, read_settings(signals, _signal_options(settings))))
+    clock = WallClock(wall, ahead) if is_live else None
     scheduler = DurableScheduler.open(
         settings.state,
         given | ({} if settings.politeness is None else {"politeness": settings.politeness}),
         reread=reread_with(topics),
         plan=settings.save,
         threads=given.get("threads"),
-        clock=WallClock(wall, ahead) if is_live else None,
+        clock=clock,
     )
+    future = None if clock is None else describe_future(scheduler.core.pages.arrays, clock.latest_s())
+    if future is not None:
+        LOG.warning("times in the future", found=future, mend="streamsched state repair")
     try:
         if not is_new:
             _change_settings(scheduler, given)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # imported on demand: a run without them needs none of them
     from streamsched.scheduler.evolver import Evolver
     from streamsched.scheduler.planning.optimiser import Optimiser
 
+Cancelling: TypeAlias = Callable[[], AbstractContextManager[None]]
 Apply = Callable[[OutcomeBatch, bool], Observed]
 """Applies a part of a delivery; the second argument says whether it is the last part."""
 
@@ -184,25 +186,33 @@ class LiveEvolution(StreamHook):
 class FileEvolution(_FileHook):
     """Evolution of a file's stream, every few cycles of the outcomes' own time.
 
-    `save` is called after each evolution, so that its record and its champion are on disk together.
+    `save` is called after each evolution, so that its record and its champion are on disk together; `cancelling`: the
+    context in which each runs, which may end it by an exception.
     """
 
     counted = "evolutions"
 
     def __init__(
-        self, scheduler: Scheduler, plan: EvolutionPlan, state: Path, save: Callable[[], object] = lambda: None
+        self,
+        scheduler: Scheduler,
+        plan: EvolutionPlan,
+        state: Path,
+        save: Callable[[], object] = lambda: None,
+        cancelling: Cancelling = nullcontext,
     ) -> None:
         from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
 
         super().__init__(scheduler, scheduler.cycle_s)
         self._evolver = Evolver(scheduler, plan, state)
         self._save = save
+        self._cancelling = cancelling
 
     def _begin(self, now: float, *, is_first: bool) -> None:
         del is_first  # the first cycle counts as any
         trigger = self._evolver.due(now)
         if trigger is not None:
-            record = self._evolver.evolve_now(now, trigger)
+            with self._cancelling():
+                record = self._evolver.evolve_now(now, trigger)
             self._save()
             self.done += 1
             _log_evolution(record)

@@ -24,7 +24,7 @@ _NAMED: Final = 3  # pages that a report names
 
 
 class TimeBounds(NamedTuple):
-    """What counts as the future: visits after ``latest_s``, leases and rests that end after ``wait_s``.
+    """What counts as the future: visits and leases after ``latest_s``, rests that end after ``wait_s``.
 
     ``present_s``: the time that replaces those in the future.
     """
@@ -46,6 +46,16 @@ def newest_time(shard: ShardArrays, latest_s: float) -> float:
     visits = np.where(pages["flags"] & VISITED, pages["last_visit_s"], -np.inf)
     newest_s = max(float(times.max(initial=-np.inf, where=times <= latest_s)) for times in (outcomes, visits))
     return newest_s if newest_s > -np.inf else latest_s
+
+
+def describe_future(shard: ShardArrays, latest_s: float) -> str | None:
+    """Return what pages have of times later than `latest_s`: visits and leases; None if there is none. O(pages)."""
+    pages, leased = describe_future_pages(shard, latest_s), find_future_leases(shard, latest_s)
+    if not leased.size:
+        return pages
+    until_s = float(shard.pages.lease_until_s[leased].max())
+    leases = f"{leased.size} pages have leases that began in the future and end by {format_moment(until_s)}"
+    return leases if pages is None else f"{pages}; {leases}"
 
 
 def describe_future_pages(shard: ShardArrays, latest_s: float) -> str | None:
@@ -71,11 +81,11 @@ def _find_future_pages(shard: ShardArrays, latest_s: float) -> Ints:
     return np.flatnonzero((visits > latest_s) | (shard.pages.traces["last_outcome_s"][:count] > latest_s))
 
 
-def find_future_leases(shard: ShardArrays, wait_s: float) -> Ints:
-    """Return the rows of pages that are leased beyond `wait_s`: int64[m]. O(pages)."""
+def find_future_leases(shard: ShardArrays, latest_s: float) -> Ints:
+    """Return the rows of pages whose leases began after `latest_s`: int64[m]. O(pages)."""
     count = int(shard.corpus["pages"][0])
     leased = (shard.pages.records["flags"][:count] & LEASED) != 0
-    return np.flatnonzero(leased & (shard.pages.lease_until_s[:count] > wait_s))
+    return np.flatnonzero(leased & (shard.pages.lease_until_s[:count] - shard.pages.lease_s[:count] > latest_s))
 
 
 def mend_times(shard: ShardArrays, bounds: TimeBounds) -> dict[str, int]:

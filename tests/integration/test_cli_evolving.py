@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.evolution import pipeline
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
+from streamsched.scheduler.evolver import Evolver
 from streamsched.service.stream_hooks import FileEvolution, cut_at_cycles
 from tests.support import fake_evolutions
 from tests.support.command_line import DAY, NOW, Command, crawl, write
@@ -50,6 +52,25 @@ def test_a_restart_goes_on_as_though_there_had_been_none(streamsched: Command, t
     assert streamsched("run", "--source", part, "--state", tmp_path / "two", "--evolve-every", "3").code == 0
     write(part, lines[60:], append=True)
     assert streamsched("run", "--source", part, "--state", tmp_path / "two", "--evolve-every", "3").code == 0
+    assert json.dumps(plain(tmp_path / "one")) == json.dumps(plain(tmp_path / "two"))
+    assert Scheduler.load(tmp_path / "one").digest() == Scheduler.load(tmp_path / "two").digest()
+
+
+def test_sigterm_ends_an_evolution_that_the_next_run_does_again(streamsched: Command, tmp_path: Path) -> None:
+    source = write(tmp_path / "outcomes.jsonl", crawl(days=8))
+    assert streamsched("run", "--source", source, "--state", tmp_path / "one", "--evolve-every", "3").code == 0
+
+    def evolve_long(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("the evolution was not ended")
+
+    words = ("run", "--source", source, "--state", tmp_path / "two", "--evolve-every", "3")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Evolver, "evolve_now", evolve_long)
+        answer = streamsched(*words)
+    assert answer.code == 0
+    assert Scheduler.load(tmp_path / "two").core.clock.newest_s < NOW - 6 * DAY
+    assert streamsched(*words).code == 0
     assert json.dumps(plain(tmp_path / "one")) == json.dumps(plain(tmp_path / "two"))
     assert Scheduler.load(tmp_path / "one").digest() == Scheduler.load(tmp_path / "two").digest()
 

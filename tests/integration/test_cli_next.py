@@ -28,7 +28,7 @@ from streamsched.formula import champion
 from streamsched.persistence.state_directory import lock_state, newest_image
 from streamsched.scheduler.settings import DEFAULT_FORMULA
 from tests.support.cases import grouped
-from tests.support.command_line import DAY, NOW, Answer, Command, outcome, write
+from tests.support.command_line import DAY, NOW, Answer, Command, finish, outcome, start, write
 
 DAMAGED = ("damaged", "truncated", "version")
 INFINITE = " * ".join(["t"] * 60)
@@ -89,6 +89,29 @@ def test_formula_and_per_host_are_for_this_once(streamsched: Command, state: Pat
     assert (scheduler.formula.text, scheduler.politeness.per_batch) == (DEFAULT_FORMULA, None)
     after = streamsched(*asked, "--now", str(NOW + 2), "--peek", "--scores").lines
     assert [line.split("\t")[1] for line in after] == [line.split("\t")[1] for line in usual]
+
+
+def test_a_formula_for_this_once_never_reaches_the_state(streamsched: Command, state: Path) -> None:
+    """Not even for a moment: a process that is killed must not leave it behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DurableScheduler, "use", _refuse)
+        answer = streamsched("next", "--state", state, "--now", str(NOW), "--formula", "0 - t", "-k", "3")
+    assert len(answer.lines) == 3
+    after = streamsched("next", "--state", state, "--now", str(NOW + 1), "-k", "99")
+    assert not set(after.lines) & set(answer.lines)
+
+
+def _refuse(*_: object, **__: object) -> None:
+    pytest.fail("the formula of the state was changed")
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--formula", "0 - t")])
+def test_pages_that_could_not_be_printed_are_given_back(state: Path, words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start("next", "--state", state, "--now", str(NOW), "-k", "5", *words, stdout=full)
+        assert finish(process).code == 3
+    with DurableScheduler.open(state) as scheduler:
+        assert len(scheduler.next_batch(99, now=NOW + 1.0)) == len(scheduler)
 
 
 def test_per_host_is_a_limit_beside_those_of_the_state(streamsched: Command, state: Path) -> None:
@@ -324,7 +347,7 @@ def test_an_increment_without_the_image_before_it_is_not_sound(streamsched: Comm
     assert streamsched("next", "--state", state, "-k", "2", "--now", str(NOW)).code == 0
     newest = newest_image(state)
     assert "+" in newest.name
-    (state / newest.name.replace("+0001", "")).unlink()
+    (state / f"{newest.name.partition('+')[0]}.state").unlink()  # a slow machine has saved more than one increment
     answer = streamsched("state", "verify", "--state", state)
     assert (answer.code, answer.out) == (4, "")
     assert f"{newest.name.split('+')[0]}.state is missing" in answer.err

@@ -21,6 +21,7 @@ from streamsched.http.open_http import listen, open_http
 from streamsched.http.scheduler_thread import SchedulerThread
 from streamsched.http.service_figures import KEPT_SAMPLES, Sampler, ServiceFigures
 from streamsched.service.http_settings import HttpSettings
+from streamsched.service.ingest_loop import StreamProgress
 from tests.support.http_service import NOW, URLS, Running, outcome, running
 from tests.support.paths import ROOT
 
@@ -111,9 +112,41 @@ def test_outcomes_and_batches_from_elsewhere_are_counted(service: Running) -> No
     assert (found["batches"], found["handed_out"]) == (1, 1)
 
 
+def test_service_is_ready_once_its_stream_has_caught_up(service: Running) -> None:
+    def ready() -> tuple[int, dict[str, Any]]:
+        answer = service.client.get("/readyz")
+        return answer.status_code, answer.json()
+
+    figures = service.server.figures
+    assert ready() == (200, {"status": "ok", "lag": None, "behind_s": None})
+    figures.note_stream(StreamProgress(None, None, at_end=None))  # no partition is assigned yet
+    assert ready()[0] == 200
+    figures.note_stream(StreamProgress(4_000, NOW - 7_200.0, at_end=False))
+    status, answer = ready()
+    assert (status, answer["code"]) == (503, "not_ready")
+    assert "4000 messages and 2 h behind" in answer["detail"]
+    figures.note_stream(StreamProgress(3, NOW - 30.0, at_end=False))
+    status, answer = ready()
+    assert (status, answer["status"], answer["lag"]) == (200, "ok", 3)
+    assert answer["behind_s"] == pytest.approx(30.0, abs=5.0)
+    figures.note_stream(StreamProgress(9_000, NOW - 7_200.0, at_end=False))  # later it says so, and serves on
+    status, answer = ready()
+    assert (status, answer["lag"]) == (200, 9_000)
+    figures.note_stream(StreamProgress(0, NOW - 7_200.0, at_end=True))
+    assert ready()[1]["behind_s"] == 0.0
+
+
+def test_file_is_behind_until_its_end(service: Running) -> None:
+    figures = service.server.figures
+    figures.note_stream(StreamProgress(0, None, at_end=False))
+    assert service.client.get("/readyz").status_code == 503
+    figures.note_stream(StreamProgress(0, NOW - 9e6, at_end=True))
+    assert service.client.get("/readyz").status_code == 200
+
+
 def test_metrics_are_the_figures(service: Running) -> None:
     crawl(service, 9)
-    service.server.figures.lag = 77
+    service.server.figures.note_stream(StreamProgress(77, service.clock.now_s, at_end=False))
     service.server.figures.drifted = True
     found = wait_for_samples(service)
     values, latest = metrics(service), found["latest"]

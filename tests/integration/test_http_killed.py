@@ -71,6 +71,9 @@ def test_run_serves_beside_its_stream_and_after_it(tmp_path: Path) -> None:
         with make_client(address) as client:
             while client.get("/v1/stats").json()["pages"] < len(PAGES):
                 time.sleep(0.05)
+            while client.get("/readyz").status_code != 200:
+                time.sleep(0.05)
+            assert client.get("/readyz").json() == {"status": "ok", "lag": 0, "behind_s": 0.0}
             batch = client.post("/v1/next", json={"k": 10}).json()["pages"]
             body = {"outcomes": [outcome(page["url"], clock_now(), changed=True) for page in batch]}
             assert client.post("/v1/outcomes", json=body).json()["hits"] == 10

@@ -174,7 +174,7 @@ def signal_cases() -> list[Case]:
 
 
 def settings_cases() -> list[Case]:
-    lengths = dict.fromkeys(("delay", "backoff", "probe_every", "min_revisit"), AMOUNT)
+    lengths = dict.fromkeys(("delay", "backoff", "probe_every", "min_revisit", "clock_skew"), AMOUNT)
     politeness = lengths | {"backoff_most": NOTHING, "max_revisit": {"none", "fraction"}, "retire_after": NONE}
     politeness |= {"retry_after_most": AMOUNT, "host_backoff_429": NONE, "host_backoff_503": NONE}
     counts = {"in_flight": NONE, "per_batch": NONE}
@@ -212,7 +212,11 @@ def settings_cases() -> list[Case]:
         *of("WallClock", WallClock, {"max_ahead": {"none", "fraction"}}, read=float),
         *of("SavePlan", SavePlan, {"every": AMOUNT, "increments": ANY_MORE, "kept": ANY_MORE}),
         *of("SavePlan", SavePlan, {"share": {"inf", "huge", "fraction"}}),
-        *of("EvolutionPlan", EvolutionPlan, plan | {"drift": NONE, "time_limit_s": {"inf", "huge", "fraction"}}),
+        *of(
+            "EvolutionPlan",
+            EvolutionPlan,
+            plan | {"every": NONE, "drift": NONE, "time_limit_s": {"inf", "huge", "fraction"}},
+        ),
         *of("EvolutionSettings", EvolutionSettings, search),
         *of("TimeRegion", TimeRegion, {"domains": {"dict"}}),
         *of("TimeRegion", TimeRegion, {"zone": {"none", "negative", "fraction"}}, domains=("jp",)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +20,7 @@ from streamsched.service.open_state import open_state
 from streamsched.state.stream_clock import WallClock
 
 if TYPE_CHECKING:
+    from streamsched.client import Client
     from streamsched.scheduler.results import Batch
 
 
@@ -53,30 +56,57 @@ def next_command(**given: Any) -> int:
     arguments = SimpleNamespace(**given)
     if asks_service(arguments.state, arguments.service, now=arguments.now, formula=arguments.formula):
         fields = _ask(arguments)
+    elif arguments.peek:
+        fields = _batch_fields(_peek(arguments))
+        _print(arguments, fields)
     else:
-        fields = _batch_fields(_peek(arguments) if arguments.peek else _lease(arguments))
-    if arguments.json:
-        echo_json(fields)
-    else:
-        for url, score in zip(fields["urls"], fields["scores"], strict=True):
-            echo(f"{score:.6g}\t{plain(url)}" if arguments.scores else plain(url))
+        fields = _lease(arguments)
     return DONE if fields["urls"] else NOTHING
 
 
-def _ask(arguments: SimpleNamespace) -> dict[str, Any]:
-    """Return what a service answers, as `_batch_fields` does."""
-    with open_client(arguments.service, arguments.token_file) as client:
-        if arguments.peek:
-            if arguments.per_host is not None:
-                raise click.UsageError("--per-host cannot be given with --service and --peek")
-            ranking = client.rank(arguments.k)
-            pages = ranking.pages
-            more: dict[str, Any] = {"now": ranking.now, "lease_until": None}
+def _print(
+    arguments: SimpleNamespace, fields: dict[str, Any], release: Callable[[list[str]], object] | None = None
+) -> None:
+    """Print a batch; if that fails, give its pages back by `release`: nobody has got them.
+
+    Not if a reader has closed the pipe, as `head` does: it has read some of them.
+    """
+    try:
+        if arguments.json:
+            echo_json(fields)
         else:
-            batch = client.next_batch(arguments.k, lease=arguments.lease, per_host=arguments.per_host)
-            until_s = batch.pages[0].lease_until if batch.pages else None
-            more = {"reasons": [page.why for page in batch.pages], "now": batch.now, "lease_until": until_s}
-            pages = [*batch.pages]
+            for url, score in zip(fields["urls"], fields["scores"], strict=True):
+                echo(f"{score:.6g}\t{plain(url)}" if arguments.scores else plain(url))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        if release is not None:
+            release(fields["urls"])
+        raise
+
+
+def _ask(arguments: SimpleNamespace) -> dict[str, Any]:
+    """Print what a service answers, and return it as `_batch_fields` does."""
+    with open_client(arguments.service, arguments.token_file) as client:
+        fields = _answer(client, arguments)
+        _print(arguments, fields, None if arguments.peek else client.release)
+    return fields
+
+
+def _answer(client: Client, arguments: SimpleNamespace) -> dict[str, Any]:
+    """Return what a service answers, as `_batch_fields` does."""
+    if arguments.peek:
+        if arguments.per_host is not None:
+            raise click.UsageError("--per-host cannot be given with --service and --peek")
+        ranking = client.rank(arguments.k)
+        pages = ranking.pages
+        more: dict[str, Any] = {"now": ranking.now, "lease_until": None}
+    else:
+        batch = client.next_batch(arguments.k, lease=arguments.lease, per_host=arguments.per_host)
+        until_s = batch.pages[0].lease_until if batch.pages else None
+        more = {"reasons": [page.why for page in batch.pages], "now": batch.now, "lease_until": until_s}
+        pages = [*batch.pages]
     scores = [math.nan if page.score is None else page.score for page in pages]
     return {
         "urls": [page.url for page in pages],
@@ -109,14 +139,18 @@ def _peek(arguments: SimpleNamespace) -> Batch:
     return scheduler.rank(arguments.k, now=options.current_time(arguments.now))
 
 
-def _lease(arguments: SimpleNamespace) -> Batch:
-    """Return a batch whose leases are on disk before anyone sees its URLs, so that no crash hands them out twice."""
+def _lease(arguments: SimpleNamespace) -> dict[str, Any]:
+    """Print a batch, and return it; its leases are on disk before, so that no crash hands pages out twice."""
     with open_state(arguments.state, WallClock(lambda: options.current_time(None))) as scheduler:
-        usual, now = scheduler.champion, options.current_time(arguments.now)
-        try:
-            if arguments.formula is not None:
-                scheduler.use(arguments.formula)
-            return scheduler.next_batch(arguments.k, now=now, lease=arguments.lease, per_host=arguments.per_host)
-        finally:
-            if arguments.formula is not None:
-                scheduler.use(usual)
+        wanted = {"now": options.current_time(arguments.now), "lease": arguments.lease}
+        if arguments.formula is None:
+            batch = scheduler.next_batch(arguments.k, per_host=arguments.per_host, **wanted)
+        else:  # ranked by a copy, so that the state keeps its own formula whatever happens
+            copy = Scheduler.load(arguments.state)
+            copy.use(arguments.formula)
+            batch = copy.offer(arguments.k, per_host=arguments.per_host, **wanted)
+            granted = scheduler.grant(batch.urls, **wanted)
+            batch = replace(batch, lease_until_s=granted.batch.lease_until_s)
+        fields = _batch_fields(batch)
+        _print(arguments, fields, scheduler.release)
+    return fields

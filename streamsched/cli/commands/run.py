@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from itertools import chain
 from types import TracebackType
@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from streamsched.cli.exits import DONE, Interruption, after_drain
+from streamsched.cli.exits import DONE, Cancelled, Interruption, after_drain
 from streamsched.cli.output import name_rejections
 from streamsched.cli.service_options import (
     given_settings,
@@ -43,6 +43,7 @@ from streamsched.service.setup import (
 
 if TYPE_CHECKING:
     from streamsched.connectors.source import AnySource
+    from streamsched.errors import SourceError
     from streamsched.http.server import HttpServer
     from streamsched.scheduler.durable import DurableScheduler
 
@@ -111,7 +112,9 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
         waits = not all(one.is_replayable for one in sources)
         interruption = stack.enter_context(Interruption(waits=waits))
         is_beside = settings.is_topic and not settings.until_end
-        hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=is_beside))
+        # What a pipe has delivered must be applied, as nothing delivers it again.
+        cancelling = interruption.cancelling if source.is_replayable else nullcontext
+        hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=is_beside, cancelling=cancelling))
         batches = open_run_batches(settings, scheduler, wall)
         if batches is not None:
             stack.enter_context(batches)
@@ -131,7 +134,10 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
             progress_s=None if display.is_shown else _PROGRESS_S,
         )
         LOG.info("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
-        with display:
+        if source.is_replayable:  # it may have a backlog; what a pipe holds is new
+            _show(display, server, loop)
+        failure: SourceError | None = None
+        with display, suppress(Cancelled):
             failure = loop.run(_arrivals(loop, scheduler, settings, interruption), partial(_show, display, server))
         if interruption.number is not None:
             LOG.info("stopping", signal=interruption.number)
@@ -157,7 +163,8 @@ def _show(display: ProgressLine, server: HttpServer | None, loop: IngestLoop) ->
     """Show the progress of the loop on the terminal and in the figures of the service."""
     display.show(loop)
     if server is not None:
-        server.figures.lag, server.figures.drifted = loop.lag, loop.drifted
+        server.figures.note_stream(loop.progress)
+        server.figures.drifted = loop.drifted
 
 
 def _arrivals(

@@ -20,7 +20,7 @@ from streamsched.records.page_schema import DENIED
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import drop_lost_log, repair_state
-from streamsched.state.future_times import describe_future_pages
+from streamsched.state.future_times import describe_future
 from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _check_pages(file: str, pages: PageTable, latest_s: float) -> None:
     broken = pages.faults()
     if broken:
         raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
-    future = describe_future_pages(pages.arrays, latest_s)
+    future = describe_future(pages.arrays, latest_s)
     if future is not None:
         raise SnapshotError(file, f"{future}; `streamsched state repair` mends them")
 
@@ -114,8 +114,8 @@ def _repair(state: Path, now: float | None, ahead_s: float, drop_lost_calls: boo
     """Mend times in the future, as wrong clocks left them, and on request a damaged log of calls.
 
     Prints how many records of each kind were changed. A mended page counts as visited at the newest outcome that is
-    not in the future, and its change rate is learned again. Leases and rests of hosts end if they last longer than the
-    longest back-off from then on; blocks stay.
+    not in the future, and its change rate is learned again. Leases that began in the future end, and so do rests of
+    hosts that last longer than the longest back-off from then on; blocks stay.
 
     With --drop-lost-calls the state becomes that after the last call before the damage: later calls are lost, and
     older snapshots and the log are removed. Restore the damaged file from a copy instead if there is one.

@@ -39,6 +39,35 @@ def simplify_tree(root: Node) -> Node:
     return fold(root, _rebuild)
 
 
+def find_nan(root: Node) -> Node | None:
+    """Return the first part of a tree that has no terminal and whose value is NaN; None if there is none. O(size).
+
+    >>> infinite = Binary("*", Constant(1e308), Constant(10.0))
+    >>> find_nan(infinite) is None, find_nan(Binary("-", infinite, infinite)) is None
+    (True, False)
+    """
+    return fold(root, _value_or_nan).nan
+
+
+class _Value(NamedTuple):
+    """The value of a part, None if it has terminals; the first NaN in it."""
+
+    value: float | None
+    nan: Node | None
+
+
+def _value_or_nan(node: Node, below: tuple[_Value, ...]) -> _Value:
+    found = next((part.nan for part in below if part.nan is not None), None)
+    if isinstance(node, Constant):
+        return _Value(node.value, None)
+    operands = [part.value for part in below if part.value is not None]
+    if found is not None or not below or len(operands) < len(below):
+        return _Value(None, found)
+    assert isinstance(node, Unary | Binary)
+    value = apply(node.op, *operands)
+    return _Value(value, node if math.isnan(value) else None)
+
+
 def _rebuild(node: Node, below: tuple[Node, ...]) -> Node:
     """Return `node` over its simplified children, rewritten until no rule applies."""
     rewritten: Node | None = node

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
-from streamsched.api.answers import Blocked, Health, RulesSet
+from streamsched.api.answers import Blocked, Health, Readiness, RulesSet
 from streamsched.api.operations import Block, ChampionChange, Operation, RuleFields, Rules
 from streamsched.api.views import ChampionView
 from streamsched.errors import SettingsError, shorten
@@ -99,7 +99,7 @@ class Monitoring:
         media_type = self._metrics.media_type
         return [
             Route.of(Operation("health", "GET /healthz", None, Health, while_stopping=True), self.health),
-            Route.of(Operation("readiness", "GET /readyz", None, Health, while_stopping=True), self.readiness),
+            Route.of(Operation("readiness", "GET /readyz", None, Readiness, while_stopping=True), self.readiness),
             Route.of(
                 Operation("metrics", "GET /metrics", "read", None, media_type=media_type, while_stopping=True),
                 self.metrics,
@@ -111,12 +111,16 @@ class Monitoring:
         """Tell whether the process answers."""
         return Health(status="ok")
 
-    async def readiness(self) -> Health:
-        """Tell whether requests are served: 503 if not."""
+    async def readiness(self) -> Readiness:
+        """Tell whether requests are served, and how far behind the stream is: 503 if not.
+
+        Also 503 until the stream has caught up for the first time since the start.
+        """
         trouble = self._service.trouble()
         if trouble is not None:
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", trouble, headers={"retry-after": "1"})
-        return Health(status="ok")
+        figures = self._service.figures
+        return Readiness(status="ok", lag=figures.lag, behind_s=figures.behind_s)
 
     async def metrics(self) -> Response:
         """Return metrics for Prometheus."""

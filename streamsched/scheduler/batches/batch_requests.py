@@ -35,6 +35,15 @@ from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.results import Batch
 
 _LONGEST_KEY: Final = 128  # characters
+_LONGEST_LEASE_S: Final = 366 * 86_400.0  # a year: for more, a page that nobody reports would be lost for the crawl
+
+
+def parse_lease(lease: str | float) -> float:
+    """Return the length of a lease in seconds. Raises SettingsError unless it is a duration of at most 366 days."""
+    lease_s = parse_duration(lease, "lease")
+    if lease_s > _LONGEST_LEASE_S:
+        raise SettingsError("lease", lease, "a duration of at most 366 days")
+    return lease_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class BatchRequest:
         key: str | None = None,
     ) -> Self:
         """Return the request of these arguments, `now` already checked. Raises SettingsError, TypeError."""
-        k, lease_s = check_whole("k", k, 0, "0 or more pages"), parse_duration(lease, "lease")
+        k, lease_s = check_whole("k", k, 0, "0 or more pages"), parse_lease(lease)
         if per_host is not None:
             expected = "1 or more pages, or None for any number"
             per_host = check_whole("per_host", per_host, 1, expected, most=MOST_PAGES)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsched import Formula, Outcome, Scheduler
+from streamsched import Formula, FormulaError, Outcome, Scheduler
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion
 
 URL = "https://a.example/"
@@ -38,6 +38,15 @@ def test_fields_that_are_no_champions() -> None:
     for bad in (good | {"origin": "luck"}, good | {"record": "7"}, good | {"more": 1}, {"origin": "first"}):
         with pytest.raises(ValueError, match="champion"):
             Champion.from_json(bad)
+
+
+@pytest.mark.parametrize("text", ["1e308*10-1e308*10", "t + (1e308*10) * 0", "t * log(1e308*10 - 1e308*10)"])
+def test_constants_that_are_no_number_are_refused(text: str) -> None:
+    scheduler = Scheduler(formula="t")
+    for give in (lambda: Scheduler(formula=text), lambda: scheduler.use(text)):
+        with pytest.raises(FormulaError, match="is not a number"):
+            give()
+    assert scheduler.formula.text == "t"
 
 
 def test_the_scheduler_knows_and_saves_its_champion(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def standing_of(twins: Twins) -> IncrementalTopK:
         ("1", 1.0),
         ("0 * t", 0.0),
         ("0 - 0 * t", 0.0),
-        (f"{INFINITE} * 0 * (t + 1)", math.nan),
+        (f"{INFINITE} * (t + 1) * 0", math.nan),
         (f"{INFINITE} - {INFINITE} * (t + 1)", math.nan),
         (f"{INFINITE} * (t + 1)", math.inf),
         (f"0 - {INFINITE} * (t + 1)", -math.inf),

@@ -355,7 +355,7 @@ def test_the_schedule_counts_cycles_from_the_first_look(tmp_path: Path) -> None:
     with evolver(tmp_path, "win") as one:
         assert one.due(3.5 * DAY) is None
         assert [one.due(day * DAY) for day in (9, 9.99, 10, 12)] == [None, None, "schedule", "schedule"]
-    never = evolver(None, "win", EvolutionPlan(every=0, drift=None))
+    never = evolver(None, "win", EvolutionPlan(every=None, drift=None))
     assert [never.due(day * DAY) for day in (0, 1000)] == [None, None]
 
 
@@ -447,7 +447,7 @@ def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeyp
 
 
 def test_drift_of_the_hit_rate_begins_an_evolution(tmp_path: Path) -> None:
-    plan = EvolutionPlan(every=0, drift="adwin", rest=2, history=8)
+    plan = EvolutionPlan(every=None, drift="adwin", rest=2, history=8)
     with evolver(tmp_path, "win", plan) as one:
         one.tick(0.0)
         for day, hits in [(1, 60), (2, 60), (3, 60), (4, 10), (5, 10)]:
@@ -472,7 +472,7 @@ def test_served_hits_reach_the_detector_through_observe(tmp_path: Path) -> None:
     """A simulated crawl: of what `next_batch` hands out nearly all has changed, until the pages fall still."""
     scheduler = Scheduler()
     scheduler.observe([Outcome(f"https://a.example/{p}", 0.0) for p in range(400)])
-    with Evolver(scheduler, EvolutionPlan(every=0, drift="page_hinkley", history=8), tmp_path) as one:
+    with Evolver(scheduler, EvolutionPlan(every=None, drift="page_hinkley", history=8), tmp_path) as one:
         one.tick(0.0)
         drifted = []
         for day in range(1, 13):

@@ -195,8 +195,8 @@ def test_times_that_no_calendar_holds(at: float) -> None:
     assert (explanation.reasons[1].code, explanation.reasons[1].fields["last_visit_s"]) == (ReasonCode.LAST_VISITED, at)
     assert describe_reason(explanation.reasons[1]).startswith(f"last visited second {at:.6g}, ")
     json.dumps(explanation.as_dict(), allow_nan=False)
-    batch = scheduler.next_batch(1, now=-9.9e10, lease=9.9e10)
+    batch = scheduler.next_batch(1, now=-9.9e10, lease="366d")
     explanation = scheduler.explain(URL, now=-9.9e10)
     assert explanation.reasons[0].code == ReasonCode.LEASED
     json.dumps(explanation.as_dict(), allow_nan=False)
-    assert batch.lease_until_s == 0.0
+    assert batch.lease_until_s == -9.9e10 + 366 * DAY

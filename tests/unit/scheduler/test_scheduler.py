@@ -167,9 +167,16 @@ def test_number_of_pages_must_be_whole(k: Any) -> None:
     for act in (scheduler.rank, scheduler.next_batch):
         with pytest.raises(SettingsError, match="k: expected 0 or more pages"):
             act(k, now=0.0)
+    with pytest.raises(SettingsError, match="k: expected 1 or more pages"):
+        scheduler.explain(url(0), now=0.0, k=k)
 
 
-@pytest.mark.parametrize("lease", ["0s", "soon", -5, math.inf, None])
+def test_no_page_is_explained_by_a_batch_of_none() -> None:
+    with pytest.raises(SettingsError, match="k: expected 1 or more pages"):
+        known().explain(url(0), now=0.0, k=0)
+
+
+@pytest.mark.parametrize("lease", ["0s", "soon", -5, math.inf, None, "999999999w", 1e300, "367d"])
 def test_lease_must_be_a_length_of_time(lease: Any) -> None:
     scheduler = known()
     with pytest.raises(SettingsError) as refused:

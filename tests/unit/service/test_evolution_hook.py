@@ -32,7 +32,7 @@ def test_outcomes_of_the_stream_and_of_requests_count_once_each(
     noted: list[tuple[int, int]] = []
     monkeypatch.setattr(Evolver, "note", lambda _, observed: noted.append((observed.served, observed.hits)))
     scheduler = crawled()
-    with Evolver(scheduler, EvolutionPlan(every=0), tmp_path) as evolver:
+    with Evolver(scheduler, EvolutionPlan(every=None), tmp_path) as evolver:
         hook = LiveEvolution(evolver, lambda: DAY)
 
         def apply(outcomes: OutcomeBatch, is_last: bool) -> Observed:
@@ -52,7 +52,7 @@ def test_drift_that_requests_report_begins_an_evolution(tmp_path: Path) -> None:
     """Of what `next_batch` hands out nearly all has changed, until the pages fall still."""
     scheduler = crawled()
     now = [0.0]
-    plan = EvolutionPlan(every=0, drift="page_hinkley", rest=100, history=8)
+    plan = EvolutionPlan(every=None, drift="page_hinkley", rest=100, history=8)
     with Evolver(scheduler, plan, tmp_path) as evolver:
         hook = LiveEvolution(evolver, lambda: now[0])
         hook.tick()

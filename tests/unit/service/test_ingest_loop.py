@@ -15,7 +15,7 @@ from streamsched.errors import InvalidRecord, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.arrivals import Arrival
-from streamsched.service.ingest_loop import IngestLoop
+from streamsched.service.ingest_loop import IngestLoop, StreamProgress
 
 PATHS = ("kafka://t/0", "kafka://t/1")
 
@@ -126,6 +126,35 @@ def test_positions_pass_rejected_messages_when_idle(scheduler: DurableScheduler,
     topic.current[PATHS[1]] = Position("kafka", PATHS[1], 8, 8)
     run(loop, [None])
     assert scheduler.positions[PATHS[1]]["offset"] == 8
+
+
+def test_progress_of_topics_and_files(scheduler: DurableScheduler, topic: Topic) -> None:
+    loop = make(scheduler, topic)
+    assert loop.progress == StreamProgress(4, None, at_end=False)
+    run(loop, [topic.deliver(PATHS[0], 6), None])
+    assert loop.progress == StreamProgress(4, 6.0, at_end=False)
+    topic.is_partitioned = False
+    run(loop, [topic.deliver(PATHS[0], 7)])
+    assert loop.progress == StreamProgress(4, 7.0, at_end=False)
+    run(loop, [None])
+    assert loop.progress == StreamProgress(4, 7.0, at_end=True)
+
+
+def test_no_position_passes_what_was_cut_short(
+    scheduler: DurableScheduler, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = make(scheduler, topic)
+    run(loop, [topic.deliver(PATHS[0], 6)])
+    with monkeypatch.context() as patch:
+        patch.setattr(type(scheduler), "take", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(loop, [topic.deliver(PATHS[0], 7)])
+    loop.finish()
+    assert scheduler.saved.positions[PATHS[0]]["offset"] == 6
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_refused_commit_is_made_up_for(

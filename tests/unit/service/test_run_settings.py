@@ -77,7 +77,7 @@ def test_a_formula_stays_a_text() -> None:
         "a text": [("source", ""), ("source", 5), ("state", "")],
         "one of": [("format", "xml")],
         "true or false": [("until_end", "perhaps"), ("scheduler.signals_discover", "perhaps")],
-        "a whole number from 0": [("evolution.every", "-1")],
+        "a whole number from 1": [("evolution.every", "0"), ("evolution.every", "-1")],
         "a whole number": [
             *[("evolution.every", "1.5"), ("scheduler.seed", True), ("politeness.in_flight", "many")],
             *[("save.kept", "none")],
@@ -89,7 +89,7 @@ def test_a_formula_stays_a_text() -> None:
         "a duration": [
             *[("batches.every", 0), ("scheduler.max_ahead", "soon"), ("politeness.delay", "soon")],
             *[("politeness.retry_after_most", "0"), ("optimiser.every", "soon"), ("save.every", 0)],
-            *[("batches.lease", "x"), ("rules.a.example", {"delay": "soon"})],
+            *[("batches.lease", "x"), ("batches.lease", "367d"), ("rules.a.example", {"delay": "soon"})],
         ],
         "1 to 256": [("scheduler.threads", 0)],
         "a table": [("scheduler", 5), ("kafka", 5), ("rules", 5), ("rules.a.example", 5)],

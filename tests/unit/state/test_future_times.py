@@ -6,7 +6,7 @@ import numpy as np
 
 from streamsched import Outcome, Scheduler, Signal
 from streamsched.scheduler.recovered_state import mend_state
-from streamsched.state.future_times import describe_future_pages
+from streamsched.state.future_times import describe_future, describe_future_pages
 
 DAY = 86_400.0
 T = 1.7e9
@@ -70,6 +70,20 @@ def test_mended_pages_are_visited_and_learned_again() -> None:
         assert scheduler.observe(done).applied == len(done)
     assert seen == {*URLS, "https://h3.example/", "https://new.example/"}
     assert scheduler.core.pages.faults() == []
+
+
+def test_leases_from_the_future_are_found_and_end() -> None:
+    """A clock ten years ahead, put right while the pages are out: leases of the present stay."""
+    scheduler = Scheduler()
+    scheduler.observe([Outcome(url, T) for url in URLS])
+    scheduler.next_batch(30, now=T + 3_650 * DAY, lease="10m")
+    scheduler.next_batch(9, now=T + 60.0, lease="99d")
+    text = describe_future(scheduler.core.pages.arrays, T + DAY)
+    assert text is not None
+    assert text.startswith("30 pages have leases that began in the future and end by 2033-11-")
+    assert mend_state(scheduler.core, T + DAY)["leases"] == 30
+    assert describe_future(scheduler.core.pages.arrays, T + DAY) is None
+    assert len(scheduler.next_batch(99, now=T + 61.0)) == len(URLS) - 9
 
 
 def test_blocks_stay() -> None:
