@@ -17,6 +17,7 @@ from streamsched.estimation.change_detection import (
     CHANGE_BITS,
     FAILURE,
     FIRST,
+    NO_EVIDENCE,
     detect_change,
     is_success,
     shows_content,
@@ -230,15 +231,15 @@ def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, cha
         if code == FAILURE:
             continue
         kept[i] = code == CHANGE
-        if code != FIRST and page.success:
+        if code not in (FIRST, NO_EVIDENCE) and page.success:
             since_s[i] = page.last_s
             page.visits += 1
             page.watched_s += fetched_at[i] - page.last_s
         page.last_s = fetched_at[i]
         page.seen = True
         page.success = is_success(status[i])
-        if code == CHANGE and page.success:
-            page.has_fingerprint = False  # its content is gone; set again below if there is a new one
+        if code in (CHANGE, NO_EVIDENCE) and page.success:
+            page.has_fingerprint = False  # set again below if there is a new one
         if shows_content(given[i], status[i]) and not page.has_fingerprint:
             page.has_fingerprint = True
             page.fingerprint = fingerprint[i]

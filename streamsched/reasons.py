@@ -58,6 +58,7 @@ class ReasonCode(StrEnum):
     RELATED_CHANGED = "related_changed"
     ANNOUNCED = "announced"
     PERIODICITY = "periodicity"
+    NO_EVIDENCE = "no_evidence"
     FAILED_VISITS = "failed_visits"
     PANEL_MEMBER = "panel_member"
     PLANNED = "planned"

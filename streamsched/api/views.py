@@ -71,10 +71,11 @@ class Observed(_Counts, frozen=True, kw_only=True):
 
     ``changed``, ``first_visits`` and ``failures`` are among ``applied``; ``refused``: outcomes of unknown pages that
     were not added, because of `max_pages` or `max_pages_per_host`; ``robots_denied``, ``not_attempted``: applied
-    outcomes with these statuses; ``moved``: applied outcomes with `moved_to`; ``served``: applied outcomes that show
-    whether a page has changed which `Scheduler.next_batch` returned for its score, not for the panel; ``hits``: those
-    of them that show a change; ``rejections``: the first 100 of ``rejected``. An outcome that was sent twice, because
-    the first answer was lost, counts as a duplicate or late.
+    outcomes with these statuses; ``moved``: applied outcomes with `moved_to`; ``unproven``: applied outcomes that say
+    nothing about a change; ``served``: applied outcomes that show whether a page has changed which
+    `Scheduler.next_batch` returned for its score, not for the panel; ``hits``: those of them that show a change;
+    ``rejections``: the first 100 of ``rejected``. An outcome that was sent twice, because the first answer was lost,
+    counts as a duplicate or late.
     """
 
     applied: int = 0
@@ -84,6 +85,7 @@ class Observed(_Counts, frozen=True, kw_only=True):
     robots_denied: int = 0
     not_attempted: int = 0
     moved: int = 0
+    unproven: int = 0
     duplicates: int = 0
     late: int = 0
     refused: int = 0

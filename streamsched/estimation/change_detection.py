@@ -11,15 +11,17 @@ that applies decides:
 5. **Success against 4xx**, in either order, is a change: the page vanished or returned.
 6. **4xx again** is no change; the fingerprint of the error page is ignored.
 7. **Both succeeded and both have a fingerprint**: a change if `threshold` bits or more differ.
-8. **Both succeeded, without two fingerprints to compare**: no change. So from a crawler that reports only status codes,
-   only pages that vanish or come back count as changes.
+8. **Both succeeded, without two fingerprints to compare**: no evidence. The page was fetched, so the time since its
+   last visit begins again, but its rate and everything else that is learned from intervals stays as it was. A crawler
+   that reports only status codes teaches nothing but that pages vanish and come back.
 
 A success is every status below 400 but 0: redirects (3xx) are compared by their fingerprints like any other answer, and
 so are the 1xx that a crawler should not report. An absent status is 200. Of an informative visit the page stores
 whether it was a success, and the fingerprint of the content at its last change, or of the content first seen: of the
 visits that `shows_content`, those without a change leave it as it was. So a page that drifts by less than the threshold
 from visit to visit changes once the drift has added up. A 304 or a 4xx leaves the fingerprint as it was too; a success
-that is a change without a fingerprint removes it, because its content is gone.
+that is a change without a fingerprint removes it, because its content is gone. So does a visit without evidence,
+because the next interval begins with it.
 """
 
 from __future__ import annotations
@@ -30,16 +32,21 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import SettingsError
-from streamsched.numerics.jit import kernel
+from streamsched.numerics.arrays import Record, Records
+from streamsched.numerics.jit import inlined_kernel, kernel
 from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, STATUSES, Outcome
 
+EVIDENCE_MEMORY: Final = 1_000.0  # visits after which the oldest fade from the share without evidence
+EVIDENCE_LEAST: Final = 100.0  # visits below which that share says nothing
+UNPROVEN_MOST: Final = 0.5  # of these visits; above it, users are warned
 CHANGE_BITS: Final = 6  # of 64 bits: least distance of SimHashes of two contents (Grimes & O'Brien, section 3)
 
 FAILURE: Final = 0  # not informative
 FIRST: Final = 1  # informative, the first of its page
 SAME: Final = 2
 CHANGE: Final = 3
-VERDICTS: Final = ("failure", "first", "same", "change")
+NO_EVIDENCE: Final = 4
+VERDICTS: Final = ("failure", "first", "same", "change", "no_evidence")
 
 _NOT_MODIFIED: Final = 304
 _NOT_FOUND: Final = 404
@@ -103,7 +110,7 @@ def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into t
     page_fingerprint: np.uint64,
     threshold: int,
 ) -> int:
-    """Return FAILURE, FIRST, SAME or CHANGE for one visit, by the rules of this module in their order. O(1).
+    """Return FAILURE, FIRST, SAME, CHANGE or NO_EVIDENCE for one visit, by the rules of this module in order. O(1).
 
     `given`: bits of `streamsched.outcomes`; fields that it does not name are ignored. The four of the page: whether it
     had an informative visit, whether the last of these succeeded, and whether it has a fingerprint, and which.
@@ -119,9 +126,26 @@ def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into t
         return SAME
     if is_success(answer) != page_success:
         return CHANGE
-    if page_success and page_has_fingerprint and given & FINGERPRINT:
+    if not page_success:
+        return SAME
+    if page_has_fingerprint and given & FINGERPRINT:
         return CHANGE if popcount(fingerprint ^ page_fingerprint) >= threshold else SAME
-    return SAME
+    return NO_EVIDENCE
+
+
+@inlined_kernel
+def count_evidence(corpus: Record, verdict: int) -> None:
+    """Count a visit with SAME, CHANGE or NO_EVIDENCE in the share of visits without evidence. O(1)."""
+    corpus.compared = min(corpus.compared + 1.0, EVIDENCE_MEMORY)
+    corpus.unproven += ((verdict == NO_EVIDENCE) - corpus.unproven) / corpus.compared
+
+
+def unproven_share(corpus: Records) -> float | None:
+    """Return the share of recent visits without evidence, None before `EVIDENCE_LEAST` visits; ``corpus``: CORPUS[1].
+
+    Above `UNPROVEN_MOST` the crawler teaches little: it should report `changed`, a fingerprint or 304.
+    """
+    return float(corpus["unproven"][0]) if corpus["compared"][0] >= EVIDENCE_LEAST else None
 
 
 def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) -> str:

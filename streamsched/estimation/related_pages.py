@@ -151,6 +151,13 @@ def settle_claims(shard: ShardArrays, row: int, observed: ObservedInterval, alon
     return 1.0 - spared
 
 
+@inlined_kernel
+def drop_claims(link: Record) -> None:
+    """End the claims on a page, whose visit did not show whether they were right. O(1)."""
+    for kind in range(KEY_KINDS):
+        link.related[kind] &= KEY_BITS
+
+
 @bare_kernel
 def claim_related(
     shard: ShardArrays,

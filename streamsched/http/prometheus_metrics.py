@@ -82,6 +82,9 @@ class PrometheusMetrics(Collector):
         yield _gauge("start_time_seconds", "When the service started, by its clock.", service.started_s)
         yield _gauge("pages", "Known pages.", len(scheduler))
         yield _gauge("refused_pages", "Unknown pages that a bound has refused.", scheduler.refused_pages)
+        yield _gauge(
+            "unproven_ratio", "Share of the newest visits that say nothing about a change.", scheduler.unproven_share
+        )
         yield _gauge("requests_waiting", "Requests that wait for the scheduler.", service.thread.length)
         for name, (metric, text) in _GAUGES.items():
             yield _gauge(metric, text, getattr(latest, name))
@@ -128,7 +131,7 @@ def _fates(observed: Observed) -> dict[str, int]:
 
 def _results(observed: Observed) -> dict[str, int]:
     """Return the applied outcomes by result: each has one."""
-    results = {name: getattr(observed, name) for name in ("changed", "first_visits", "failures", *STATUSES)}
+    results = {name: getattr(observed, name) for name in ("changed", "first_visits", "failures", "unproven", *STATUSES)}
     return results | {"unchanged": observed.applied - sum(results.values())}
 
 

@@ -33,7 +33,7 @@ LONGEST_INTERVAL: Final = 1e15
 
 PAGE: Final = np.dtype(
     [
-        ("last_visit_s", "<f8"),  # end of the last visit that could show a change
+        ("last_visit_s", "<f8"),  # end of the last visit that reached the page
         ("own_shape", "<f8"),  # what the page's visits added to the shape of its Gamma prior
         ("own_exposure", "<f8"),  # ... and to the exposure, in cycles
         ("url_hash", "<u8"),

@@ -22,6 +22,7 @@ SAMPLE_PAGES: Final = 50_000  # enough to detect differences of 1 % between scor
 # Bits of VISIT.flags.
 SAW_CHANGE: Final = 1
 WAS_FIRST: Final = 2  # the page's first visit, with nothing to compare with
+NO_EVIDENCE: Final = 4  # nothing is known of a change since the visit before
 
 _SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # arbitrary, but different from the salts of ties and slots
 _ROWS_AT_ONCE: Final = 1 << 16  # rows hashed together
@@ -119,6 +120,13 @@ class Visits(NamedTuple):
     at_s: Floats  # UTC epoch seconds
     changed: Bools
     first: Bools
+    unproven: Bools  # without evidence of a change or of none
+
+    def proven(self) -> Visits:
+        """Return the others: the interval before one without evidence is joined to the next. O(v)."""
+        rows, at_s, changed, first, unproven = self
+        told = ~unproven
+        return Visits(rows[told], at_s[told], changed[told], first[told], unproven[told])
 
 
 def read_visits(journal: Records, corpus: Records) -> Visits:
@@ -132,8 +140,8 @@ def read_visits(journal: Records, corpus: Records) -> Visits:
     ring = ring[sampled[ring["row"]]]
     ring = ring[np.argsort(ring["row"], kind="stable")]
     flags = ring["flags"]
-    seen, first = (flags & SAW_CHANGE) != 0, (flags & WAS_FIRST) != 0
-    return Visits(ring["row"].astype(np.int64), ring["at_s"].copy(), seen, first)
+    said = [(flags & bit) != 0 for bit in (SAW_CHANGE, WAS_FIRST, NO_EVIDENCE)]
+    return Visits(ring["row"].astype(np.int64), ring["at_s"].copy(), *said)
 
 
 @bare_kernel

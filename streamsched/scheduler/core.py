@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ import numpy as np
 
 from streamsched.api.views import Noticed, Observed
 from streamsched.errors import UnknownPage
+from streamsched.estimation.change_detection import UNPROVEN_MOST, unproven_share
 from streamsched.evolution.data.training_data import Training, count_known_cycles, draw_trainings
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
@@ -36,6 +38,8 @@ from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import digest_state
 from streamsched.state.stream_clock import StreamClock, SuspendedStreams
 
+_log: Final = logging.getLogger("streamsched.evidence")
+
 Listener: TypeAlias = Callable[[Observed | Noticed | Batch], None]
 # How the state was made or is found.
 _NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key")
@@ -59,6 +63,7 @@ class SchedulerCore:
         self.reached = StreamPositions()
         self.on_champion: Callable[[Champion], None] | None = None
         self.listeners: list[Listener] = []
+        self._lacks_evidence = False
         self.champion = self._wanted = champion
         self.plan: CrawlPlan | None = None  # of the crawl rates in use
         self.pages = pages
@@ -137,8 +142,21 @@ class SchedulerCore:
 
     def report(self, result: Observed | Noticed | Batch) -> None:
         """Hand `result` to the listeners. Under the lock."""
+        if isinstance(result, Observed):
+            self._warn_of_evidence()
         for listener in self.listeners:
             listener(result)
+
+    def _warn_of_evidence(self) -> None:
+        """Log a warning when most visits begin to say nothing about a change."""
+        share = unproven_share(self.pages.arrays.corpus)
+        lacks = share is not None and share > UNPROVEN_MOST
+        if lacks and not self._lacks_evidence:
+            _log.warning(
+                "%.0f%% of the newest visits say nothing about a change: report `changed`, `fingerprint` or status 304",
+                100 * (share or 0.0),
+            )
+        self._lacks_evidence = lacks
 
     def replace_politeness(self, politeness: Politeness) -> None:
         """Replace the politeness settings. O(pages). Under the lock."""

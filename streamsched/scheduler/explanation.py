@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.api.views import Explanation, finite
+from streamsched.estimation.change_detection import UNPROVEN_MOST, unproven_share
 from streamsched.estimation.related_pages import is_claimed, unclaimed
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.source_list import find_announcement
@@ -137,6 +138,9 @@ def _change_reasons(
     reasons += _signal_reasons(shard, row, signal_kinds)
     if link["schedule"]:
         reasons.append(_periodicity_reason(find_periodicity(page, shard.seasonality, row)))
+    share = unproven_share(shard.corpus)
+    if share is not None and share > UNPROVEN_MOST:
+        reasons.append(Reason(ReasonCode.NO_EVIDENCE, {"share": share}))
     if failures := int(page["failures"]):
         counted = {"failures": failures, "at_least": failures == _MAX_FAILURES}
         reasons.append(Reason(ReasonCode.FAILED_VISITS, counted))

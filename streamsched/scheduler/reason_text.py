@@ -267,6 +267,9 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ReasonCode.RELATED_CHANGED: _related_changed,
     ReasonCode.ANNOUNCED: _announced,
     ReasonCode.PERIODICITY: _periodicity,
+    ReasonCode.NO_EVIDENCE: lambda fields: (
+        f"{fields['share']:.0%} of the visits, of any page, say that it was fetched and nothing about a change"
+    ),
     ReasonCode.FAILED_VISITS: _failed_visits,
     ReasonCode.PANEL_MEMBER: lambda fields: (
         f"in the panel: visited every cycle, with {fields['share']:.0%} of the pages leased"

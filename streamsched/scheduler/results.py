@@ -21,7 +21,7 @@ SHOWN_PAGES: Final = 20  # of a batch, in a notebook
 
 _COUNTS: Final = (  # in the order of the positions of `streamsched.state.ingest`
     *("applied", "changed", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
-    *("refused", "robots_denied", "not_attempted", "moved"),
+    *("refused", "robots_denied", "not_attempted", "moved", "unproven"),
 )
 _FATES: Final = ("applied", "discovered", "repeated", "late", "refused")  # likewise, of signals
 

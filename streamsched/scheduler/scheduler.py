@@ -24,6 +24,7 @@ from streamsched.api.views import (
     WeekView,
 )
 from streamsched.errors import InvalidOutcome, InvalidSignal, SettingsError
+from streamsched.estimation.change_detection import unproven_share
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.source_list import list_sources
 from streamsched.evolution.data.training_data import Training
@@ -560,6 +561,14 @@ class Scheduler:
     def refused_patterns(self) -> int:
         """How many new pages joined a larger URL pattern because of `max_patterns_per_host`."""
         return int(self.core.pages.arrays.corpus["refused_patterns"][0])
+
+    @property
+    def unproven_share(self) -> float | None:
+        """The share of the newest visits, some 1,000, that say nothing about a change; None before 100 visits.
+
+        Above one half a warning is logged: a crawler should report `changed`, `fingerprint` or status 304.
+        """
+        return unproven_share(self.core.pages.arrays.corpus)
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""

@@ -11,6 +11,8 @@ from streamsched.estimation.change_detection import (
     CHANGE,
     FAILURE,
     FIRST,
+    NO_EVIDENCE,
+    count_evidence,
     detect_change,
     is_gone,
     is_success,
@@ -21,7 +23,7 @@ from streamsched.estimation.content import learn_significance, refresh_significa
 from streamsched.estimation.gamma_posterior import ObservedInterval
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior
 from streamsched.estimation.interval_update import update_estimators
-from streamsched.estimation.related_pages import claim_related, is_claimed, kinds_to_claim
+from streamsched.estimation.related_pages import claim_related, drop_claims, is_claimed, kinds_to_claim
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.signal_update import begin_silence, has_source
@@ -55,18 +57,19 @@ from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
+from streamsched.records.visit_journal import NO_EVIDENCE as WITHOUT
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
 from streamsched.state.known_pages import NewUrl
 from streamsched.state.lazy_kernels import LazyKernels
 from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetch_page
 
 # Positions in the counts that `apply_outcomes` adds to. An outcome counts as APPLIED, DUPLICATES, LATE or REFUSED, an
-# applied one also as one of CHANGES, FIRST_VISITS, FAILURES, UNCHANGED, DENIALS and NOT_TRIED. SERVED are outcomes of
-# pages leased for their score that show whether the page had changed, HITS those of them that found a change. MOVED are
-# applied outcomes that name another URL.
+# applied one also as one of CHANGES, FIRST_VISITS, FAILURES, UNCHANGED, UNPROVEN (no evidence of either), DENIALS and
+# NOT_TRIED. SERVED are outcomes of pages leased for their score that show whether the page had changed, HITS those of
+# them that found a change. MOVED are applied outcomes that name another URL.
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
-REFUSED, DENIALS, NOT_TRIED, MOVED = range(9, 13)
-COUNTS: Final = 13
+REFUSED, DENIALS, NOT_TRIED, MOVED, UNPROVEN = range(9, 14)
+COUNTS: Final = 14
 
 _AHEAD: Final = 12  # outcomes between prefetching a group and using it
 _HOST_AHEAD: Final = 6  # ... its host, which the group names
@@ -267,21 +270,32 @@ def _apply_one(
         rests_alone = wait_s >= 0.0 and not rests
         until_s = rest_end(response, wait_s, rules.limits.retry_after_most_s) if rests_alone else -np.inf
         return _apply_failure(shard, row, until_s)
-    if verdict != FIRST:
+    if verdict not in (FIRST, NO_EVIDENCE):
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         _learn(shard, row, observed, rules, invalidated)
-    elif has_source(shard.pages, row):
-        begin_silence(shard, row, fetched_at, rules.cycle_s, 0.0)
+    else:
+        _begin_interval(shard, row, fetched_at, rules.cycle_s)
     if verdict == CHANGE:
         _learn_significance(shard, row, columns, at)
-    _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
+    renewed = verdict in (CHANGE, NO_EVIDENCE)
+    _store_visit(page, trace, status, renewed, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
-    flags = SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST)
+    return _count_visit(shard, row, fetched_at, verdict, rules)
+
+
+@inlined_kernel
+def _count_visit(shard: ShardArrays, row: int, fetched_at: float, verdict: int, rules: IngestRules) -> int:
+    """Count an informative visit in the journal and the corpus; return the position of its count."""
+    corpus: Record = shard.corpus[0]
+    flags = SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST) + WITHOUT * (verdict == NO_EVIDENCE)
     record_visit(shard.journal, corpus, row, fetched_at, flags)
     if verdict == FIRST:
         return FIRST_VISITS
+    count_evidence(corpus, verdict)
+    if verdict == NO_EVIDENCE:
+        return UNPROVEN
     advance_sweep(shard, rules.lazy.step_sweep)
     return CHANGES if verdict == CHANGE else UNCHANGED
 
@@ -294,6 +308,16 @@ def _refresh(shard: ShardArrays, row: int, host: Record) -> None:
     refresh_prior(page, corpus, shard.groups.records)
     refresh_link(shard.seasonality, row, page, corpus.sweep)
     refresh_significance(shard.seasonality.links[row], corpus, host)
+
+
+@inlined_kernel
+def _begin_interval(shard: ShardArrays, row: int, fetched_at: float, cycle_s: float) -> None:
+    """End what was said of a page before a visit that does not show whether it was right. O(1)."""
+    link: Record = shard.seasonality.links[row]
+    if is_claimed(link):
+        drop_claims(link)
+    if has_source(shard.pages, row):
+        begin_silence(shard, row, fetched_at, cycle_s, 0.0)
 
 
 @inlined_kernel
@@ -397,15 +421,15 @@ def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, a
 
 
 @inlined_kernel
-def _store_visit(page: Record, trace: Record, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
-    """Store what the next visit is compared with."""
+def _store_visit(page: Record, trace: Record, status: int, renewed: bool, shows: bool, fingerprint: int) -> None:
+    """Store what the next visit is compared with; `renewed`: the content that was stored is gone, or may be."""
     page.failures = 0
     page.gone = min(page.gone + 1, 255) if is_gone(status) else 0
     page.flags |= np.uint8(VISITED)
     if is_success(status):
         page.flags |= np.uint8(SUCCEEDED)
-        if changed:
-            page.flags &= ~np.uint8(WITH_FINGERPRINT)  # its content is gone; set again below if there is a new one
+        if renewed:
+            page.flags &= ~np.uint8(WITH_FINGERPRINT)  # set again below if there is a new one
     else:
         page.flags &= ~np.uint8(SUCCEEDED)
     if shows and not page.flags & WITH_FINGERPRINT:  # else that of the last change stays, so that slow drift adds up

@@ -21,7 +21,7 @@ from tests.support.command_line import DAY, NOW, Command, change_log, crawl, fil
 LINES = crawl()
 COUNTS = (
     *("applied", "changed", "first_visits", "failures", "robots_denied", "not_attempted", "moved"),
-    *("duplicates", "late", "refused", "rejected", "pages"),
+    *("unproven", "duplicates", "late", "refused", "rejected", "pages"),
 )
 
 

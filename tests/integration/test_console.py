@@ -319,11 +319,11 @@ def test_alerts_in_words(page: Page) -> None:
           const calibration = {visits: 5_000, error: 0.2, predicted: 0.3, observed: 0.1};
           const outcomes = {applied: 900, rejected: 100};
           const stats = {latest, calibration, outcomes, trouble: "the disk is full", requests: {500: 2, 200: 9},
-            refused_pages: 3};
+            refused_pages: 3, unproven_share: 0.75};
           const samples = Array.from({length: 20}, (_, i) => ({at_s: 60 * i, applied: 5, leased: 7}));
           const now = {stats, samples, error: null, answeredAt: 0};
           const calm = {...now, samples: [], stats: {...stats, trouble: null, requests: {}, refused_pages: 0,
-            outcomes: {}, calibration: {visits: 0}, latest: {lag: null, image_age_s: 0}}};
+            unproven_share: null, outcomes: {}, calibration: {visits: 0}, latest: {lag: null, image_age_s: 0}}};
           return [findAlerts(now, 0).map(({level, text}) => `${level}: ${text}`), findAlerts(calm, 0)];
         }"""
     )
@@ -336,6 +336,10 @@ def test_alerts_in_words(page: Page) -> None:
         "warning: The scheduler's lock was waited for 500 ms.",
         "warning: Crawlers hold 7 pages, and no outcome has come for 19 min.",
         "warning: Forecasts of changes are off by 20.0 %: 30.0 % of visits were to find a change, 10.0 % did.",
+        (
+            "warning: 75.0 % of the newest visits say nothing about a change: "
+            "crawlers should report changed, a fingerprint or status 304."
+        ),
         "warning: 100 outcomes rejected since the start; the answers to them say why.",
         "warning: No image of the state for 2 h: a restart would repeat all calls since.",
         "note: The hit rate has drifted since the last evolution; the next one will be early.",

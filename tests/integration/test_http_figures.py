@@ -158,7 +158,7 @@ def test_metrics_are_the_figures(service: Running) -> None:
     assert {fate: value("outcomes_total", fate=fate) for fate in fates} == {
         fate: found["outcomes"][fate] for fate in fates
     }
-    results = ("changed", "unchanged", "first_visits", "failures", "robots_denied", "not_attempted")
+    results = ("changed", "unchanged", "first_visits", "failures", "unproven", "robots_denied", "not_attempted")
     assert sum(value("applied_outcomes_total", result=one) for one in results) == found["outcomes"]["applied"]
     assert value("applied_outcomes_total", result="changed") == found["outcomes"]["changed"] > 0
     assert value("hits_total") == latest["hits"] < value("served_outcomes_total") == latest["served"]

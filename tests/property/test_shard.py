@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from streamsched import Observed, OutcomeBatch, Politeness, Scheduler
+from streamsched.estimation.change_detection import EVIDENCE_MEMORY
 from streamsched.formula import Formula
 from streamsched.formula.terminal_table import PROVIDED, SEASONAL
 from streamsched.numerics.jit import mix
@@ -22,7 +23,7 @@ from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import DENIED, SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
-from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
+from streamsched.records.visit_journal import NO_EVIDENCE, SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
 from streamsched.state import page_table, state_arrays
 from tests.reference import estimators
 from tests.reference import shard as reference_shard
@@ -49,9 +50,9 @@ panels = st.sampled_from([0.0, 0.05, 0.3, 0.9])
 def near(expected: object) -> object:
     """Within what one prior moves others by, should the last bit of a double turn its rounding to single precision.
 
-    Evidence that has faded below 1e-200 is none: where it becomes 0 depends on the mathematics library.
+    Evidence that has faded below 1e-100 is none: where it becomes 0 depends on the mathematics library.
     """
-    return pytest.approx(expected, rel=5e-7, abs=1e-200)
+    return pytest.approx(expected, rel=5e-7, abs=1e-100)
 
 
 def singly(expected: object) -> object:
@@ -73,6 +74,7 @@ def as_told(counts: Counter[str], served: int, hits: int, moved: int) -> Observe
         robots_denied=counts["denied"],
         not_attempted=counts["untried"],
         moved=moved,
+        unproven=counts["no_evidence"],
     )
 
 
@@ -124,6 +126,10 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     pooled = [corpus[name] for name in ("surge_sum", "group_days", "hits", "page_days", "claimed", "followed")]
     assert pooled == singly([float(value) for value in vars(shard.surges.pooled).values()])
     assert journal_of(scheduler) == list(shard.journal)
+    without = shard.evidence.count(False) / len(shard.evidence) if shard.evidence else 0.0
+    assert corpus["compared"] == min(len(shard.evidence), EVIDENCE_MEMORY)
+    if len(shard.evidence) <= EVIDENCE_MEMORY:
+        assert corpus["unproven"] == pytest.approx(without)
 
 
 def assert_same_surges(record: Any, surges: GroupSurges) -> None:
@@ -148,6 +154,7 @@ def journal_of(scheduler: Scheduler) -> list[reference_shard.Visit]:
             float(visit["at_s"]),
             bool(visit["flags"] & SAW_CHANGE),
             bool(visit["flags"] & WAS_FIRST),
+            bool(visit["flags"] & NO_EVIDENCE),
         )
         for visit in ring
     ]

@@ -59,11 +59,12 @@ def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) ->
         (status == 304, False),
         ((status < 400) != page["success"], True),
         (status >= 400, False),
-        (None in prints, False),
     ]
     for applies, changed in rules:
         if applies:
             return "change" if changed else "same"
+    if None in prints:
+        return "no_evidence"
     differing = sum(a != b for a, b in zip(f"{prints[0]:064b}", f"{prints[1]:064b}", strict=True))
     return "change" if differing >= threshold else "same"
 

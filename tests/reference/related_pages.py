@@ -191,6 +191,10 @@ class RelatedPages:
         claims.shares = [0] * KINDS
         return 1.0 - missed, 1.0 - spared
 
+    def drop(self, url: str) -> None:
+        """End the claims on a page, whose visit did not show whether they were right."""
+        self.claims[url].shares = [0] * KINDS
+
     def learn(self, key: Key, made: float, credit: float) -> None:
         """Count the claims `made`, of which the part `credit` came true, for a key and for its kind."""
         followed, failed = self.chances[key]

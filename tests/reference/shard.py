@@ -80,6 +80,7 @@ class Visit:
     at_s: float
     changed: bool
     first: bool
+    unproven: bool
 
 
 @dataclass
@@ -140,11 +141,12 @@ class Shard:
         self.significances = Significances()
         self.seasonality = Seasonality(cycle_s)
         self.signals = Signals()
+        self.evidence: list[bool] = []  # of each visit after the first that reached its page
 
     def observe(self, outcome: Outcome) -> str:
         """Apply one outcome; return its verdict.
 
-        One of refused, duplicate, late, untried, denied, failure, first, same and change.
+        One of refused, duplicate, late, untried, denied, failure, first, same, change and no_evidence.
         """
         verdict = self.apply(outcome)
         if verdict in ("refused", "duplicate", "late"):
@@ -189,7 +191,7 @@ class Shard:
         if verdict == "failure":
             page.failures = min(page.failures + 1, 255)
             return verdict
-        if verdict != "first":
+        if verdict in ("same", "change"):
             assert page.link is not None
             counts = len(page.flags), sum(page.flags), len(self.pages)
             span = page.last_visit_s, outcome.fetched_at
@@ -201,19 +203,28 @@ class Shard:
             significance = significance_of(visit, page.left, outcome.significance)
             if verdict == "change" and significance is not None:
                 self.significances.learn(page.significance, page.group[0], significance)
-        elif self.has_source(page.url):
-            self.signals.begin(page.url, self.host_of(page), outcome.fetched_at, 0.0)
-        page.left = left_behind(visit, page.left, verdict == "change")
+        else:
+            self.related.drop(page.url)
+            if self.has_source(page.url):
+                self.signals.begin(page.url, self.host_of(page), outcome.fetched_at, 0.0)
+        page.left = left_behind(visit, page.left, verdict in ("change", "no_evidence"))
         page.failures = 0
         page.gone = min(page.gone + 1, 255) if outcome.status in (404, 410) else 0
         page.last_visit_s = outcome.fetched_at
+        self.count_visit(page, verdict, served)
+        return verdict
+
+    def count_visit(self, page: Page, verdict: str, served: bool) -> None:
+        """Count an informative visit: in the journal, in the share of evidence, and as an answer to a batch."""
         if self.is_sampled(page.row):
-            self.journal.append(Visit(page.url, page.last_visit_s, verdict == "change", verdict == "first"))
+            told = [verdict == one for one in ("change", "first", "no_evidence")]
+            self.journal.append(Visit(page.url, page.last_visit_s, *told))
         if verdict != "first":
+            self.evidence.append(verdict != "no_evidence")
+        if verdict in ("same", "change"):
             self.count_interval()
             self.served += served
             self.hits += served and verdict == "change"
-        return verdict
 
     def notice(self, url: str, kind: str, at_s: float) -> str:
         """Apply one signal; return its fate."""
@@ -545,11 +556,11 @@ def names_of(url: str) -> tuple[str, ...]:
     return (host.removesuffix({"http": ":80", "https": ":443"}.get(scheme.lower(), "")), *directories[:-1])
 
 
-def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, changed: bool) -> dict[str, Any]:
+def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, renewed: bool) -> dict[str, Any]:
     """What an informative visit stores for comparison with the next."""
     status = visit.get("status", 200)
     page = {"success": status < 400} | {k: v for k, v in (before or {}).items() if k == "fingerprint"}
-    if status < 400 and changed:
+    if status < 400 and renewed:
         page.pop("fingerprint", None)
     if status < 400 and status != 304 and "fingerprint" in visit and "fingerprint" not in page:
         page["fingerprint"] = visit["fingerprint"]

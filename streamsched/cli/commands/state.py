@@ -176,6 +176,7 @@ def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
         "groups": int(corpus["groups"]),
         "outcomes": int(corpus["applied"]),
         "failures": int(corpus["failures"]),
+        "unproven_share": scheduler.unproven_share,
         "refused_pages": scheduler.refused_pages,
         "refused_patterns": scheduler.refused_patterns,
         "cycle": format_duration(scheduler.cycle_s),

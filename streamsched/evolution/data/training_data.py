@@ -110,7 +110,7 @@ def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> Training
     Pages whose first visit was later are left out: a history that began with draws would reflect the prior more than
     the page. ``in_panel``: bool[pages], whether each page is in the panel.
     """
-    journal = read_visits(shard.journal, shard.corpus)
+    journal = read_visits(shard.journal, shard.corpus).proven()
     times = _as_cycles(journal.at_s, span)
     rows = find_sampled(0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]

@@ -140,6 +140,7 @@ class Reading:
             formula=scheduler.formula.text,
             refused_pages=scheduler.refused_pages,
             refused_patterns=scheduler.refused_patterns,
+            unproven_share=scheduler.unproven_share,
             requests={str(status): count for status, count in sorted(service.statuses.items())},
             outcomes=figures.watch.observed.counts(),
             signals=figures.watch.noticed.counts(),

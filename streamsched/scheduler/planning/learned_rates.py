@@ -98,7 +98,7 @@ def pair_visits(visits: Visits, since_s: float, crawl_rate: Floats, cycle_s: flo
     known = rows < crawl_rate.size
     planned = np.where(known, crawl_rate[np.where(known, rows, 0)], 0.0) if crawl_rate.size else np.zeros(rows.size)
     follows = np.zeros(rows.size, np.bool_)  # the visit before is of the same page
-    follows[1:] = (rows[1:] == rows[:-1]) & ~visits.first[1:]
+    follows[1:] = (rows[1:] == rows[:-1]) & ~(visits.first | visits.unproven)[1:]
     elapsed = np.zeros(rows.size)
     elapsed[1:] = np.diff(visits.at_s) / cycle_s * planned[1:]
     is_probe = follows & (planned > 0.0) & (elapsed < 1.0)

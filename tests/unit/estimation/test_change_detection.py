@@ -10,6 +10,7 @@ from streamsched.estimation.change_detection import (
     CHANGE_BITS,
     FAILURE,
     FIRST,
+    NO_EVIDENCE,
     SAME,
     VERDICTS,
     detect_change,
@@ -89,10 +90,11 @@ def test_threshold_is_a_setting() -> None:
     assert verdict(page(200, 0), now, threshold=4) == "same"
 
 
-def test_success_without_two_fingerprints_is_no_change() -> None:
-    assert after(page(200)) == "same"
-    assert after(page(200), fingerprint=SIX_BITS) == "same"
-    assert after(page(200, SIX_BITS)) == "same"
+def test_success_without_two_fingerprints_is_no_evidence() -> None:
+    assert after(page(200)) == "no_evidence"
+    assert after(page(200), 301) == "no_evidence"
+    assert after(page(200), fingerprint=SIX_BITS) == "no_evidence"
+    assert after(page(200, SIX_BITS)) == "no_evidence"
 
 
 def test_fingerprints_of_error_pages_and_of_not_modified_are_not_kept() -> None:
@@ -104,7 +106,7 @@ def test_fingerprints_of_error_pages_and_of_not_modified_are_not_kept() -> None:
 
 def test_values_of_absent_fields_are_not_looked_at() -> None:
     seen = (True, True, True, np.uint64(0), CHANGE_BITS)
-    assert detect_change(0, 503, np.uint64(SIX_BITS), True, *seen) == SAME
+    assert detect_change(0, 503, np.uint64(SIX_BITS), True, *seen) == NO_EVIDENCE
     assert detect_change(FINGERPRINT, 404, np.uint64(SIX_BITS), False, *seen) == CHANGE
     assert detect_change(CHANGED, 404, np.uint64(0), True, *seen) == CHANGE
     assert detect_change(STATUS, 503, np.uint64(0), True, *seen) == FAILURE
@@ -112,7 +114,9 @@ def test_values_of_absent_fields_are_not_looked_at() -> None:
 
 
 def test_verdicts_are_named_in_the_order_of_their_codes() -> None:
-    assert [VERDICTS[code] for code in (FAILURE, FIRST, SAME, CHANGE)] == ["failure", "first", "same", "change"]
+    assert [VERDICTS[code] for code in (FAILURE, FIRST, SAME, CHANGE, NO_EVIDENCE)] == [
+        *("failure", "first", "same", "change", "no_evidence")
+    ]
 
 
 def test_every_status_is_a_success_a_failure_or_a_client_error() -> None:

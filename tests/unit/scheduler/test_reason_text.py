@@ -203,6 +203,10 @@ SENTENCES = [
         Reason(ReasonCode.PERIODICITY, PERIODIC),
         "updated on Monday, Friday, most likely from 09:00 to 09:59 UTC-3:30 (p = 0.001)",
     ),
+    (
+        Reason(ReasonCode.NO_EVIDENCE, {"share": 0.8}),
+        "80% of the visits, of any page, say that it was fetched and nothing about a change",
+    ),
     (Reason(ReasonCode.FAILED_VISITS, {"failures": 255, "at_least": True}), "at least the last 255 visits failed"),
     (
         Reason(ReasonCode.PANEL_MEMBER, {"share": 0.05}),

@@ -188,7 +188,7 @@ def test_lease_must_be_a_length_of_time(lease: Any) -> None:
 def test_observe_takes_one_outcome_many_or_columns() -> None:
     scheduler = Scheduler()
     assert scheduler.observe(Outcome(url(0), 1.0)) == Observed(applied=1, first_visits=1)
-    assert scheduler.observe(Outcome(url(0), float(at)) for at in (2, 3)) == Observed(applied=2)
+    assert scheduler.observe(Outcome(url(0), float(at)) for at in (2, 3)) == Observed(applied=2, unproven=2)
     assert scheduler.observe((Outcome(url(0), 4.0, changed=True),)) == Observed(applied=1, changed=1)
     assert scheduler.observe(OutcomeBatch([url(0)], [5.0], status=[500])) == Observed(applied=1, failures=1)
     assert scheduler.observe([]) == scheduler.observe(OutcomeBatch([], [])) == Observed()

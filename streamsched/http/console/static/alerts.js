@@ -10,6 +10,7 @@ const QUIET_S = 600; // leases without outcomes
 const MISCALIBRATED = 0.15;
 const ENOUGH_VISITS = 2_000; // chance alone moves the calibration error of fewer by more than it says
 const REJECTED = 0.01; // of all outcomes
+const UNPROVEN = 0.5; // of visits, as in the log
 const LOCK_WAIT_S = 0.25;
 const MANY_WAIT = 32;
 const RECENT_SAMPLES = 12;
@@ -62,10 +63,14 @@ function* aboutWork(stats, samples) {
   }
 }
 
-function* aboutLearning({ calibration, latest, outcomes }) {
+function* aboutLearning({ calibration, latest, outcomes, unproven_share: unproven }) {
   if (calibration.visits >= ENOUGH_VISITS && calibration.error > MISCALIBRATED) {
     const seen = `${share(calibration.predicted)} of visits were to find a change, ${share(calibration.observed)} did`;
     yield alert("warning", `Forecasts of changes are off by ${share(calibration.error)}: ${seen}.`);
+  }
+  if (unproven > UNPROVEN) {
+    const advice = "crawlers should report changed, a fingerprint or status 304";
+    yield alert("warning", `${share(unproven)} of the newest visits say nothing about a change: ${advice}.`);
   }
   const { rejected = 0, applied = 0 } = outcomes;
   if (rejected > REJECTED * (rejected + applied)) {
