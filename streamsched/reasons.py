@@ -45,6 +45,7 @@ class ReasonCode(StrEnum):
     TIE_LOST = "tie_lost"
     BATCH_FULL = "batch_full"
     HOST_SHARE_USED = "host_share_used"
+    DOMAIN_SHARE_USED = "domain_share_used"
     DISPLACED = "displaced"
     # What is known of its changes.
     LAST_VISITED = "last_visited"

@@ -14,10 +14,11 @@ from streamsched.formula.terminals import Context, fill_terminal, linked_context
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import sort_key
+from streamsched.politeness.domain_shares import DomainLimits
 from streamsched.politeness.eligibility import is_eligible, not_before
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.priority import overdue_since
-from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits, host_slots_beat
+from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits, domain_level, host_slots_beat
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
 
@@ -30,6 +31,7 @@ class KernelQuery(NamedTuple):
     salt: np.uint64
     limits: Limits
     lease_s: float
+    domains: DomainLimits
     only_new: bool
     usage: HostUsage
 
@@ -183,12 +185,15 @@ def count_before(
 
 @inlined_kernel
 def _is_open(shard: ShardArrays, row: int, level: float, query: KernelQuery) -> bool:
-    """Return whether a page is eligible, and better pages do not take all slots of its host. O(1)."""
+    """Return whether a page is eligible, and better pages do not take all slots of its host or domain. O(1)."""
     if not_before(shard.pages, shard.groups.records, row, query.limits, query.now) > query.now:
         return False
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]
     if host_capacity(shard.groups.records[group.host], query.limits, query.now, query.lease_s) <= 0:
         return False
-    slot_limits = SlotLimits(query.limits, query.now, query.lease_s)
-    return not host_slots_beat(shard, slot_limits, group.host, level, query.usage)
+    slot_limits = SlotLimits(query.limits, query.now, query.lease_s, query.domains)
+    if host_slots_beat(shard, slot_limits, group.host, level, query.usage):
+        return False
+    needed = domain_level(shard, slot_limits, group.host, query.usage)
+    return bool(needed == -np.inf or level >= needed)

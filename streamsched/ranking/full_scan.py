@@ -21,6 +21,7 @@ from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Ints, Rows
 from streamsched.numerics.topk_order import select_top, sort_keys, tie_keys
+from streamsched.politeness.domain_shares import NO_DOMAIN_LIMITS, DomainLimits, domain_capacities, find_domains
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.politeness.priority import BY_SCORE, Tiers, read_overdue, select_best, tiers_of
@@ -35,7 +36,7 @@ from streamsched.ranking.block_scan import (
     make_block_scorer,
     scan_rows,
 )
-from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, HostSlots, HostUsage, Singles, SlotLimits
+from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, Candidates, HostSlots, HostUsage, Singles, SlotLimits
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
 
@@ -63,19 +64,20 @@ class Query:
     salt: int  # of the hash that orders equal scores
     limits: Limits = DEFAULT_LIMITS
     lease_s: float = math.inf  # how long pages are out: a host with a delay gives the pages that can be visited by then
+    domains: DomainLimits = NO_DOMAIN_LIMITS  # how many pages of a domain the batch may hold
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
     only_new: bool = False  # rank only pages that were never visited
     among: HostPages | None = None  # rank only these pages, None for all
 
     @property
     def slot_limits(self) -> SlotLimits:
-        """What limits the slots of hosts in this query."""
-        return SlotLimits(self.limits, self.now, self.lease_s)
+        """What limits the slots of hosts and domains in this query."""
+        return SlotLimits(self.limits, self.now, self.lease_s, self.domains)
 
     def for_kernels(self, usage: HostUsage) -> KernelQuery:
         """Return the query as kernels read it. O(1)."""
         salt = np.uint64(self.salt)
-        return KernelQuery(self.now, self.cycle_s, salt, self.limits, self.lease_s, self.only_new, usage)
+        return KernelQuery(self.now, self.cycle_s, salt, self.limits, self.lease_s, self.domains, self.only_new, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +98,19 @@ class Ranked:
 
 
 def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
-    """Return the query's first pages, then those of `best`, as far as their hosts have free slots. O(m).
+    """Return the query's first pages, then those of `best`, as far as hosts and domains have free slots. O(m).
 
-    The scores of the first pages are inf until `FullScan.set_first_scores` sets them: no page of their hosts comes
-    before them.
+    First pages and those of higher tiers do not wait for slots of their domains. The scores of the first pages are inf
+    until `FullScan.set_first_scores` sets them: no page of their hosts comes before them.
     """
     others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
     rows = np.concatenate([query.first, best.rows[others]])
     scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
     tiers = np.concatenate([np.full(query.first.size, BY_SCORE, np.uint8), best.tiers[others]])
     ranked = Ranked(rows, scores, tiers)
-    kept = host_slots.fill(shard, query.slot_limits, rows, ranked.levels, query.k)
+    exempt = tiers != BY_SCORE
+    exempt[: query.first.size] = True
+    kept = host_slots.fill(shard, query.slot_limits, Candidates(rows, ranked.levels, exempt), query.k)
     return Ranked(rows[kept], scores[kept], tiers[kept])
 
 
@@ -223,8 +227,13 @@ class FullScan:
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
         expected = query.k * rows.size / pages  # of the best k pages in the sample
         rows = rows[are_eligible(shard, rows, query.now, query.limits)]
-        # Hosts whose slots are in use are left out: the bar is for the others.
-        rows = rows[self._host_slots.usage.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
+        # Hosts and domains whose slots are in use are left out: the bar is for the others.
+        usage, domains = self._host_slots.usage, find_domains(shard.groups, shard.pages.records, rows)
+        free = usage.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0
+        free &= usage.domain_used[domains] == 0
+        if query.domains.share < 1.0:
+            free &= domain_capacities(shard.groups.domains[domains], query.domains) > 0.0
+        rows = rows[free]
         if query.only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
         place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side

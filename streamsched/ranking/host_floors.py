@@ -17,7 +17,7 @@ from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.certificates import BELOW_FLOOR, Certificates
-from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits
+from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits, domain_level
 from streamsched.records.schema import ShardArrays
 
 _FEWEST: Final = 32  # pages above a host's floor at first, and four for each that the host gives
@@ -57,20 +57,20 @@ class HostFloors:
         """Return the bytes of memory in use."""
         return sum(array.resident_bytes(self._groups) for array in (self._floor, self._room))
 
-    def lift(self, hosts: Ints, levels: Floats, used: npt.NDArray[np.int32]) -> None:
-        """Set the floors of hosts with too many pages. O(m log m).
+    def lift(self, owners: Ints, hosts: Ints, levels: Floats, used: npt.NDArray[np.int32]) -> None:
+        """Set the floors of hosts if their owners, these hosts themselves or their domains, have too many pages.
 
-        ``hosts``: int64[m], of pages in the pool that the last batch would have had if they had slots; ``levels``:
-        float64[m]; ``used``: int32[groups], their slots in that batch.
+        ``owners``, ``hosts``: int64[m], of pages in the pool that the last batch would have had if they had slots;
+        ``levels``: float64[m]; ``used``: int32[owners], their slots in that batch. O(m log m).
         """
-        order = np.lexsort((-levels, hosts))
-        ends = np.append(np.flatnonzero(np.diff(hosts[order])), order.size - 1) if order.size else order
-        for first, last in zip(np.append(0, ends[:-1] + 1).tolist() if order.size else [], ends.tolist(), strict=True):
-            host = hosts[order[first]]
-            room = _FEWEST + 4 * int(used[host])
-            if last + 1 - first > 2 * room:
-                self._room.array[host] = room
-                self._set(int(host), float(levels[order[first + room]]))
+        order = np.lexsort((-levels, owners))
+        for own in np.split(order, np.flatnonzero(np.diff(owners[order])) + 1) if order.size else []:
+            room = _FEWEST + 4 * int(used[owners[own[0]]])
+            if own.size > 2 * room:
+                floor = float(levels[own[room]])
+                for host in np.unique(hosts[own[room:]]).tolist():
+                    self._room.array[host] = room
+                    self._set(host, max(floor, float(self._floor.array[host])))
 
     def find_short(self, shard: ShardArrays, slot_limits: SlotLimits, usage: HostUsage, bar: float) -> Ints:
         """Return the hosts whose pages below floors a batch that ends at `bar` may need: int64[m]."""
@@ -118,7 +118,8 @@ def _need(shard: ShardArrays, slot_limits: SlotLimits, usage: HostUsage, host: i
     capacity = host_capacity(record, slot_limits.limits, slot_limits.now, slot_limits.lease_s)
     if capacity <= 0:
         return np.inf
-    return max(bar, float(usage.least[host])) if usage.used[host] >= capacity else bar
+    level = max(bar, domain_level(shard, slot_limits, host, usage))
+    return max(level, float(usage.least[host])) if usage.used[host] >= capacity else level
 
 
 @bare_kernel

@@ -1,8 +1,9 @@
-"""Which pages go into a batch: the best ones, in order, as far as their hosts have free slots.
+"""Which pages go into a batch: the best ones, in order, as far as their hosts and domains have free slots.
 
-Taking pages from the best down and skipping those whose host is full gives the batch with the greatest sum of scores,
-and in each place a page no worse than any other batch has there: sets with a limited number of pages per host are the
-independent sets of a partition matroid, on which the greedy choice is optimal (Edmonds 1971).
+Taking pages from the best down and skipping those whose host or domain is full gives the batch with the greatest sum of
+scores, and in each place a page no worse than any other batch has there: sets with a limited number of pages per host,
+and per domain of hosts, are the independent sets of a laminar matroid, on which the greedy choice is optimal (Edmonds
+1971). Exempt pages use slots of their domains, but do not wait for them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Floats, Ints, Record
+from streamsched.numerics.arrays import Bools, Floats, Ints, Record
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.politeness.domain_shares import NO_DOMAIN_LIMITS, DomainLimits, domain_capacity, find_domains
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.records.schema import ShardArrays
 
@@ -25,44 +27,57 @@ _RESERVED_GROUPS: Final = 1 << 24
 
 
 class HostUsage(NamedTuple):
-    """How many slots of each host the batch under construction uses, by group, as kernels read it."""
+    """How many slots of each host and domain the batch under construction uses, as kernels read it."""
 
-    used: npt.NDArray[np.int32]  # int32[groups]: slots in use
+    used: npt.NDArray[np.int32]  # int32[groups]: slots of hosts in use
     least: Singles  # float32[groups]: the score of the last page in a slot, rounded down
+    domain_used: npt.NDArray[np.int32]  # int32[domains]: likewise of domains
+    domain_least: Singles  # float32[domains]
 
 
 class SlotLimits(NamedTuple):
-    """What limits the slots of hosts: settings and rules, the time, and how long pages will be out."""
+    """What limits the slots of hosts and domains: settings and rules, the time, how long pages will be out, and shares
+    of the day's visits.
+    """
 
     limits: Limits
     now: float
     lease_s: float
+    domains: DomainLimits = NO_DOMAIN_LIMITS
+
+
+class Candidates(NamedTuple):
+    """Pages that may get slots, best first."""
+
+    rows: Ints  # int64[m]
+    levels: Floats  # float64[m]: inf for a query's first pages, HIGHER_TIER_LEVEL for pages of higher tiers, or scores
+    exempt: Bools  # bool[m]: those that need no slot of their domain
 
 
 class HostSlots:
-    """The slots of one batch. For one call at a time; takes 8 bytes of memory for each host that it meets."""
+    """The slots of one batch. For one call at a time; takes 8 bytes of memory for each host and each domain met."""
 
     def __init__(self) -> None:
         self._used = GrowableArray(np.int32, _RESERVED_GROUPS)
         self._least = GrowableArray(np.float32, _RESERVED_GROUPS)
+        self._domain_used = GrowableArray(np.int32, _RESERVED_GROUPS)
+        self._domain_least = GrowableArray(np.float32, _RESERVED_GROUPS)
         self._groups = 0
         self._selected = np.empty(0, np.int64)
 
     @property
     def usage(self) -> HostUsage:
         """The slots in use, valid until the next call."""
-        return HostUsage(self._used.array, self._least.array)
+        return HostUsage(self._used.array, self._least.array, self._domain_used.array, self._domain_least.array)
 
-    def fill(self, shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, k: int) -> Ints:
-        """Fill slots with the first `k` of ``rows``: int64[m] whose hosts have any left; return their indices:
-        int64[n]. O(m).
-
-        `scores`: float64[m], best first; inf for the first pages, HIGHER_TIER_LEVEL for pages of higher tiers. Slots
-        filled before are freed.
+    def fill(self, shard: ShardArrays, slot_limits: SlotLimits, candidates: Candidates, k: int) -> Ints:
+        """Fill slots with the first `k` of m candidates whose hosts and domains have any left; return their indices:
+        int64[n]. O(m). Slots filled before are freed.
         """
         self.clear(shard)
+        rows = candidates.rows
         kept = np.empty(min(k, rows.size), np.int64)
-        count = _fill(shard, slot_limits, rows, scores, self.usage, kept)
+        count = _fill(shard, slot_limits, candidates, self.usage, kept)
         self._selected = rows[kept[:count]]
         return kept[:count]
 
@@ -70,19 +85,24 @@ class HostSlots:
         """Free all slots and make room for new hosts. O(k)."""
         self.cover(shard)
         self._used.array[shard.groups.records["host"][shard.pages.records["group"][self._selected]]] = 0
+        self._domain_used.array[find_domains(shard.groups, shard.pages.records, self._selected)] = 0
         self._selected = self._selected[:0]
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return sum(array.resident_bytes(self._groups) for array in (self._used, self._least))
+        return sum(array.resident_bytes(self._groups) for array in self._arrays)
 
     def cover(self, shard: ShardArrays) -> None:
         """Make room for new hosts. O(new hosts)."""
         groups = int(shard.corpus["groups"][0])
         if groups > self._groups:
-            for region in (self._used, self._least):
-                region.ensure(groups)
+            for region in self._arrays:
+                region.ensure(groups)  # there are no more domains than groups
             self._groups = groups
+
+    @property
+    def _arrays(self) -> tuple[GrowableArray, ...]:
+        return self._used, self._least, self._domain_used, self._domain_least
 
 
 @inlined_kernel
@@ -97,6 +117,22 @@ def host_slots_beat(shard: ShardArrays, slot_limits: SlotLimits, host: int, boun
 
 
 @inlined_kernel
+def domain_level(shard: ShardArrays, slot_limits: SlotLimits, host: int, usage: HostUsage) -> float:
+    """Return the level from which on a page may have a slot of its host's domain: -inf while some are free. O(1).
+
+    Pages of higher tiers have one in any case.
+    """
+    if slot_limits.domains.share >= 1.0:
+        return -np.inf
+    number = np.int64(shard.groups.domain_of[host])
+    capacity = domain_capacity(shard.groups.domains[number], slot_limits.domains)
+    if usage.domain_used[number] < capacity:
+        return -np.inf
+    least = float(usage.domain_least[number]) if usage.domain_used[number] > 0 < capacity else np.inf
+    return min(least, HIGHER_TIER_LEVEL)
+
+
+@inlined_kernel
 def _round_down(score: float) -> np.float32:
     """Return the greatest float32 that is not above `score`. O(1)."""
     single = np.float32(score)
@@ -104,18 +140,28 @@ def _round_down(score: float) -> np.float32:
 
 
 @bare_kernel
-def _fill(shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, usage: HostUsage, kept: Ints) -> int:
-    count = 0
+def _fill(shard: ShardArrays, slot_limits: SlotLimits, candidates: Candidates, usage: HostUsage, kept: Ints) -> int:
+    count, bounded = 0, slot_limits.domains.share < 1.0
+    rows, levels, exempt = candidates
     for i in range(rows.size):
         if count == kept.size:
             break
         page: Record = shard.pages.records[rows[i]]
         group: Record = shard.groups.records[page.group]
-        if usage.used[group.host] < host_capacity(
+        if usage.used[group.host] >= host_capacity(
             shard.groups.records[group.host], slot_limits.limits, slot_limits.now, slot_limits.lease_s
         ):
-            usage.used[group.host] += 1
-            usage.least[group.host] = _round_down(scores[i])
-            kept[count] = i
-            count += 1
+            continue
+        level = _round_down(levels[i])
+        if bounded:
+            number = np.int64(shard.groups.domain_of[page.group])
+            capacity = domain_capacity(shard.groups.domains[number], slot_limits.domains)
+            if usage.domain_used[number] >= capacity and not exempt[i]:
+                continue
+            usage.domain_used[number] += 1
+            usage.domain_least[number] = level
+        usage.used[group.host] += 1
+        usage.least[group.host] = level
+        kept[count] = i
+        count += 1
     return count

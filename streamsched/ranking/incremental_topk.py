@@ -17,6 +17,7 @@ import numpy as np
 
 from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Ints
+from streamsched.politeness.domain_shares import find_domains
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import DEFAULT_LIMITS
 from streamsched.politeness.priority import read_overdue, select_best, tiers_of
@@ -303,8 +304,12 @@ class IncrementalTopK:
         if -math.inf < bar and above.size > query.k:  # pages of full hosts do not count: they cannot be given soon
             levels = np.append(levels[levels < bar], np.full(query.k, bar))
         if above.size - query.k > self._target() // _MOST_SKIPPED:
+            usage, levels_above = self._host_slots.usage, found.levels[above]
             hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
-            self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
+            self._floors.lift(hosts, hosts, levels_above, usage.used)
+            if query.domains.share < 1.0:
+                domains = find_domains(shard.groups, shard.pages.records, found.rows[above])
+                self._floors.lift(domains, hosts, levels_above, usage.domain_used)
         self._line = follow_pool(self._line, levels, self._target(), self._k, self._estimate_level)
 
     def _target(self) -> int:

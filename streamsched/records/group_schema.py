@@ -1,4 +1,4 @@
-"""Records of groups, which are hosts and URL patterns: one record, made of the fields of four owners.
+"""Records of groups, which are hosts and URL patterns: one record, made of the fields of four owners; and of domains.
 
 Each owner's fields are listed by themselves; `GROUP` composes them. The order in `_LAYOUT` is the layout on disk.
 """
@@ -106,6 +106,15 @@ SURGES_AT: Final = field_offset(GROUP, "open_s")  # bytes from the start of a re
 SUMS_AT: Final = field_offset(GROUP, "change_sum")  # ... to the sums of the sweep
 HOST_AT: Final = field_offset(GROUP, "log_odds")  # ... to the one with the fields of hosts
 MEMBER_LINK: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # rows plus 1; 0: none. Not saved.
+DOMAIN: Final = np.dtype(  # a registrable domain: see `records.registrable_domains`
+    [
+        ("hash", "<u8"),  # of its name, under the key of the indexes
+        ("pages", "<u4"),  # known pages of all its hosts
+        ("visits", "<u4"),  # pages handed out on `day`, written by politeness.domain_shares
+        ("day", "<i4"),  # the last one on which any were: days since 1970
+        ("spare", "u1", 4),
+    ]
+)
 
 
 class GroupArrays(NamedTuple):
@@ -119,3 +128,5 @@ class GroupArrays(NamedTuple):
     scratch: Bytes  # one URL's name under construction
     member_links: Records  # MEMBER_LINK[rows]: linked list of each group's pages
     first_members: npt.NDArray[np.uint32]  # uint32[groups]: first row of each list plus 1; 0: empty
+    domain_of: npt.NDArray[np.uint32]  # uint32[groups]: the number of each group's domain
+    domains: Records  # DOMAIN[domains]

@@ -54,6 +54,10 @@ CORPUS: Final = np.dtype(
     [
         ("pages", "<i8"),  # rows in use
         ("groups", "<i8"),
+        ("domains", "<i8"),  # registrable domains
+        ("domain_pages", "<i8"),  # pages of all of them: rows in use but for forgotten pages
+        ("day", "<i8"),  # the last one on which pages were handed out: days since 1970 ...
+        ("day_visits", "<i8"),  # ... and how many were
         ("text_end", "<i8"),  # bytes of URL text
         ("names_end", "<i8"),  # bytes of group names
         ("journaled", "<i8"),  # visits ever written to the journal

@@ -228,4 +228,7 @@ class SchedulerCore:
 
     def _make_batch_builder(self) -> BatchBuilder:
         parts = self.pages, self.politeness_policy, self.formula_switch, self.panel, self.quotas
-        return BatchBuilder(*parts, self._settings.seed, self._surge_probes, self.streams.names, self.keys)
+        settings = self._settings
+        return BatchBuilder(
+            *parts, settings.seed, settings.host_share, self._surge_probes, self.streams.names, self.keys
+        )

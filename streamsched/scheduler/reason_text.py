@@ -101,6 +101,11 @@ def _host_share_used(fields: _Fields) -> str:
     return _absent(fields, f"{_count(places, 'place')} of {fields['host']} {taken}{probing}")
 
 
+def _domain_share_used(fields: _Fields) -> str:
+    had = f"{fields['visits']:,} of the day's {fields['of_visits']:,} visits, at most {fields['allowed']:,}"
+    return _absent(fields, f"its domain {fields['domain']} has had its share of visits: {had}")
+
+
 def _displaced(fields: _Fields) -> str:
     quotas = "pages never visited before or drawn at random"
     others = f"a surge probe or to the shares of {quotas}" if fields["surge_probes"] else f"the shares of {quotas}"
@@ -255,6 +260,7 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ),
     ReasonCode.BATCH_FULL: lambda fields: _absent(fields, f"all its places go to {_taken_by(fields)}"),
     ReasonCode.HOST_SHARE_USED: _host_share_used,
+    ReasonCode.DOMAIN_SHARE_USED: _domain_share_used,
     ReasonCode.DISPLACED: _displaced,
     ReasonCode.LAST_VISITED: _last_visited,
     ReasonCode.NEVER_VISITED: lambda fields: f"never visited; known for {format_duration(fields['known_for_s'])}",

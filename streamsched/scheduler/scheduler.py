@@ -36,6 +36,7 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.image_writer import save_state
+from streamsched.politeness.domain_shares import take_back_visits
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
@@ -106,6 +107,8 @@ class Scheduler:
     - ``panel``: share of visits that goes to a uniform sample visited every cycle, from which evolution learns without
       bias;
     - ``new_share``: at least this share of a batch are never-visited pages, if that many exist;
+    - ``host_share``: at most this share of a day's visits, or twice its share of the pages if that is more, goes to one
+      registrable domain while others have pages to visit; None or 1 for no limit;
     - ``surges``: whether to detect surges, bulk changes of a host or URL pattern. If not, the terminal is 0 and each
       change counts for its page alone;
     - ``max_ahead``: reject outcomes further ahead of the newest one, as their clocks must be wrong; None accepts all;
@@ -142,6 +145,7 @@ class Scheduler:
         politeness: Politeness | None = None,
         panel: float = 0.0,
         new_share: float = 0.1,
+        host_share: float | None = 0.1,
         surges: bool = True,
         max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
@@ -159,6 +163,7 @@ class Scheduler:
             seed=seed,
             panel=panel,
             new_share=new_share,
+            host_share=host_share,
             surges=surges,
             max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
@@ -361,6 +366,7 @@ class Scheduler:
         core = self.core
         with core.lock:
             rows = core.pages.find(as_urls(urls))
+            take_back_visits(core.pages.arrays, np.unique(rows[rows >= 0]))
             core.politeness_policy.leases.release(core.pages.arrays, rows[rows >= 0])
             core.formula_switch.keep_up(rows)
         return int(np.count_nonzero(rows >= 0))

@@ -11,11 +11,13 @@ import numpy as np
 
 from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.topk_order import sort_keys
+from streamsched.politeness.domain_shares import domain_capacities, find_domains
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.priority import overdue_times
 from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT, VISITED
+from streamsched.records.registrable_domains import registrable_domain
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
 
@@ -131,8 +133,8 @@ def _why_absent(shard: ShardArrays, composed: ComposedBatch, subject: _Subject, 
     if np.isin(subject.row, composed.best.rows):
         return displaced
     grounds = _compare_scores(composed, grounds, subject.score)
-    if host_full := _why_host_full(shard, composed, subject, grounds):
-        return host_full
+    if full := _why_host_full(shard, composed, subject, grounds) or _why_domain_full(shard, composed, subject, grounds):
+        return full
     if subject.ground != _SCORE or not np.isin(grounds, (_BETTER, _SAME, _SCORE)).any():
         tie_lost = bool(subject.ground != _SCORE and np.isin(grounds, (_ASKED, _OVERDUE)).any())
         return Reason(ReasonCode.BATCH_FULL, {"k": k, "taken_by": _count(grounds), "tie_lost": tie_lost})
@@ -164,6 +166,28 @@ def _why_host_full(shard: ShardArrays, composed: ComposedBatch, subject: _Subjec
         "probing": bool(shard.groups.records["asked_to_wait"][host]),
     }
     return Reason(ReasonCode.HOST_SHARE_USED, fields)
+
+
+def _why_domain_full(shard: ShardArrays, composed: ComposedBatch, subject: _Subject, grounds: Ints) -> Reason | None:
+    """Return that the page's domain has had its share of visits, None if that is not why the page is absent."""
+    if subject.ground != _SCORE or not np.isin(grounds, (_SCORE, _SAME)).any():
+        return None
+    limits, pages = composed.query.domains, shard.pages.records
+    number = int(find_domains(shard.groups, pages, np.array([subject.row]))[0])
+    taken = int(np.count_nonzero(find_domains(shard.groups, pages, composed.best.rows) == number))
+    capacity = float(domain_capacities(shard.groups.domains[[number]], limits)[0])
+    if taken < capacity:
+        return None
+    record, host = shard.groups.domains[number], int(shard.groups.records["host"][pages["group"][subject.row]])
+    before = int(record["visits"]) if record["day"] == limits.day else 0
+    fields: dict[str, Any] = {
+        "k": composed.query.k,
+        "domain": registrable_domain(group_name(shard.groups, host)),
+        "visits": before + taken,
+        "of_visits": limits.visits,
+        "allowed": int(capacity) + before,
+    }
+    return Reason(ReasonCode.DOMAIN_SHARE_USED, fields)
 
 
 def _count(grounds: Ints) -> dict[str, int]:

@@ -11,7 +11,7 @@ from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
 from streamsched.formula.champion import parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import OBJECTIVES
-from streamsched.numerics.argument_checks import check_flag, check_share, check_whole
+from streamsched.numerics.argument_checks import check_flag, check_part, check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.page_bounds import PageBounds
@@ -36,6 +36,7 @@ class SchedulerSettings:
     seed: int
     panel: float
     new_share: float
+    host_share: float | None
     surges: bool
     max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
@@ -49,6 +50,7 @@ class SchedulerSettings:
             "seed": check_whole("seed", self.seed, None, "a whole number"),
             "panel": check_share("panel", self.panel),
             "new_share": check_share("new_share", self.new_share),
+            "host_share": None if self.host_share is None else check_part("host_share", self.host_share),
             "surges": check_flag("surges", self.surges),
             "signals_discover": check_flag("signals_discover", self.signals_discover),
             "max_ahead": parse_max_ahead(self.max_ahead),
@@ -64,7 +66,7 @@ class SchedulerSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON, `threads` excepted."""
-        names = ("cycle_s", "seed", "panel", "new_share", "surges")
+        names = ("cycle_s", "seed", "panel", "new_share", "host_share", "surges")
         regions = self.regions
         return {name: getattr(self, name) for name in (*names, "signals_discover", "max_ahead")} | {
             "formula": self.formula.text,

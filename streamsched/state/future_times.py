@@ -15,6 +15,7 @@ from streamsched.errors import shorten
 from streamsched.numerics.argument_checks import TIME_LIMIT_S
 from streamsched.numerics.arrays import Bools, Ints, Records
 from streamsched.numerics.durations import format_moment
+from streamsched.politeness.domain_shares import day_of
 from streamsched.politeness.limits import ON_REQUEST
 from streamsched.records.page_schema import LEASED, VISITED
 from streamsched.records.schema import ShardArrays
@@ -99,6 +100,7 @@ def mend_times(shard: ShardArrays, bounds: TimeBounds) -> dict[str, int]:
         "journal_visits": _drop_visits(shard, rows, bounds.latest_s),
         "schedules": _mend_schedules(shard, bounds),
         "hosts": _mend_hosts(shard, bounds),
+        "domains": _mend_domains(shard, bounds),
         "surge_windows": _close_windows(shard, bounds.latest_s),
         "rhythms": _mend_rhythms(shard, bounds),
         "signals": _mend_signals(shard, rows, bounds),
@@ -157,6 +159,17 @@ def _mend_hosts(shard: ShardArrays, bounds: TimeBounds) -> int:
     for name in ("asked_to_wait", "refusals", "probe"):
         groups[name][late] = 0
     return int(np.count_nonzero(late))
+
+
+def _mend_domains(shard: ShardArrays, bounds: TimeBounds) -> int:
+    """Begin to count the visits of the present day, if those of a later day are counted."""
+    if shard.corpus["day"][0] <= day_of(bounds.latest_s):
+        return 0
+    shard.corpus["day"], shard.corpus["day_visits"] = day_of(bounds.present_s), 0
+    domains = shard.groups.domains[: int(shard.corpus["domains"][0])]
+    counted = int(np.count_nonzero(domains["visits"]))
+    domains["visits"], domains["day"] = 0, 0
+    return counted
 
 
 def _close_windows(shard: ShardArrays, latest_s: float) -> int:

@@ -83,6 +83,7 @@ def _check_groups(shard: ShardArrays, used: _Used) -> dict[str, bool]:
     return {
         "every page is in a group": members.size == number and bool(np.array_equal(members, groups["pages"])),
         "hosts count their pages and URL patterns": _are_counted(members, groups),
+        "domains count their pages": _are_in_domains(members, used),
         "a group's host is a host": bool(np.all(shard.groups.records["depth"][groups["host"]] == 0)),
         "parents have lower numbers than their groups": bool(np.all(groups["parent"] <= np.arange(number))),
         "hosts count their leased pages": bool(np.array_equal(leased, groups["out"]))
@@ -190,6 +191,16 @@ def _are_counted(members: Ints, groups: Records) -> bool:
     pages = np.bincount(groups["host"], members, groups.size)
     patterns = np.bincount(groups["host"][groups["depth"] > 0], minlength=groups.size)
     return bool(np.array_equal(pages, groups["host_pages"]) and np.array_equal(patterns, groups["host_patterns"]))
+
+
+def _are_in_domains(members: Ints, used: _Used) -> bool:
+    """Return whether groups have the domain of their host, and domains count the pages of their groups."""
+    domain_of, domains, hosts = used["domain_of"], used["domains"], used["groups"]["host"]
+    if members.size != hosts.size or np.any(hosts >= hosts.size) or np.any(domain_of >= domains.size):
+        return False
+    pages = np.bincount(domain_of, members, domains.size)
+    whole = int(used["corpus"]["domain_pages"][0]) == int(members.sum())
+    return whole and bool(np.array_equal(domain_of, domain_of[hosts]) and np.array_equal(pages, domains["pages"]))
 
 
 def _have_own_probes(pages: Records, groups: Records) -> bool:

@@ -20,6 +20,7 @@ from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row,
 from streamsched.records.group_schema import GroupArrays
 from streamsched.records.page_bounds import BoundLimits
 from streamsched.records.page_schema import FORGOTTEN, VISITED
+from streamsched.records.registrable_domains import count_pages
 from streamsched.records.related_schema import KEY_BITS
 from streamsched.records.schema import DirtyArrays, ShardArrays
 from streamsched.records.url_index import LOOKUP_CHUNK, NOT_FOUND, IndexArrays, append_page, find_row, resolve
@@ -118,6 +119,7 @@ def forget_rows(shard: ShardArrays, rows: Ints) -> None:
     """
     mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
     _leave_groups(shard.pages.records, shard.groups, shard.dirty, rows)
+    count_pages(shard.groups, shard.corpus, shard.pages.records["group"][rows].astype(np.int64), -1)
     for name, value in _EMPTY_PAGE.items():
         shard.pages.records[name][rows] = value
     for name, value in _EMPTY_TRACE.items():

@@ -21,6 +21,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
+from streamsched.records.registrable_domains import DomainIndex
 from streamsched.records.related_schema import SHARE_BITS
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
@@ -74,6 +75,7 @@ class PageTable:
         self._memory = StateMemory(self.key, regions or {})
         self._memory.hears = bool(self.signal_kinds)
         self._index = UrlIndex(self.key)
+        self._domains = DomainIndex(self.key)
         self.marks = DirtyTracker()
         self.touched: InvalidatedRows | None = None
         arrays = self.arrays
@@ -226,6 +228,7 @@ class PageTable:
         self._memory.clear_group_slots(groups)
         place_groups(self.arrays.groups, groups)
         rebuild_members(shard.groups, shard.pages.records, self._corpus)
+        self._domains.rebuild(shard.groups, self._corpus)
         shard.seasonality.state["off"] = self.regions is None
         assign_profiles(shard.seasonality, shard.groups, groups)
         self._rejoin_keys()
@@ -247,10 +250,11 @@ class PageTable:
         return find_faults(shard, self.find(urls))
 
     def _join_pages(self) -> None:
-        """Make new pages members of their keys. O(their URLs)."""
+        """Make new pages members of their keys, and count them in their domains. O(their URLs)."""
         shard = self.arrays
         if shard.related.state["joined"][0] < len(self):
             join_pages(shard, len(self))
+        self._domains.add(shard.groups, self._corpus, shard.pages.records)
 
     def _rejoin_keys(self) -> None:
         """Make all pages members of their keys, after the records were loaded. O(URLs)."""

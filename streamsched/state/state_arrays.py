@@ -24,7 +24,7 @@ import numpy.typing as npt
 from streamsched.estimation.related_members import sighting_space
 from streamsched.estimation.seasonality.group_profiles import most_profiles
 from streamsched.estimation.seasonality.page_schedules import most_schedules
-from streamsched.records.group_schema import GROUP, MEMBER_LINK
+from streamsched.records.group_schema import DOMAIN, GROUP, MEMBER_LINK
 from streamsched.records.page_schema import LEASED, OUT, PAGE, TRACE
 from streamsched.records.related_schema import RELATED_CHANCE, RELATED_KEY, RELATED_ROWS, RELATED_STATE
 from streamsched.records.schema import CORPUS, SHADOW, SHADOW_PAGES, VISIT, PageLookup, ShardArrays
@@ -40,7 +40,7 @@ from streamsched.records.signal_schema import MOST_KINDS, SIGNAL, SIGNAL_KIND, S
 from streamsched.records.url_patterns import candidate_space
 from streamsched.records.visit_journal import JOURNAL_VISITS
 
-_DIGEST_VERSION: Final = 11  # of what is hashed, not of the format on disk
+_DIGEST_VERSION: Final = 12  # of what is hashed, not of the format on disk
 _KEYS_OF_PAGE: Final = 5  # a name, a token, each also of two segments, and a directory; a key has two pages or more
 
 
@@ -108,6 +108,7 @@ def _groups(shard: ShardArrays) -> int:
 _ONE: Final = Places(lambda _: 1, lambda _: 1)
 _ROWS: Final = Places(_pages, lambda room: room.pages)
 _GROUPS: Final = Places(_groups, lambda room: room.groups)
+_DOMAINS: Final = Places(lambda shard: int(shard.corpus["domains"][0]), lambda room: room.groups)
 _TEXT: Final = Places(lambda shard: int(shard.corpus["text_end"][0]), lambda room: room.text)
 _NAMES: Final = Places(lambda shard: int(shard.corpus["names_end"][0]), lambda room: room.names)
 _VISITS: Final = Places(
@@ -158,6 +159,8 @@ ARRAYS: Final = (
     Array("candidates", "groups.candidates", _U1, _CANDIDATES, Saved.COPIED_IF_GROWN, "pattern_sketch"),
     Array("member_links", "groups.member_links", MEMBER_LINK, _ROWS, None, "member_lists"),
     Array("first_members", "groups.first_members", _U4, _GROUPS, None, "member_lists"),
+    Array("domain_of", "groups.domain_of", _U4, _GROUPS, Saved.COPIED_IF_GROWN, "domains"),
+    Array("domains", "groups.domains", DOMAIN, _DOMAINS, Saved.COPIED, "domains"),
     Array("journal", "journal", VISIT, _VISITS, Saved.RING, "journal"),
     Array("shadows", "shadows", SHADOW, _SHADOWS, Saved.COPIED, "shadows"),
     Array("schedules", "seasonality.schedules", SCHEDULE, _SCHEDULES, Saved.OF_ROWS, "seasonality"),
@@ -196,10 +199,15 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     leased = (arrays["pages"]["flags"] & LEASED) != 0
     arrays["lease_until_s"] = np.where(leased | (arrays["pages"]["failures"] > 0), arrays["lease_until_s"], 0.0)
     arrays["lease_s"] = np.where(leased, arrays["lease_s"], np.float32(0.0))
-    arrays |= {name: arrays[name].copy() for name in ("pages", "groups", "corpus")}
+    arrays |= {name: arrays[name].copy() for name in ("pages", "groups", "domains", "corpus")}
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
     arrays["groups"]["stream"] = 0  # it says how the state came about
+    arrays["domains"]["hash"] = 0  # the key of the indexes is drawn by each process
+    day, domains = int(arrays["corpus"]["day"][0]), arrays["domains"]
+    domains["visits"][domains["day"] != day] = 0  # of an earlier day
+    domains["day"] = np.where(domains["visits"] > 0, day, 0)
+    arrays["corpus"]["day"] = day if arrays["corpus"]["day_visits"][0] else 0
     arrays["corpus"]["refused_pages"] = 0  # a repeated outcome that is refused counts again
     whole = hashlib.sha256(json.dumps([_DIGEST_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):

@@ -160,6 +160,7 @@ class LiveRanking(RuleBasedStateMachine):
         hours=st.sampled_from([None, 1, 2, 3]),
         visits=st.sampled_from([0, 1, 2, 2]),
         days=st.sampled_from([0, 0, 4]),
+        host_share=st.sampled_from([None, 0.1, 0.3]),
     )
     def begin(  # noqa: PLR0917  each is drawn
         self,
@@ -171,11 +172,12 @@ class LiveRanking(RuleBasedStateMachine):
         hours: int | None,
         visits: int = 0,
         days: int = 0,
+        host_share: float | None = None,
     ) -> None:
         self.stack.enter_context(small_shards(scale.bits, scale.most_opened))
         self.stepper = self.stack.enter_context(stepped())
         self.watch()
-        self.twins = Twins(formula, politeness, per_host=per_host, seed=scale.bits, eager=eager)
+        self.twins = Twins(formula, politeness, per_host=per_host, seed=scale.bits, eager=eager, host_share=host_share)
         if hours is not None:
             self.tell_hours(hours)
         self.discover(Crawl(PREFIXES[0], 0, scale.pages, 0.0, 0.0), None)

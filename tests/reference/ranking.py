@@ -11,6 +11,7 @@ from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from tests.reference import politeness as reference_politeness
 from tests.reference import shard
+from tests.reference.domain_shares import DomainShares, domain_of
 from tests.reference.shard import names_of
 
 
@@ -31,6 +32,7 @@ class World:
         self.unblocked: set[str] = set()  # hosts that blocks have not reached
         self.streams: dict[str, str] = {}  # of hosts: the stream that last delivered an outcome
         self.suspended: set[str] = set()
+        self.shares = DomainShares(None)
 
     def host(self, url: str) -> reference_politeness.Host:
         """The host of a page."""
@@ -87,6 +89,7 @@ class World:
         for url in urls:
             self.leases.until_s[url] = now + lease_s
             self.shard.pages[url].lease(now, now + lease_s)
+        self.shares.count(urls, now)
 
     def release(self, urls: Sequence[str]) -> None:
         """Return pages unvisited."""
@@ -156,8 +159,12 @@ class World:
         *,
         only_new: bool = False,
         per_host: float = math.inf,
+        shared: bool = False,
     ) -> list[tuple[str, float, int]]:
-        """The batch of `k` pages that should be handed out, of those with `scores`; the score and the tier of each."""
+        """The batch of `k` pages that should be handed out, of those with `scores`; the score and the tier of each.
+
+        `shared`: domains have no more than their shares of the day's visits, while others have pages.
+        """
         self.leases.expire(now)
         capacities = {name: min(room, per_host) for name, room in self.capacities(now, lease_s).items()}
         known = {
@@ -169,7 +176,13 @@ class World:
         for tier in (2, 1, 0):
             order_by = {url: -since_s if tier else scores[url] for url, (own, since_s) in known.items() if own == tier}
             tiers.append(shard.full_sort(order_by, self.seed, math.floor(now / self.cycle_s)))
-        batch = fill_hosts(list(itertools.chain(*tiers)), capacities, k)
+        order = list(itertools.chain(*tiers))
+        batch = fill_hosts(order, capacities, k)
+        if shared:
+            rooms = self.shares.rooms(self.shard.pages, k, now)
+            first = fill_domains(order, capacities, rooms, {url for url, (tier, _) in known.items() if tier}, k)
+            chosen = set(fill_hosts([*first, *(url for url in order if url not in first)], capacities, k))
+            batch = [url for url in order if url in chosen]
         return [(url, scores[url], known[url][0]) for url in batch]
 
 
@@ -187,6 +200,20 @@ def fill_hosts(order: Sequence[str], capacities: Mapping[str, float], k: int) ->
         if len(batch) < k and taken[name] < capacities[name]:
             taken[name] += 1
             batch.append(url)
+    return batch
+
+
+def fill_domains(
+    order: Sequence[str], capacities: Mapping[str, float], rooms: Mapping[str, float], exempt: Collection[str], k: int
+) -> list[str]:
+    """The first `k` whose hosts have capacity left, and whose domains have unless they are exempt."""
+    taken: Counter[str] = Counter()
+    batch: list[str] = []
+    for url in order:
+        domain = domain_of(url)
+        if taken[domain] < rooms[domain] or url in exempt:
+            before, batch = len(batch), fill_hosts([*batch, url], capacities, k)
+            taken[domain] += len(batch) - before
     return batch
 
 

@@ -41,7 +41,7 @@ some_signals = st.lists(
 def settings_of(seed: int = 7) -> dict[str, Any]:
     """Settings of a scheduler that uses everything: a panel, quotas, politeness."""
     return {
-        "cycle": "12h", "seed": seed, "politeness": POLITENESS, "panel": 0.3, "new_share": 0.2,
+        "cycle": "12h", "seed": seed, "politeness": POLITENESS, "panel": 0.3, "new_share": 0.2, "host_share": 0.3,
         "threads": 1, "max_ahead": "10d",
     }  # fmt: skip
 

@@ -19,6 +19,7 @@ from streamsched.reasons import ReasonCode
 from streamsched.scheduler.selection_reasons import ComposedBatch
 from streamsched.signals import SignalBatch
 from tests.reference import politeness
+from tests.reference.domain_shares import DomainShares
 from tests.reference.ranking import World, fill_hosts
 from tests.reference.shard import names_of
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
@@ -48,18 +49,21 @@ class Twins:
         seed: int = 5,
         eager: bool = True,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
+        host_share: float | None = None,
     ) -> None:
         self.scheduler = Scheduler(
             politeness=politeness if per_host is None else replace(politeness, per_batch=per_host),
             formula=formula,
             seed=seed,
             new_share=0.0,
+            host_share=host_share,
             max_ahead=None,
             threads=1,
             regions=regions,
         )
         self.world = World(DAY, politeness, seed)
         self.world.per_batch = per_host
+        self.world.shares = DomainShares(host_share)
         self.now = START_S
         self.eager = eager
         self.is_current = True  # whether the ranking has processed all changes of pages
@@ -152,7 +156,7 @@ class Twins:
         self, k: int, lease_s: float = 600.0, hosts: Sequence[str] | None = None, per_host: int | None = None
     ) -> list[str]:
         self.world.forget(self.now)
-        expected = self._hand_out(self.expect(k, lease_s, hosts=hosts, per_host=per_host))
+        expected = self._hand_out(self.expect(k, lease_s, hosts=hosts, per_host=per_host, shared=True))
         batch = self.scheduler.next_batch(k, now=self.now, lease=lease_s, hosts=hosts, per_host=per_host)
         compare(batch, expected)
         self.world.lease(batch.urls, self.now, lease_s)
@@ -216,6 +220,7 @@ class Twins:
         only_new: bool = False,
         hosts: Sequence[str] | None = None,
         per_host: int | None = None,
+        shared: bool = False,
     ) -> list[tuple[str, float, int]]:
         scores = {
             url: score
@@ -223,7 +228,7 @@ class Twins:
             if hosts is None or any(politeness.fits_host(names_of(url)[0], host) for host in hosts)
         }
         most = math.inf if per_host is None else per_host
-        return self.world.rank(scores, k, self.now, lease_s, only_new=only_new, per_host=most)
+        return self.world.rank(scores, k, self.now, lease_s, only_new=only_new, per_host=most, shared=shared)
 
     def check(self) -> None:
         """The invariants of the scheduler's tables and rankings hold."""

@@ -186,6 +186,7 @@ def settings_cases() -> list[Case]:
         "politeness": NONE,
         "panel": NOTHING,
         "new_share": NOTHING,
+        "host_share": NONE,
         "surges": FLAG,
         "signals_discover": FLAG,
         "max_ahead": {"none", "fraction"},

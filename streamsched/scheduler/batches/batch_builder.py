@@ -22,6 +22,7 @@ from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import CHANGED
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+from streamsched.politeness.domain_shares import NO_DOMAIN_LIMITS, count_visits, find_full, limit_domains
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.priority import BY_SCORE, read_overdue, tiers_of
 from streamsched.politeness.rule_targets import find_pages_of_hosts
@@ -42,7 +43,7 @@ from streamsched.scheduler.batches.batch_requests import (
     why_refused,
 )
 from streamsched.scheduler.batches.panel import Panel
-from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
+from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources, put_in_order
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.explanation import RankedBy, explain_page
 from streamsched.scheduler.reason_text import describe_reasons
@@ -106,6 +107,7 @@ class BatchBuilder:
     panel: Panel
     quotas: BatchQuotas
     seed: int
+    host_share: float | None
     surge_probes: SurgeProbes  # used if the formula reads `surge` or `gain`
     streams: Sequence[str] = ()  # by number, from 1
     keys: BatchKeys = field(default_factory=BatchKeys)
@@ -188,6 +190,7 @@ class BatchBuilder:
         self.keys.forget(now)
         self.politeness_policy.forget(now)
         self.politeness_policy.grant(self.pages.arrays, rows, now, until_s, panel)
+        count_visits(self.pages.arrays, rows, now)
         self.panel.count(rows.size, panel)
 
     def _name_kept(self, kept: KeptBatch, *, repeated: bool = False) -> Batch:
@@ -215,6 +218,7 @@ class BatchBuilder:
         shard = self.pages.arrays
         kinds = self.pages.signal_kinds
         ranked = RankedBy(champion, self.formula_switch.current.scan, query.limits, self.streams, kinds, plan)
+        query = self._share(query)
         explanation, score = explain_page(shard, ranked, query, row), ranked.score(shard, query, row)
         with self.leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
@@ -233,7 +237,12 @@ class BatchBuilder:
             query = replace(query, limits=query.limits._replace(per_request=request.per_host))
         if request.hosts is not None:
             query = replace(query, among=HostPages(*find_pages_of_hosts(shard.groups, shard.corpus, request.hosts)))
-        return query
+        return self._share(query)
+
+    def _share(self, query: Query) -> Query:
+        """Return `query` with what each domain may have of the day's visits. O(1)."""
+        limits = limit_domains(self.pages.arrays.corpus, self.host_share, query.now, query.k)
+        return replace(query, domains=limits)
 
     def salt(self, now: float) -> int:
         """Return the salt of tie keys in the cycle of `now`; it differs each cycle, so that no page always loses."""
@@ -270,11 +279,28 @@ class BatchBuilder:
         first = self.panel.choose(shard, query)
         query = replace(query, first=first)
         sources = RankedSources(rank_new, lambda rows: scan.score(shard, query.now, query.cycle_s, rows))
-        best = rank(query)
+        query, best = self._rank(query, rank)
         shared = self.quotas.adjust(shard, query, best, sources)
         batch, surge_probes = self._add_surge_probes(query, best, shared)
         batch, probabilities = self.handout_order.arrange(shard, query, batch)
         return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes, probabilities)
+
+    def _rank(self, query: Query, rank: Callable[[Query], Ranked]) -> tuple[Query, Ranked]:
+        """Return the best pages, and the query without shares of domains if they are no longer to be kept.
+
+        That is if all pages of other domains that may be visited are in the batch, and leave room: then a domain that
+        has had its share takes visits from nobody.
+        """
+        best = rank(query)
+        k = min(query.k, int(self.pages.arrays.corpus["domain_pages"][0]))
+        if best.rows.size >= k or not find_full(self.pages.arrays, query.domains, best.rows).size:
+            return query, best
+        query = replace(query, domains=NO_DOMAIN_LIMITS)
+        more = rank(replace(query, first=best.rows))
+        added = slice(best.rows.size, None)
+        columns = (best.rows, more.rows), (best.scores, more.scores), (best.tiers, more.tiers)
+        rows, scores, tiers = (np.concatenate([own, others[added]]) for own, others in columns)
+        return query, put_in_order(self.pages.arrays, query, Ranked(rows, scores, tiers))
 
     def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""

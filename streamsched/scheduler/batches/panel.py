@@ -19,7 +19,7 @@ import numpy as np
 from streamsched.numerics.arrays import Ints
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.ranking.full_scan import Query
-from streamsched.ranking.host_slots import HostSlots
+from streamsched.ranking.host_slots import Candidates, HostSlots
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import find_sampled, sample_bar, sample_hashes
@@ -62,7 +62,8 @@ class Panel:
         if query.among is not None:
             due, k = due[np.isin(due, query.among.rows)], min(k, query.among.rows.size)
         allowed = math.ceil(self.share * (self._handed + k) - _ROUNDING) - self._own
-        kept = self._seats.fill(shard, query.slot_limits, due, np.full(due.size, np.inf), min(max(allowed, 0), k))
+        candidates = Candidates(due, np.full(due.size, np.inf), np.ones(due.size, np.bool_))
+        kept = self._seats.fill(shard, query.slot_limits, candidates, min(max(allowed, 0), k))
         self._seats.clear(shard)
         return due[kept]
 

@@ -18,6 +18,7 @@ import numpy as np
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.topk_order import tie_keys
+from streamsched.politeness.domain_shares import NO_DOMAIN_LIMITS, keep_within
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import host_capacity
 from streamsched.politeness.priority import BY_SCORE, read_overdue, select_best
@@ -60,7 +61,7 @@ class BatchQuotas:
         """Return the batch `ranked`, the result of `query`, with quotas applied, in the order of scores. O(batch)."""
         rows = ranked.rows
         if self.new and self._find_new(shard):
-            rows = self._add_new(shard, query, rows, sources)
+            rows = self._add_new(shard, query, ranked, sources)
         if self.explore:
             rows = self._add_random(shard, query, rows)
         return ranked if rows is ranked.rows else put_in_order(shard, query, _with_scores(ranked, rows, sources.score))
@@ -94,11 +95,12 @@ class BatchQuotas:
         self._first_new = _pass_visited(shard, self._first_new)
         return self._first_new < int(shard.corpus["pages"][0])
 
-    def _add_new(self, shard: ShardArrays, query: Query, rows: Ints, sources: RankedSources) -> Ints:
-        """Return the batch ``rows``: int64[m] with the never-visited pages that are due, if they exist. O(m).
+    def _add_new(self, shard: ShardArrays, query: Query, ranked: Ranked, sources: RankedSources) -> Ints:
+        """Return the rows of a batch of m pages with the never-visited pages that are due, if they exist. O(m).
 
         Fractions of a page are carried over to later batches, so that small batches reach the share too.
         """
+        rows = ranked.rows
         due = self.new * rows.size + self._owed
         wanted = math.floor(due + _ROUNDING)
         new = _are_new(shard, rows)
@@ -106,7 +108,7 @@ class BatchQuotas:
         if missing > 0:
             keep = _drop_last(rows, np.isin(rows, query.first) | new, missing)
             found = sources.rank_new(replace(query, k=rows.size, first=rows[keep]))
-            rows = self._fill_up(shard, query, found.rows, rows)
+            rows = self._fill_up(shard, query, found.rows, ranked)
         had = int(np.count_nonzero(_are_new(shard, rows)))
         self._owed = max(round(due - max(wanted, had), _DIGITS), 0.0)
         return rows
@@ -126,10 +128,10 @@ class BatchQuotas:
             rows = np.concatenate([rows[keep], drawn[added]]) if added.size else rows
         return rows
 
-    def _fill_up(self, shard: ShardArrays, query: Query, chosen: Ints, before: Ints) -> Ints:
+    def _fill_up(self, shard: ShardArrays, query: Query, chosen: Ints, before: Ranked) -> Ints:
         """Return the pages `chosen`, and those of `before` that still have room."""
-        others = Ranked(before, np.zeros(before.size), np.zeros(before.size, np.uint8))
-        seated = fill_slots(self._seats, shard, replace(query, k=before.size, first=chosen), others)
+        others = Ranked(before.rows, np.zeros(before.rows.size), before.tiers)
+        seated = fill_slots(self._seats, shard, replace(query, k=before.rows.size, first=chosen), others)
         self._seats.clear(shard)
         return seated.rows
 
@@ -172,20 +174,25 @@ class _Hosts(NamedTuple):
 def swap_in(shard: ShardArrays, query: Query, places: Places, added: Ints, count: int) -> Swapped:
     """Swap up to `count` of ``added``: int64[n] into a batch. O((m + n) log(m + n)).
 
-    Each replaces the worst page of all, or the worst of its own host if that host is at its limit.
+    Each replaces the worst page of all, or the worst of its own host if that host is at its limit. Pages whose domain
+    is at its limit are left out.
     """
+    within = np.flatnonzero(keep_within(shard, query.domains, places.rows, added))
+    if within.size < added.size:
+        swapped = swap_in(shard, replace(query, domains=NO_DOMAIN_LIMITS), places, added[within], count)
+        return Swapped(swapped.keep, within[swapped.added])
     groups = _hosts(shard, np.concatenate([places.rows, added]))
     work = (np.empty(groups.size, np.int64), np.zeros(groups.size, np.int64), np.full(groups.size, -1))
     hosts = _Hosts(groups, np.argsort(groups), *work, np.empty(places.rows.size, np.int64))
     swapped = Swapped(np.ones(places.rows.size, np.bool_), np.empty(min(count, added.size), np.int64))
-    size = _swap(shard, SlotLimits(query.limits, query.now, query.lease_s), places.stays, hosts, swapped)
+    size = _swap(shard, query.slot_limits, places.stays, hosts, swapped)
     return Swapped(swapped.keep, swapped.added[:size])
 
 
 @bare_kernel
 def _swap(shard: ShardArrays, slot_limits: SlotLimits, stays: Bools, hosts: _Hosts, swapped: Swapped) -> int:
     """Swap pages as `swap_in` does; return how many are added. O(m + n)."""
-    limits, now, lease_s = slot_limits
+    limits, now, lease_s, _ = slot_limits
     _find_places(stays, hosts)
     worst, count = stays.size - 1, 0
     for i in range(hosts.groups.size - stays.size):

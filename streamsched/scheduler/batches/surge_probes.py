@@ -174,7 +174,7 @@ def _list_candidates(
         if probes >= bars.size or not due.worth[i] >= bars[probes]:
             continue  # nor do the other groups get any
         group: Record = shard.groups.records[due.groups[i]]
-        limits, now, lease_s = slot_limits
+        limits, now, lease_s, _ = slot_limits
         is_open = host_capacity(shard.groups.records[group.host], limits, now, lease_s) > 0
         begin, end = in_batch.begins[i], in_batch.ends[i]
         missing = PROBES_PER_GROUP - (end - begin)

@@ -9,7 +9,7 @@ from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.politeness.limits import make_limits
 from streamsched.politeness.politeness_settings import HostRule, Politeness
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
-from streamsched.ranking.host_slots import HostSlots, SlotLimits
+from streamsched.ranking.host_slots import Candidates, HostSlots, SlotLimits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import find_host
 from tests.support.cases import grouped
@@ -38,7 +38,8 @@ def slot_limits(
 
 
 def fill(host_slots: HostSlots, shard: ShardArrays, rows: list[int], k: int, given: SlotLimits) -> list[int]:
-    kept: list[int] = host_slots.fill(shard, given, np.array(rows, np.int64), 12.0 - np.array(rows), k).tolist()
+    candidates = Candidates(np.array(rows, np.int64), 12.0 - np.array(rows), np.zeros(len(rows), np.bool_))
+    kept: list[int] = host_slots.fill(shard, given, candidates, k).tolist()
     return kept
 
 

@@ -106,6 +106,16 @@ SENTENCES = [
     ),
     (
         Reason(
+            ReasonCode.DOMAIN_SHARE_USED,
+            {"k": 10, "domain": "a.example", "visits": 100, "of_visits": 1_005, "allowed": 100},
+        ),
+        (
+            "not in the next batch of 10: its domain a.example has had its share of visits: "
+            "100 of the day's 1,005 visits, at most 100"
+        ),
+    ),
+    (
+        Reason(
             ReasonCode.HOST_SHARE_USED,
             {
                 "k": 1000,

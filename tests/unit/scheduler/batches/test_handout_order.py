@@ -15,7 +15,7 @@ NOW = 12 * DAY
 
 def crawled(**settings: object) -> Scheduler:
     """Sixty pages that change from never to daily, last visited one to three days ago."""
-    scheduler = Scheduler(**{"politeness": Politeness(), "new_share": 0.0, **settings})  # type: ignore[arg-type]
+    scheduler = Scheduler(**{"politeness": Politeness(), "new_share": 0.0, "host_share": None, **settings})  # type: ignore[arg-type]
     for day in range(9):
         scheduler.observe([Outcome(url, day * DAY, changed=(day * i) % 59 > 40) for i, url in enumerate(URLS)])
     scheduler.observe([Outcome(url, 10 * DAY, changed=False) for url in URLS[::3]])

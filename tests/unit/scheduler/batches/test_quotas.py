@@ -25,7 +25,7 @@ def made(
     new_share: float = 0.0, drawn_share: float = 0.0, *, seed: int = 1, politeness: Politeness | None = None
 ) -> Scheduler:
     """Of 60 pages that were visited each weighs more than any of 30 that were not."""
-    scheduler = Scheduler(formula="importance", new_share=new_share, seed=seed, politeness=politeness)
+    scheduler = Scheduler(formula="importance", new_share=new_share, seed=seed, politeness=politeness, host_share=None)
     drawing(drawn_share, scheduler)
     scheduler.observe([Outcome(url, NOW - DAY, importance=100.0 + i) for i, url in enumerate(OLD)])
     scheduler.discover(NEW, now=NOW - DAY, importance=np.arange(30.0))
@@ -162,7 +162,7 @@ def test_what_came_by_its_score_is_not_due_besides() -> None:
 
 
 def test_members_of_the_panel_stay_first() -> None:
-    scheduler = drawing(0.2, Scheduler(formula="importance", panel=0.4, new_share=0.4))
+    scheduler = drawing(0.2, Scheduler(formula="importance", panel=0.4, new_share=0.4, host_share=None))
     scheduler.observe([Outcome(url, NOW - DAY, importance=100.0 + i) for i, url in enumerate(OLD)])
     scheduler.discover(NEW, now=NOW - DAY, importance=0.0)
     panels = []

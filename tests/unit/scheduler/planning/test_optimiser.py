@@ -175,7 +175,7 @@ def test_the_first_plan_sets_the_formula_and_later_ones_leave_it(scheduler: Sche
 
 
 def test_a_formula_that_reads_crawl_rates_stays() -> None:
-    scheduler = Scheduler(formula="crawl_rate * t")
+    scheduler = Scheduler(formula="crawl_rate * t", host_share=None)
     teach(scheduler)
     Optimiser(scheduler).plan_now(NOW)
     assert scheduler.formula.text == "crawl_rate * t"
