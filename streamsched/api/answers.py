@@ -69,6 +69,30 @@ class RulesSet(Answer, frozen=True, kw_only=True):
     pages: int
 
 
+class Forgotten(Answer, frozen=True, kw_only=True):
+    """``known``: how many of the pages were known."""
+
+    known: int
+
+
+class PolitenessSettings(Answer, frozen=True, kw_only=True):
+    """The politeness settings in force, as `streamsched.Politeness` describes them; durations in seconds."""
+
+    delay: float
+    in_flight: int | None
+    per_batch: int | None
+    backoff: float
+    backoff_most: float
+    retire_after: int | None
+    probe_every: float
+    min_revisit: float
+    max_revisit: float | None
+    retry_after_most: float
+    clock_skew: float
+    host_backoff_429: int | None
+    host_backoff_503: int | None
+
+
 class Blocked(Answer, frozen=True, kw_only=True):
     """``hosts``: how many known hosts are blocked; ``until``: UTC epoch seconds."""
 

@@ -16,28 +16,20 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from streamsched.api import answers, views
+from streamsched.api.values import (
+    KEY,
+    MOST_OF_A_HOST,
+    MOST_RECORDS,
+    Count,
+    Duration,
+    DurationOrZero,
+    Host,
+    InARow,
+    Pages,
+    Urls,
+)
 from streamsched.outcomes import OutcomeEvent
 from streamsched.signals import SignalEvent
-
-MOST_RECORDS: Final = 10_000  # of a request; the scheduler applies them in some 5 ms
-MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: its record holds 16 bits
-DURATION: Final = r"^(0*[1-9][0-9]{0,8}(\.[0-9]{1,6})?|[0-9]{1,9}\.[0-9]{0,5}[1-9]0*)(ms|s|m|h|d|w)$"
-DURATION_OR_ZERO: Final = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d|w)$"
-KEY: Final = "^[!-~]{1,128}$"
-_LONGEST_S: Final = 1e9
-_DESCRIPTION: Final = "a number with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w"
-
-Duration: TypeAlias = (
-    Annotated[str, Meta(pattern=DURATION, description=_DESCRIPTION)]
-    | Annotated[float, Meta(gt=0.0, le=_LONGEST_S, description="seconds")]
-)
-DurationOrZero: TypeAlias = (
-    Annotated[str, Meta(pattern=DURATION_OR_ZERO, description=_DESCRIPTION)]
-    | Annotated[float, Meta(ge=0.0, le=_LONGEST_S, description="seconds")]
-)
-Count: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
-Urls: TypeAlias = Annotated[list[str], Meta(max_length=MOST_RECORDS)]
-Host: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300, description="a host, with its port if it has one")]
 
 
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +79,12 @@ class Discoveries(Message):
 
     urls: Urls
     importance: Annotated[float, Meta(ge=0.0, le=1e38)] | msgspec.UnsetType = msgspec.UNSET
+
+
+class VisitRequests(Message):
+    """Pages to visit once, before others. Those that are not known are added."""
+
+    urls: Urls
 
 
 class Releases(Message):
@@ -148,13 +146,16 @@ class FormulaQuery(Message):
 
 
 class RuleFields(Message):
-    """A rule for a host (``delay``, ``in_flight``, ``per_batch``) or for pages (the others), as docs/run.md says."""
+    """A rule for a host (``delay``, ``in_flight``, ``per_batch``) or for pages (the others), as docs/run.md says.
 
-    delay: DurationOrZero | UnsetType = UNSET
-    in_flight: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType = UNSET
-    per_batch: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType = UNSET
-    min_revisit: DurationOrZero | UnsetType = UNSET
-    max_revisit: Duration | UnsetType = UNSET
+    Null keeps a setting, as a field that is left out does.
+    """
+
+    delay: DurationOrZero | UnsetType | None = UNSET
+    in_flight: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType | None = UNSET
+    per_batch: Annotated[int, Meta(ge=1, le=MOST_OF_A_HOST)] | UnsetType | None = UNSET
+    min_revisit: DurationOrZero | UnsetType | None = UNSET
+    max_revisit: Duration | UnsetType | None = UNSET
     never: bool | UnsetType = UNSET
 
 
@@ -162,6 +163,31 @@ class Rules(Message):
     """Rules by target: a host, a URL pattern or a page; null removes a rule. Others stay as they are."""
 
     rules: Annotated[dict[str, RuleFields | None], Meta(max_length=1_000)]
+
+
+class PolitenessChange(Message):
+    """Politeness settings, as docs/politeness.md describes them. Those that are left out stay as they are."""
+
+    delay: DurationOrZero | UnsetType = UNSET
+    in_flight: Pages | UnsetType | None = UNSET
+    per_batch: Pages | UnsetType | None = UNSET
+    backoff: DurationOrZero | UnsetType = UNSET
+    backoff_most: Duration | UnsetType = UNSET
+    retire_after: InARow | UnsetType | None = UNSET
+    probe_every: Duration | UnsetType = UNSET
+    min_revisit: DurationOrZero | UnsetType = UNSET
+    max_revisit: Duration | UnsetType | None = UNSET
+    retry_after_most: Duration | UnsetType = UNSET
+    clock_skew: DurationOrZero | UnsetType = UNSET
+    host_backoff_429: InARow | UnsetType | None = UNSET
+    host_backoff_503: InARow | UnsetType | None = UNSET
+
+
+class Forget(Message):
+    """Pages to forget: ``urls``, or all pages of ``host``; ``*.example.org`` names several hosts."""
+
+    urls: Urls | None = None
+    host: Host | None = None
 
 
 class Block(Message):
@@ -245,6 +271,7 @@ NEXT_BATCH: Final = Operation(
 OBSERVE: Final = Operation("observe", "POST /v1/outcomes", "crawl", views.Observed, Outcomes, records="outcomes")
 NOTICE: Final = Operation("notice", "POST /v1/signals", "crawl", views.Noticed, Signals, records="signals")
 DISCOVER: Final = Operation("discover", "POST /v1/discover", "crawl", answers.Discovered, Discoveries)
+ASK: Final = Operation("ask", "POST /v1/ask", "crawl", answers.Discovered, VisitRequests)
 RELEASE: Final = Operation(
     "release",
     "POST /v1/release",
@@ -284,12 +311,25 @@ WEEK: Final = Operation(
 )
 SURGES: Final = Operation("surges", "GET /v1/surges", "read", answers.Surges, SurgesQuery)
 SOURCES: Final = Operation("sources", "GET /v1/signals/sources", "read", answers.SignalSources)
+RULES: Final = Operation("rules", "GET /v1/rules", "read", views.RulesView)
+POLITENESS: Final = Operation("politeness", "GET /v1/politeness", "read", answers.PolitenessSettings)
 FORMULA: Final = Operation("formula", "GET /v1/formula", "read", answers.FormulaTree, FormulaQuery)
 STATS: Final = Operation("stats", "GET /v1/stats", "read", answers.Stats, StatsQuery)
 
 # Of administrators.
 SET_RULES: Final = Operation("set_rules", "PUT /v1/rules", "admin", answers.RulesSet, Rules)
+SET_POLITENESS: Final = Operation(
+    "set_politeness", "PUT /v1/politeness", "admin", answers.PolitenessSettings, PolitenessChange
+)
 BLOCK: Final = Operation("block", "POST /v1/hosts/{host}/block", "admin", answers.Blocked, Block)
+FORGET: Final = Operation(
+    "forget",
+    "POST /v1/forget",
+    "admin",
+    answers.Forgotten,
+    Forget,
+    is_repeatable=False,  # a page may have been discovered in between, which would be forgotten
+)
 USE: Final = Operation(
     "use",
     "PUT /v1/champion",

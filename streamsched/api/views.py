@@ -176,6 +176,24 @@ class HostLimits(Answer, frozen=True, kw_only=True):
     per_batch: int | None = None
 
 
+class PageLimits(Answer, frozen=True, kw_only=True):
+    """A rule for pages, times in seconds; None keeps a setting. ``never``: they are never visited."""
+
+    min_revisit: float | None = None
+    max_revisit: float | None = None
+    never: bool = False
+
+
+class RulesView(Answer, frozen=True, kw_only=True):
+    """The rules in force by target: for hosts, and for pages. Each kind is in the order in which it was set.
+
+    One target may have a rule of both kinds.
+    """
+
+    hosts: dict[str, HostLimits]
+    pages: dict[str, PageLimits]
+
+
 class HostView(Answer, frozen=True, kw_only=True):
     """A host at one time. Times are UTC epoch seconds, None if there is none.
 

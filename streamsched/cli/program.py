@@ -40,7 +40,7 @@ _SUMMARIES: Final = {
     "next": "Print the best pages to visit next, and lease them.",
     "explain": "Explain the rank of a page.",
     "evolutions": "List the evolutions of a state or a service.",
-    "rules": "Set or remove a rule of a running service.",
+    "rules": "List, set or remove rules of a running service.",
     "signals": "List the sources of change signals and what they proved.",
     "use": "Set the formula of a state or a service, or a former one.",
     "state": "Show, verify, repair, hash or export a saved state.",

@@ -17,14 +17,17 @@ from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, Prot
 from urllib.parse import quote
 
 import msgspec
+from msgspec import structs
 
 from streamsched.api import operations
 from streamsched.api.answers import (
     Blocked,
     Discovered,
     Evolutions,
+    Forgotten,
     FormulaTree,
     LeasedBatch,
+    PolitenessSettings,
     Ranking,
     Released,
     RulesSet,
@@ -41,6 +44,7 @@ from streamsched.api.views import (
     Noticed,
     Observed,
     PageView,
+    RulesView,
     WeekView,
 )
 from streamsched.errors import SettingsError
@@ -51,7 +55,7 @@ from streamsched.signals import Signal, SignalBatch
 Outcomes: TypeAlias = Iterable[Outcome] | OutcomeBatch
 Signals: TypeAlias = Iterable[Signal] | SignalBatch
 Rules: TypeAlias = Mapping[str, "Mapping[str, Any] | Any | None"]
-"""Rules by target: a `streamsched.HostRule` or `Rule`, or a mapping of their fields; None removes a rule."""
+"""Rules by target: a HostRule or Rule of streamsched, one of `rules`, or a mapping of fields; None removes it."""
 Given = ParamSpec("Given")
 Result = TypeVar("Result", covariant=True)  # noqa: PLC0105  it is what type checkers show of a method
 
@@ -78,7 +82,7 @@ class Call(Generic[Result]):
     timeout_s: float | None = None
 
 
-def ask(
+def make_call(
     operation: Operation[Result], timeout_s: float | None = None, body: Body | None = None, /, **given: Any
 ) -> Call[Result]:
     """Return the request for `operation` with the arguments `given`, each where the operation has it; None is left out.
@@ -90,25 +94,25 @@ def ask(
     for name in list(given):
         if f"{{{name}}}" in path:
             path = path.replace(f"{{{name}}}", quote(_text(name, given.pop(name)), safe=""))
+    given = {name: value for name, value in given.items() if value is not None}
     if operation.method != "GET":
         return Call(operation, path, body=body or encode_message(given), about=about, timeout_s=timeout_s)
-    query = {name: _text(name, str(value)) for name, value in given.items() if value is not None}
+    query = {name: _text(name, str(value)) for name, value in given.items()}
     return Call(operation, path, query, about=about, timeout_s=timeout_s)
 
 
 def encode_message(fields: Mapping[str, Any]) -> Body:
-    """Return a message without those `fields` that are None. O(bytes). Raises SettingsError if one has no encoding.
+    """Return a message of these `fields`. O(bytes). Raises SettingsError if one has no encoding.
 
-    >>> msgspec.msgpack.decode(encode_message({"k": 3, "key": None}).content)
+    >>> msgspec.msgpack.decode(encode_message({"k": 3}).content)
     {'k': 3}
     """
-    given = {name: value for name, value in fields.items() if value is not None}
-    for name, value in given.items():
+    for name, value in fields.items():
         try:
-            msgspec.msgpack.encode(value)
+            msgspec.msgpack.encode({name: value})
         except (TypeError, ValueError, OverflowError) as error:  # UnicodeEncodeError is a ValueError
             raise SettingsError(name, value, f"a value that msgpack can hold ({error})") from None
-    return Body(msgspec.msgpack.encode(given), MSGPACK)
+    return Body(msgspec.msgpack.encode(dict(fields)), MSGPACK)
 
 
 def encode_outcomes(outcomes: Outcomes) -> Body:
@@ -147,15 +151,15 @@ def _text(name: str, value: str) -> str:
     raise SettingsError(name, value, "a text in UTF-8, not empty")
 
 
-def _rule_fields(target: str, rule: object) -> dict[str, Any] | None:
-    """Return the fields that a rule sets, None for None."""
-    if rule is None:
-        return None
-    if dataclasses.is_dataclass(rule) and not isinstance(rule, type):
-        return {name: value for name, value in dataclasses.asdict(rule).items() if value is not None}
-    if isinstance(rule, Mapping):
-        return dict(rule)
-    raise SettingsError(f"rules[{target!r}]", rule, "a HostRule, a Rule, a mapping of their fields, or None")
+def _fields(name: str, record: object, expected: str) -> dict[str, Any]:
+    """Return the fields of a settings object of the library, of an answer, or of a mapping."""
+    if isinstance(record, Mapping):
+        return dict(record)
+    if isinstance(record, msgspec.Struct):
+        return structs.asdict(record)
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return dataclasses.asdict(record)
+    raise SettingsError(name, record, expected)
 
 
 class _Offered(Protocol[Given, Result]):
@@ -200,7 +204,7 @@ class ServiceCalls:
         """
         wanted = None if hosts is None else _list("hosts", hosts)
         key = secrets.token_urlsafe(18) if key is None else key
-        return ask(operations.NEXT_BATCH, timeout_s, k=k, lease=lease, hosts=wanted, per_host=per_host, key=key)
+        return make_call(operations.NEXT_BATCH, timeout_s, k=k, lease=lease, hosts=wanted, per_host=per_host, key=key)
 
     @_offered
     def observe(self, outcomes: Outcomes, *, timeout_s: float | None = None) -> Call[Observed]:
@@ -210,7 +214,7 @@ class ServiceCalls:
         and named in the answer, the others are applied. To report an outcome twice changes nothing: it is a duplicate
         or late the second time.
         """
-        return ask(operations.OBSERVE, timeout_s, encode_outcomes(outcomes))
+        return make_call(operations.OBSERVE, timeout_s, encode_outcomes(outcomes))
 
     @_offered
     def notice(self, signals: Signals, *, timeout_s: float | None = None) -> Call[Noticed]:
@@ -219,7 +223,7 @@ class ServiceCalls:
         `signals`: `Signal` objects of this package or of `streamsched`, or a SignalBatch. To report a signal twice
         changes nothing.
         """
-        return ask(operations.NOTICE, timeout_s, encode_signals(signals))
+        return make_call(operations.NOTICE, timeout_s, encode_signals(signals))
 
     @_offered
     def discover(
@@ -229,7 +233,16 @@ class ServiceCalls:
 
         After a lost answer, ``added`` of the next one does not count the pages that the first attempt has added.
         """
-        return ask(operations.DISCOVER, timeout_s, urls=_list("urls", urls), importance=importance)
+        return make_call(operations.DISCOVER, timeout_s, urls=_list("urls", urls), importance=importance)
+
+    @_offered
+    def ask(self, urls: Iterable[str], *, timeout_s: float | None = None) -> Call[Discovered]:
+        """Request one visit of each page, at most 10,000, whatever its score; unknown pages are added.
+
+        They precede other pages until their next outcomes. To ask again before that changes nothing; after a lost
+        answer, ``added`` of the next one does not count the pages that the first attempt has added.
+        """
+        return make_call(operations.ASK, timeout_s, urls=_list("urls", urls))
 
     @_offered
     def release(self, urls: Iterable[str], *, timeout_s: float | None = None) -> Call[Released]:
@@ -238,32 +251,32 @@ class ServiceCalls:
         It is tried again only if the service has certainly not applied it: otherwise another crawler might have got a
         page in between. Pages that are not given back are free when their lease expires.
         """
-        return ask(operations.RELEASE, timeout_s, urls=_list("urls", urls))
+        return make_call(operations.RELEASE, timeout_s, urls=_list("urls", urls))
 
     @_offered
     def rank(self, k: int = 100, *, timeout_s: float | None = None) -> Call[Ranking]:
         """Return the best `k` pages without leasing them."""
-        return ask(operations.RANK, timeout_s, k=k)
+        return make_call(operations.RANK, timeout_s, k=k)
 
     @_offered
     def explain(self, url: str, *, k: int = 1_000, timeout_s: float | None = None) -> Call[Explanation]:
         """Explain the rank of a page, and whether a batch of `k` pages would hold it. Raises UnknownPage."""
-        return ask(operations.EXPLAIN, timeout_s, url=url, k=k)
+        return make_call(operations.EXPLAIN, timeout_s, url=url, k=k)
 
     @_offered
     def page(self, url: str, *, timeout_s: float | None = None) -> Call[PageView | None]:
         """Return what is known of a page, None if it is not known."""
-        return ask(operations.PAGE, timeout_s, url=url)
+        return make_call(operations.PAGE, timeout_s, url=url)
 
     @_offered
     def hosts(self, start: int = 0, size: int = 100, *, timeout_s: float | None = None) -> Call[HostPage]:
         """Return a part of the list of hosts. `start`: 0, or the ``next`` of the part before."""
-        return ask(operations.HOSTS, timeout_s, start=start, size=size)
+        return make_call(operations.HOSTS, timeout_s, start=start, size=size)
 
     @_offered
     def host(self, host: str, *, timeout_s: float | None = None) -> Call[HostView | None]:
         """Return a host, its limits and what holds it back; None if no page of it is known."""
-        return ask(operations.HOST, timeout_s, host=host)
+        return make_call(operations.HOST, timeout_s, host=host)
 
     @_offered
     def week(
@@ -275,50 +288,88 @@ class ServiceCalls:
         timeout_s: float | None = None,
     ) -> Call[WeekView | None]:
         """Return how busy each hour of the week is for a page, a host, a region or all pages; None if unknown."""
-        return ask(operations.WEEK, timeout_s, url=url, host=host, region=region)
+        return make_call(operations.WEEK, timeout_s, url=url, host=host, region=region)
 
     @_offered
     def surges(self, k: int = 100, *, timeout_s: float | None = None) -> Call[Surges]:
         """Return the `k` surges under way that the most changed pages wait for."""
-        return ask(operations.SURGES, timeout_s, k=k)
+        return make_call(operations.SURGES, timeout_s, k=k)
 
     @_offered
     def sources(self, *, timeout_s: float | None = None) -> Call[SignalSources]:
         """Return what visits have shown of each kind of change signals, and of its hosts with the most signals."""
-        return ask(operations.SOURCES, timeout_s)
+        return make_call(operations.SOURCES, timeout_s)
+
+    @_offered
+    def rules(self, *, timeout_s: float | None = None) -> Call[RulesView]:
+        """Return the rules for hosts and those for URL patterns and pages; `set_rules` takes both mappings."""
+        return make_call(operations.RULES, timeout_s)
+
+    @_offered
+    def politeness(self, *, timeout_s: float | None = None) -> Call[PolitenessSettings]:
+        """Return the politeness settings."""
+        return make_call(operations.POLITENESS, timeout_s)
 
     @_offered
     def champion(self, *, timeout_s: float | None = None) -> Call[ChampionView]:
         """Return the formula in use and its origin."""
-        return ask(operations.CHAMPION, timeout_s)
+        return make_call(operations.CHAMPION, timeout_s)
 
     @_offered
     def formula(self, text: str | None = None, *, timeout_s: float | None = None) -> Call[FormulaTree]:
         """Return a formula or objective as a tree; without a `text` that of the formula in use."""
-        return ask(operations.FORMULA, timeout_s, text=text)
+        return make_call(operations.FORMULA, timeout_s, text=text)
 
     @_offered
     def evolutions(self, last: int = 100, *, timeout_s: float | None = None) -> Call[Evolutions]:
         """Return the newest `last` records of evolutions, oldest first."""
-        return ask(operations.EVOLUTIONS, timeout_s, last=last)
+        return make_call(operations.EVOLUTIONS, timeout_s, last=last)
 
     @_offered
     def stats(self, since: float = 0.0, *, timeout_s: float | None = None) -> Call[Stats]:
         """Return figures of the service, and the samples of them that are later than `since`, UTC epoch seconds."""
-        return ask(operations.STATS, timeout_s, since=since)
+        return make_call(operations.STATS, timeout_s, since=since)
 
     @_offered
     def set_rules(self, rules: Rules, *, timeout_s: float | None = None) -> Call[RulesSet]:
         """Set rules for hosts, URL patterns and pages; None removes a rule. Rules of other targets stay."""
         if not isinstance(rules, Mapping):
             raise SettingsError("rules", rules, "rules by host, URL pattern or page")
-        fields = {target: _rule_fields(target, rule) for target, rule in rules.items()}
-        return ask(operations.SET_RULES, timeout_s, rules=fields)
+        expected = "a HostRule, a Rule, a mapping of their fields, or None"
+        fields = {
+            target: None if rule is None else _fields(f"rules[{target!r}]", rule, expected)
+            for target, rule in rules.items()
+        }
+        return make_call(operations.SET_RULES, timeout_s, rules=fields)
+
+    @_offered
+    def set_politeness(
+        self, politeness: Mapping[str, Any] | Any, *, timeout_s: float | None = None
+    ) -> Call[PolitenessSettings]:
+        """Change politeness settings; return all of them.
+
+        `politeness`: a `streamsched.Politeness`, which replaces all of them, or a mapping of fields; those that it
+        lacks stay as they are.
+        """
+        fields = _fields("politeness", politeness, "a Politeness, or a mapping of its fields")
+        return make_call(operations.SET_POLITENESS, timeout_s, encode_message(fields))
+
+    @_offered
+    def forget(
+        self, urls: Iterable[str] | None = None, *, host: str | None = None, timeout_s: float | None = None
+    ) -> Call[Forgotten]:
+        """Forget pages, at most 10,000, or all pages of `host`, such as ``"*.example.org"``.
+
+        It is tried again only if the service has certainly not applied it: otherwise a page that was discovered in
+        between would be forgotten.
+        """
+        wanted = None if urls is None else _list("urls", urls)
+        return make_call(operations.FORGET, timeout_s, urls=wanted, host=host)
 
     @_offered
     def block(self, host: str, seconds: float, *, timeout_s: float | None = None) -> Call[Blocked]:
         """Visit no page of a host for some seconds from the time at which the service applies it; 0 ends a block."""
-        return ask(operations.BLOCK, timeout_s, host=host, seconds=seconds)
+        return make_call(operations.BLOCK, timeout_s, host=host, seconds=seconds)
 
     @_offered
     def use(self, formula: str | int, *, timeout_s: float | None = None) -> Call[ChampionView]:
@@ -326,7 +377,7 @@ class ServiceCalls:
 
         It is tried again only if the service has certainly not applied it: each change is recorded.
         """
-        return ask(operations.USE, timeout_s, formula=formula)
+        return make_call(operations.USE, timeout_s, formula=formula)
 
 
 class Asynchronous(ServiceCalls):

@@ -11,7 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
-from streamsched.api.operations import MOST_RECORDS
+from streamsched.api.values import MOST_RECORDS
 from streamsched.api.views import Observed
 from streamsched.client.async_client import AsyncClient
 from streamsched.client.retries import check_seconds

@@ -42,6 +42,10 @@ class PolitenessPolicy:
         """Set rules by target; return the rows whose rule may have changed: int64[m]. See `RuleBook.set`."""
         return self._rules.set(pages, rules)
 
+    def rules(self) -> tuple[Mapping[str, HostRule], Mapping[str, Rule]]:
+        """Return the rules of hosts and of pages by target. O(1). See `RuleBook.by_target`."""
+        return self._rules.by_target()
+
     def reach(self, shard: ShardArrays) -> None:
         """Apply rules and blocks to pages and hosts that are new since the last call. O(new pages)."""
         self._rules.reach(shard)

@@ -7,13 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from streamsched.api.operations import MOST_OF_A_HOST
+from streamsched.api.values import MOST_ANSWERS, MOST_OF_A_HOST, MOST_PAGES
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 
-_MOST_ANSWERS: Final = 255  # of one kind in a row: the records of pages and hosts count them in a byte
-MOST_PAGES: Final = 1 << 32  # more than a shard holds
 _ANY: Final = "1 or more pages, or None for any number"
 
 
@@ -78,9 +76,9 @@ class Politeness:
             _replace_duration(self, name)
         for name in ("in_flight", "per_batch"):
             _replace_count(self, name, _ANY, MOST_PAGES)
-        _replace_count(self, "retire_after", f"1 to {_MOST_ANSWERS} answers, or None", _MOST_ANSWERS)
+        _replace_count(self, "retire_after", f"1 to {MOST_ANSWERS} answers, or None", MOST_ANSWERS)
         for name in ("host_backoff_429", "host_backoff_503"):
-            _replace_count(self, name, f"1 to {_MOST_ANSWERS} pages, or None", _MOST_ANSWERS)
+            _replace_count(self, name, f"1 to {MOST_ANSWERS} pages, or None", MOST_ANSWERS)
         _check_revisits(self.min_revisit, self.max_revisit)
         if self.backoff > self.backoff_most:  # type: ignore[operator]
             raise SettingsError(

@@ -88,6 +88,10 @@ class RuleBook:
             self._number_pages(shard, np.arange(self._rows, pages))
         self._rows, self._groups = pages, groups
 
+    def by_target(self) -> tuple[Mapping[str, HostRule], Mapping[str, Rule]]:
+        """Return the rules of hosts and of pages, in the order set. A later `set` leaves these mappings as they are."""
+        return self._hosts, self._pages
+
     def to_json(self) -> dict[str, Any]:
         """Return what `restore` needs, as JSON values."""
         return {

@@ -14,11 +14,14 @@ import numpy.typing as npt
 
 from streamsched.api.views import (
     Explanation,
+    HostLimits,
     HostPage,
     HostView,
     Noticed,
     Observed,
+    PageLimits,
     PageView,
+    RulesView,
     SourceReliability,
     SurgeView,
     WeekView,
@@ -398,7 +401,7 @@ class Scheduler:
         return rows.size
 
     @logged(Columns(urls=URLS, now=PRESENT))
-    def ask(self, urls: Sequence[str], *, now: float) -> int:
+    def ask(self, urls: Sequence[str] | PackedUrls, *, now: float) -> int:
         """Request one visit of each page, whatever its score; return how many pages were new. O(1) a URL.
 
         They precede other pages until their next outcomes and wait only for leases and hosts; a rule `never` still
@@ -552,6 +555,16 @@ class Scheduler:
     def politeness(self) -> Politeness:
         """The politeness settings. Rules of `set_rules` override them."""
         return self.core.politeness_policy.politeness
+
+    @property
+    def rules(self) -> RulesView:
+        """The rules in force by target, those for hosts and those for pages. O(rules)."""
+        with self.core.lock:
+            hosts, pages = self.core.politeness_policy.rules()
+        return RulesView(
+            hosts={target: HostLimits(**rule.to_json()) for target, rule in hosts.items()},
+            pages={target: PageLimits(**rule.to_json()) for target, rule in pages.items()},
+        )
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -95,9 +95,20 @@ def test_rules(ask: Command, service: Running) -> None:
     assert host is not None
     assert (host.delay_s, host.rule) == (0.0, HostLimits(delay=0.0))
     assert ask("rules", "h1.example/*", "never=true").code == 0
+    assert ask("rules", "h2.example/*", "max_revisit=1d", "min_revisit=0").code == 0
+    listed = ask("rules")
+    assert (listed.code, listed.lines) == (
+        0,
+        ["h0.example delay=0s", "h1.example/* never=true", "h2.example/* min_revisit=0s max_revisit=86400s"],
+    )
+    for line in listed.lines:
+        assert ask("rules", *line.split()).code == 0
+    assert ask("rules").lines == listed.lines
     assert not any("//h1." in line for line in ask("next", "-k", "100").lines)
     assert ask("rules", "h0.example", "--remove").code == 0
     assert ask("rules", "h1.example/*", "--remove").code == 0
+    assert ask("rules", "h2.example/*", "--remove").code == 0
+    assert ask("rules").out == ""
     host = service.scheduler.host("h0.example", now=service.clock.now_s)
     assert host is not None
     assert host.rule is None
@@ -113,6 +124,7 @@ def test_rules(ask: Command, service: Running) -> None:
         ["explain", URLS[0], "--lease", "1h"],
         ["use", "t", "--now", "2026-01-01"],
         ["rules", "h0.example"],
+        ["rules", "--remove"],
         ["rules", "h0.example", "--remove", "delay=1s"],
         ["rules", "h0.example", "delay"],
         ["rules", "h0.example", "speed=3"],

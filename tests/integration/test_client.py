@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from streamsched import DurableScheduler, HostRule, KeyReusedError, Rule, SettingsError, UnknownPage
+from streamsched import DurableScheduler, HostRule, KeyReusedError, Politeness, Rule, SettingsError, UnknownPage
+from streamsched.api.views import HostLimits
 from streamsched.client import (
     AccessDenied,
     AsyncClient,
@@ -63,6 +65,10 @@ def test_a_crawler_s_day(call: Caller, service: Running) -> None:
     assert (observed.applied, observed.rejected) == (3, 1)
     assert (observed.rejections[0].record, observed.rejections[0].field) == (3, "fetched_at")
     assert call("observe", outcomes).duplicates == 3
+    assert call("ask", [URLS[0], "https://asked.example/"]).added == 1
+    assert call("page", URLS[0]).asked_for
+    assert call("forget", ["https://asked.example/"]).known == 1
+    assert call("forget", host="asked.example").known == 0
     signal = Signal(URLS[0], service.clock.now_s, "feed")
     assert call("notice", [signal]).applied == 1
     assert call("notice", [signal]).repeated == 1
@@ -109,6 +115,20 @@ def test_an_administrator_s_day(call: Caller) -> None:
     assert call("host", "h2.example").rule.in_flight == 3
     call("set_rules", dict.fromkeys(rules))
     assert call("host", "h2.example").rule is None
+    assert call("set_rules", {"h0.example": HostRule(), "h4.example": HostRule(delay=3.0)}).pages == 16
+    read = call("rules")
+    assert (read.hosts, read.pages) == (
+        {"h0.example": HostLimits(), "h4.example": HostLimits(delay=3.0)},
+        {},
+    )
+    assert call("set_rules", read.hosts).pages == 16
+    assert call("rules") == read
+    call("set_rules", dict.fromkeys(read.hosts))
+    settings = call("politeness")
+    assert call("set_politeness", {"delay": "3s", "in_flight": 2}).delay == 3.0
+    assert call("set_politeness", {"in_flight": None}).in_flight is None
+    assert call("set_politeness", Politeness(backoff="2h")) == structs.replace(settings, backoff=7200.0)
+    assert call("set_politeness", settings) == settings
     assert call("block", "h3.example", 60.0).hosts == 1
     assert call("host", "h3.example").held_back is not None
     call("block", "h3.example", 0.0)
@@ -138,6 +158,13 @@ def test_an_administrator_s_day(call: Caller) -> None:
         ("set_rules", [[]], SettingsError, "rules"),
         ("set_rules", [{"a.example": 3}], SettingsError, "rules"),
         ("set_rules", [{"a.example": {"delay": "2s", "never": True}}], SettingsError, "rules"),
+        ("set_politeness", [3], SettingsError, "politeness"),
+        ("set_politeness", [{"delay": object()}], SettingsError, "delay"),
+        ("set_politeness", [{"\ud800": 1}], SettingsError, "encode"),
+        ("set_politeness", [{"backoff": "1d", "backoff_most": "1h"}], SettingsError, "backoff_most"),
+        ("ask", ["https://a.example/"], SettingsError, "urls"),
+        ("forget", [], SettingsError, "urls"),
+        ("forget", ["https://a.example/"], SettingsError, "urls"),
         ("block", ["a.example", -1.0], SettingsError, "seconds"),
         ("use", ["t * Y"], SettingsError, "formula"),
         ("use", [10_000], SettingsError, "formula"),
@@ -157,7 +184,16 @@ def test_a_wrong_argument_is_named(
 
 @pytest.mark.parametrize(
     ("token", "name", "arguments", "status"),
-    [("crawl", "stats", [], 403), ("read", "use", ["changes"], 403), ("expired", "rank", [1], 401)],
+    [
+        ("crawl", "stats", [], 403),
+        ("crawl", "rules", [], 403),
+        ("crawl", "politeness", [], 403),
+        ("crawl", "forget", [[]], 403),
+        ("read", "ask", [[]], 403),
+        ("read", "use", ["changes"], 403),
+        ("read", "set_politeness", [{}], 403),
+        ("expired", "rank", [1], 401),
+    ],
 )
 def test_a_token_allows_what_it_is_for(token: str, name: str, arguments: list[Any], status: int, call: Caller) -> None:
     with pytest.raises(AccessDenied) as caught:

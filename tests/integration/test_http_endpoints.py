@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from streamsched import OutcomeBatch, SignalBatch
-from streamsched.api.operations import MOST_RECORDS
+from streamsched.api.values import MOST_RECORDS
 from streamsched.frames import encode_frame
 from streamsched.http.protocol import bodies
 from tests.support.http_service import NOW, URLS, Running, outcome, running
@@ -25,6 +25,7 @@ CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
     ("POST", "/v1/signals", {"signals": [{"url": URLS[1], "at": NOW - 30, "source": "feed"}]}),
     ("POST", "/v1/next", {"k": 3, "lease": 90, "hosts": ["h1.example"], "per_host": 2, "key": "a"}),
     ("POST", "/v1/release", {"urls": URLS[:2]}),
+    ("POST", "/v1/ask", {"urls": URLS[2:4]}),
     ("GET", "/v1/rank?k=5", None),
     ("GET", f"/v1/explain?url={PAGE}&k=3", None),
     ("GET", f"/v1/pages/{PAGE}", None),
@@ -35,6 +36,9 @@ CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
         "/v1/rules",
         {"rules": {"h0.example": {"delay": "2s"}, "h1.example/*": {"never": True}, "h2.example": None}},
     ),
+    ("GET", "/v1/rules", None),
+    ("PUT", "/v1/politeness", {"delay": "1s", "in_flight": None, "retire_after": 5}),
+    ("GET", "/v1/politeness", None),
     ("POST", "/v1/hosts/h3.example/block", {"seconds": 3600}),
     ("PUT", "/v1/champion", {"formula": "freshness"}),
     ("GET", "/v1/champion", None),
@@ -45,6 +49,7 @@ CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
     ("GET", "/v1/signals/sources", None),
     ("GET", "/v1/formula", None),
     ("GET", "/v1/stats", None),
+    ("POST", "/v1/forget", {"urls": URLS[:2]}),
     ("GET", "/healthz", None),
     ("GET", "/readyz", None),
     ("GET", "/metrics", None),
@@ -158,16 +163,22 @@ def test_whole_numbers_may_be_written_as_floats(crawler: httpx.Client) -> None:
         ("/v1/outcomes", [], "body", "[]"),
         ("/v1/signals", {"signals": [{"url": "u", "at": NOW}]}, "signals[0].source", "nothing"),
         ("/v1/discover", {"urls": "https://a.example/"}, "urls", "'https://a.example/'"),
+        ("/v1/ask", {}, "urls", "nothing"),
+        ("/v1/ask", {"urls": [], "importance": 1.0}, "importance", "a field"),
+        ("/v1/forget", {}, "urls", "None"),
+        ("/v1/forget", {"urls": [], "host": "a.example"}, "urls", None),
+        ("/v1/forget", {"host": "a.example/news"}, "host", "'a.example/news'"),
     ],
 )
 def test_problems_name_field_found_and_expected(
-    crawler: httpx.Client, path: str, body: object, field: str | None, found: str
+    crawler: httpx.Client, path: str, body: object, field: str | None, found: str | None
 ) -> None:
     answer = crawler.post(path, json=body)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert (problem["status"], problem["code"], problem["found"]) == (422, "invalid", found)
+    assert (problem["status"], problem["code"]) == (422, "invalid")
+    assert found is None or problem["found"] == found
     assert field is None or problem["field"] == field
     assert problem["expected"]
 
@@ -297,6 +308,83 @@ def test_rules_and_blocks_hold(crawler: httpx.Client) -> None:
     crawler.put("/v1/rules", json={"rules": {"ruled.example/*": None}})
     crawler.post("/v1/hosts/blocked.example/block", json={"seconds": 0})
     assert len(crawler.post("/v1/next", json=hosts).json()["pages"]) == 2
+
+
+def test_rules_are_read_as_they_were_set_and_can_be_set_again(crawler: httpx.Client) -> None:
+    rules: list[dict[str, object]] = [
+        {"Both.example": {"delay": "2s", "in_flight": 3}, "first.example/*": {"min_revisit": "1d"}},
+        {"both.example": {"never": True}, "second.example/*": {"max_revisit": 60}, "first.example/*": {}},
+    ]
+    for some in rules:
+        assert crawler.put("/v1/rules", json={"rules": some}).status_code == 200
+    read = crawler.get("/v1/rules").json()
+    assert read["hosts"]["both.example"] == {"delay": 2.0, "in_flight": 3, "per_batch": None}
+    targets = ["both.example", "second.example/*", "first.example/*"]
+    assert [target for target in read["pages"] if target in targets] == targets  # in the order in which they were set
+    assert read["pages"]["both.example"] == {"min_revisit": None, "max_revisit": None, "never": True}
+    assert read["pages"]["first.example/*"] == {"min_revisit": None, "max_revisit": None, "never": False}
+    for kind in ("hosts", "pages"):
+        assert crawler.put("/v1/rules", json={"rules": read[kind]}).status_code == 200
+    assert crawler.get("/v1/rules").json() == read
+    crawler.put("/v1/rules", json={"rules": dict.fromkeys([*read["hosts"], *read["pages"]])})
+    assert crawler.get("/v1/rules").json() == {"hosts": {}, "pages": {}}
+
+
+def test_politeness_settings_that_are_left_out_stay(crawler: httpx.Client) -> None:
+    before = crawler.get("/v1/politeness").json()
+    change: dict[str, object] = {"delay": "1.5s", "in_flight": 4, "max_revisit": "90d", "retire_after": None}
+    expected = {**before, "delay": 1.5, "in_flight": 4, "max_revisit": 90 * 86_400.0, "retire_after": None}
+    assert crawler.put("/v1/politeness", json=change).json() == expected
+    assert crawler.put("/v1/politeness", json={}).json() == expected
+    crawler.post("/v1/discover", json={"urls": ["https://polite.example/"]})
+    assert crawler.get("/v1/hosts/polite.example").json()["delay_s"] == 1.5
+    assert crawler.put("/v1/politeness", json=before).json() == before  # null is no limit
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"delay": "soon"}, "delay"),
+        ({"delay": None}, "delay"),
+        ({"backoff_most": 0}, "backoff_most"),
+        ({"retire_after": 256}, "retire_after"),
+        ({"in_flight": 1.5}, "in_flight"),
+        ({"speed": 1}, "speed"),
+        ({"min_revisit": "2d", "max_revisit": "1d"}, "min_revisit"),
+        ({"backoff": "8d"}, "backoff_most"),  # longer than the one in force
+    ],
+)
+def test_politeness_settings_that_are_refused_change_nothing(
+    crawler: httpx.Client, change: dict[str, object], field: str
+) -> None:
+    before = crawler.get("/v1/politeness").json()
+    answer = crawler.put("/v1/politeness", json={"clock_skew": 77.0, **change})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert crawler.get("/v1/politeness").json() == before
+
+
+def test_pages_that_are_asked_for_come_first(crawler: httpx.Client) -> None:
+    known, new = "https://asked.example/known", "https://asked.example/new"
+    crawler.post("/v1/discover", json={"urls": [known, *(f"https://asked.example/{i}" for i in range(5))]})
+    asked = crawler.post("/v1/ask", json={"urls": [known, "", new]}).json()
+    assert (asked["added"], asked["rejected"], asked["rejections"][0]["record"]) == (1, 1, 1)
+    assert crawler.get(f"/v1/pages/{quote(known, safe='')}").json()["asked_for"] is True
+    batch = crawler.post("/v1/next", json={"k": 3, "hosts": ["asked.example"]}).json()
+    assert {page["url"] for page in batch["pages"] if page["tier"] == 2} == {known, new}
+    assert crawler.post("/v1/ask", json={"urls": []}).json()["added"] == 0
+
+
+def test_forgotten_pages_are_not_known(crawler: httpx.Client) -> None:
+    urls = [f"https://{host}.forget.example/{i}" for host in ("a", "b", "c") for i in range(3)]
+    crawler.post("/v1/discover", json={"urls": urls})
+    before = crawler.get("/v1/stats").json()["pages"]
+    assert crawler.post("/v1/forget", json={"urls": [*urls[:2], urls[0], "nowhere"]}).json() == {"known": 2}
+    assert crawler.get(f"/v1/pages/{quote(urls[0], safe='')}").status_code == 404
+    assert crawler.post("/v1/forget", json={"urls": urls[:2]}).json() == {"known": 0}
+    assert crawler.post("/v1/forget", json={"host": "b.forget.example"}).json() == {"known": 3}
+    assert crawler.post("/v1/forget", json={"host": "*.forget.example"}).json() == {"known": 4}
+    assert crawler.get("/v1/stats").json()["pages"] == before - 9
+    assert crawler.post("/v1/discover", json={"urls": urls}).json()["added"] == 9
 
 
 def test_hosts_are_listed_in_parts(crawler: httpx.Client) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
+from streamsched import DurableScheduler
 from streamsched.http.gate import AUDIT_NAME
 from tests.support.acknowledged import Acknowledged, check, crawl
 from tests.support.command_line import write
@@ -44,6 +45,32 @@ def test_after_kill_9_all_that_was_acknowledged_is_there(tmp_path: Path) -> None
     pages = [page["url"] for one in acknowledged for batch in one.batches.values() for page in batch["pages"]]
     assert len(pages) == len(set(pages))
     check(state, acknowledged)
+
+
+def test_after_kill_9_what_was_asked_forgotten_and_set_is_there(tmp_path: Path) -> None:
+    state, rules = tmp_path / "state", {"h1.example": {"delay": 2.0}, "h2.example/*": {"never": True}}
+    calls: list[tuple[str, str, dict[str, object]]] = [
+        ("POST", "/v1/discover", {"urls": PAGES}),
+        ("POST", "/v1/ask", {"urls": [PAGES[5], "https://asked.example/"]}),
+        ("POST", "/v1/forget", {"urls": PAGES[:2]}),
+        ("POST", "/v1/forget", {"host": "h3.example"}),
+        ("PUT", "/v1/rules", {"rules": rules}),
+        ("PUT", "/v1/politeness", {"in_flight": 7, "retire_after": None}),
+    ]
+    with started("serve", "--state", state) as (process, address), make_client(address) as client:
+        for method, path, body in calls:
+            assert client.request(method, path, json=body).status_code == 200
+        read = [client.get(path).json() for path in ("/v1/rules", "/v1/politeness")]
+        process.kill()
+    now = clock_now()
+    with DurableScheduler.open(state) as scheduler:
+        assert [scheduler.rules.as_dict(), scheduler.politeness.to_json()] == read
+        assert (scheduler.politeness.in_flight, scheduler.politeness.retire_after) == (7, None)
+        assert list(scheduler.rules.hosts) + list(scheduler.rules.pages) == list(rules)
+        asked = [scheduler.page(url, now=now) for url in (PAGES[5], "https://asked.example/")]
+        assert [page is not None and page.asked_for for page in asked] == [True, True]
+        assert len(scheduler) == len(PAGES) + 1 - 2 - len(PAGES[3::23])
+        assert scheduler.host("h3.example", now=now) is None
 
 
 def test_sigterm_answers_or_refuses_all_requests_under_way(tmp_path: Path) -> None:

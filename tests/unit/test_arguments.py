@@ -62,6 +62,7 @@ RESULTS = {
     "PageView",
     "Reason",
     "ReasonCode",
+    "RulesView",
     "SourceReliability",
     "SurgeView",
     "WeekView",

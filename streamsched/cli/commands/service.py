@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from streamsched.api.views import HostLimits, PageLimits
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import echo, echo_error
+from streamsched.cli.output import echo, echo_error, plain
 from streamsched.cli.remote import open_client, remote_options
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.http.tokens import SCOPES, check_new, make_token, write_entry
@@ -72,6 +73,7 @@ _COUNTS: Final = ("in_flight", "per_batch")
 _RULES_EPILOG: Final = """
 \b
 Examples:
+  streamsched rules --service http://127.0.0.1:8080
   streamsched rules slow.example delay=30s in_flight=1 --service http://127.0.0.1:8080
   streamsched rules 'shop.example/cart/*' never=true --service http://127.0.0.1:8080
   streamsched rules https://news.example/ max_revisit=15m --service http://127.0.0.1:8080
@@ -83,19 +85,23 @@ and never. It replaces the rule that the target had. A saved state gets its rule
 
 
 @click.command("rules", epilog=_RULES_EPILOG)
-@click.argument("target")
+@click.argument("target", required=False)
 @click.argument("fields", nargs=-1, metavar="FIELDS")
 @click.option("--remove", is_flag=True, help="Remove the target's rule.")
 @remote_options
 def rules_command(
-    target: str, fields: Sequence[str], remove: bool, service: str | None, token_file: Path | None
+    target: str | None, fields: Sequence[str], remove: bool, service: str | None, token_file: Path | None
 ) -> int:
-    """Set or remove a rule of a running service.
+    """List the rules of a running service, or set or remove one.
 
     TARGET is a host, a URL pattern or the URL of a page. FIELDS is the rule, each field as NAME=VALUE.
     """
     if service is None:
         raise click.UsageError("--service is required")
+    if target is None:
+        if remove:
+            raise click.UsageError("--remove needs a TARGET")
+        return _list_rules(service, token_file)
     if remove == bool(fields):
         raise click.UsageError("expected fields of a rule, or --remove")
     rule = None if remove else dict(_read_field(field) for field in fields)
@@ -103,6 +109,24 @@ def rules_command(
         pages = client.set_rules({target: rule}).pages
     echo(f"the rule may concern {pages} known page{'' if pages == 1 else 's'}")
     return DONE
+
+
+def _list_rules(service: str, token_file: Path | None) -> int:
+    """Print each rule on a line, as this command sets it."""
+    with open_client(service, token_file) as client:
+        rules = client.rules()
+    listed: list[tuple[str, HostLimits | PageLimits]] = [*rules.hosts.items(), *rules.pages.items()]
+    for target, rule in listed:
+        echo(plain(" ".join([target, *_show_fields(rule)])))
+    return DONE
+
+
+def _show_fields(rule: HostLimits | PageLimits) -> Iterator[str]:
+    for name, value in rule.as_dict().items():
+        if name in _DURATIONS and value is not None:
+            yield f"{name}={value:.6f}".rstrip("0").rstrip(".") + "s"
+        elif value:
+            yield f"{name}={str(value).lower()}"
 
 
 def _read_field(text: str) -> tuple[str, Any]:

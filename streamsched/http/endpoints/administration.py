@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from functools import cached_property
 from http import HTTPStatus
@@ -12,8 +13,17 @@ import msgspec
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
-from streamsched.api.answers import Blocked, Health, Readiness, RulesSet
-from streamsched.api.operations import Block, ChampionChange, Operation, RuleFields, Rules
+from streamsched.api.answers import Blocked, Forgotten, Health, PolitenessSettings, Readiness, RulesSet
+from streamsched.api.operations import (
+    Block,
+    ChampionChange,
+    Forget,
+    Message,
+    Operation,
+    PolitenessChange,
+    RuleFields,
+    Rules,
+)
 from streamsched.api.views import ChampionView
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
@@ -23,6 +33,7 @@ from streamsched.http.protocol.routes import Route
 from streamsched.http.service import Service
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.politeness.rule_targets import HOST, parse_target
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.open_state import set_formula, use_recorded_formula
 
 _OF_HOSTS: Final = frozenset(("delay", "in_flight", "per_batch"))
@@ -39,6 +50,21 @@ class Administration:
         """Set or remove rules for hosts, URL patterns and pages."""
         rules = {target: None if one is None else _make_rule(target, one) for target, one in given.rules.items()}
         return RulesSet(pages=await self._service.write(lambda scheduler, _: scheduler.set_rules(rules)))
+
+    async def set_politeness(self, given: PolitenessChange) -> PolitenessSettings:
+        """Change politeness settings."""
+        values = _given(given)
+
+        def change(scheduler: DurableScheduler, _: float) -> PolitenessSettings:
+            scheduler.set_politeness(dataclasses.replace(scheduler.politeness, **values))
+            return PolitenessSettings(**scheduler.politeness.to_json())
+
+        return await self._service.write(change)
+
+    async def forget(self, given: Forget) -> Forgotten:
+        """Forget pages, or all pages of a host."""
+        known = await self._service.write(lambda scheduler, _: scheduler.forget(given.urls, host=given.host))
+        return Forgotten(known=known)
 
     async def block(self, given: Block, host: str) -> Blocked:
         """Visit no page of a host for a while."""
@@ -70,9 +96,14 @@ class Administration:
         use_recorded_formula(service.scheduler, book, record)
 
 
+def _given(message: Message) -> dict[str, Any]:
+    """Return the fields that a message has."""
+    return {name: value for name, value in structs.asdict(message).items() if value is not UNSET}
+
+
 def _make_rule(target: str, given: RuleFields) -> Rule | HostRule:
     """Return the rule with the fields that are given. Raises HttpError if they do not make one for the target."""
-    values = {name: value for name, value in structs.asdict(given).items() if value is not UNSET}
+    values = _given(given)
     of_host = values.keys() & _OF_HOSTS
     if of_host and values.keys() - _OF_HOSTS:
         raise invalid(f"rules.{target}", ", ".join(sorted(values)), "fields of a host or of pages, not both")

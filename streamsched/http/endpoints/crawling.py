@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 import numpy as np
 
 from streamsched.api.answers import Discovered, LeasedBatch, LeasedPage, Released
-from streamsched.api.operations import Discoveries, NextBatch, Releases
+from streamsched.api.operations import Discoveries, NextBatch, Releases, VisitRequests
 from streamsched.api.views import Noticed, Observed, Rejection, finite
 from streamsched.errors import shorten
 from streamsched.http.protocol.problems import HttpError
@@ -73,13 +74,28 @@ class Crawling:
 
         The invalid ones are named, the others applied.
         """
-        urls = PackedUrls.pack(found.urls)
         importance = found.importance if isinstance(found.importance, float) else None
+        return await self._add(
+            found.urls, lambda scheduler, urls, now: scheduler.discover(urls, now=now, importance=importance)
+        )
+
+    async def ask(self, wanted: VisitRequests) -> Discovered:
+        """Request one visit of each page, whatever its score.
+
+        The invalid ones are named, the others applied.
+        """
+        return await self._add(wanted.urls, lambda scheduler, urls, now: scheduler.ask(urls, now=now))
+
+    async def _add(
+        self, given: Sequence[str], call: Callable[[DurableScheduler, PackedUrls, float], int]
+    ) -> Discovered:
+        """Do `call`, which returns how many pages it has added, with the valid URLs."""
+        urls = PackedUrls.pack(given)
 
         def add(scheduler: DurableScheduler, now: float) -> Discovered:
             problems = OutcomeBatch(urls, np.full(len(urls), now)).problems()
             valid = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
-            added = scheduler.discover(urls.take(valid) if problems else urls, now=now, importance=importance)
+            added = call(scheduler, urls.take(valid) if problems else urls, now)
             return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
 
         return await self._service.write(add)

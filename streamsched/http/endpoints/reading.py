@@ -14,6 +14,7 @@ from streamsched.api.answers import (
     EvolutionView,
     FormulaNode,
     FormulaTree,
+    PolitenessSettings,
     RankedPage,
     Ranking,
     ReliabilityBin,
@@ -37,6 +38,7 @@ from streamsched.api.views import (
     HostPage,
     HostView,
     PageView,
+    RulesView,
     SourceReliability,
     WeekView,
     finite,
@@ -109,6 +111,14 @@ class Reading:
         """List the sources of change signals: each kind, and its hosts with the most signals."""
         found = await self._service.read(lambda scheduler, _: scheduler.sources())
         return SignalSources(sources=list(_shorten_kinds(found)))
+
+    async def rules(self) -> RulesView:
+        """Return the rules for hosts, URL patterns and pages."""
+        return await asyncio.to_thread(lambda: self._service.scheduler.rules)
+
+    async def politeness(self) -> PolitenessSettings:
+        """Return the politeness settings."""
+        return PolitenessSettings(**self._service.scheduler.politeness.to_json())
 
     async def champion(self) -> ChampionView:
         """Return the formula in use."""

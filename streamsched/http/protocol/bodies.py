@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import structs
 
-from streamsched.api.operations import MOST_RECORDS
+from streamsched.api.values import MOST_RECORDS
 from streamsched.connectors.reading.rejections import ParseError
 from streamsched.connectors.records import RecordType
 from streamsched.errors import InvalidRecord

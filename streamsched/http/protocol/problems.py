@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from streamsched.api.operations import DURATION, DURATION_OR_ZERO, KEY
+from streamsched.api.values import DURATION, DURATION_OR_ZERO, KEY
 from streamsched.errors import (
     FormulaError,
     InvalidRecord,

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from streamsched.api.values import MOST_PAGES
 from streamsched.errors import KeyReusedError, SettingsError
 from streamsched.numerics.argument_checks import check_whole, read_items
 from streamsched.numerics.arrays import Arrays, Bytes, Floats, Ints
@@ -24,7 +25,6 @@ from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.eligibility_reasons import eligibility_reasons, held_back_by
-from streamsched.politeness.politeness_settings import MOST_PAGES
 from streamsched.politeness.priority import Tiers
 from streamsched.politeness.rule_targets import read_host
 from streamsched.ranking.full_scan import HostPages, Query, Ranked, fill_slots

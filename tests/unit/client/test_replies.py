@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from streamsched.api import operations
-from streamsched.client.calls import ask
+from streamsched.client.calls import make_call
 from streamsched.client.replies import Applied, Failure, Reply, connection_failure, read_reply
 from streamsched.errors import (
     AccessDenied,
@@ -23,7 +23,7 @@ from streamsched.errors import (
 
 REQUEST = "GET http://127.0.0.1/v1/x"
 PAGE = "https://a.example/"
-STATS = ask(operations.STATS)
+STATS = make_call(operations.STATS)
 
 
 def refuse(status: int, code: str, **fields: object) -> Reply:
@@ -36,7 +36,7 @@ def answer(content: object, media_type: str = "application/msgpack") -> Reply:
 
 
 def test_an_answer_may_have_more_fields_than_the_client_knows() -> None:
-    answered = read_reply(ask(operations.RELEASE), REQUEST, answer({"known": 3, "newer": [1]}))
+    answered = read_reply(make_call(operations.RELEASE), REQUEST, answer({"known": 3, "newer": [1]}))
     assert answered.known == 3
 
 
@@ -74,15 +74,15 @@ def test_each_status_has_its_error(status: int, kind: type[ServiceError], retria
 @pytest.mark.parametrize(
     ("call", "reply", "kind", "fields"),
     [
-        (ask(operations.EXPLAIN, url=PAGE), refuse(404, "unknown_page", found=PAGE), UnknownPage, {"url": PAGE}),
+        (make_call(operations.EXPLAIN, url=PAGE), refuse(404, "unknown_page", found=PAGE), UnknownPage, {"url": PAGE}),
         (
-            ask(operations.NEXT_BATCH, k=1, key="key"),
+            make_call(operations.NEXT_BATCH, k=1, key="key"),
             refuse(422, "key_reused", field="key"),
             KeyReusedError,
             {"key": "key", "until_s": None},
         ),
         (
-            ask(operations.RANK, k=0),
+            make_call(operations.RANK, k=0),
             refuse(422, "invalid", field="k", found="'0'", expected="int >= 1"),
             SettingsError,
             {"setting": "k", "expected": "int >= 1"},
@@ -100,10 +100,10 @@ def test_the_library_s_errors_are_used(
 
 
 def test_what_is_not_known_is_none() -> None:
-    assert read_reply(ask(operations.PAGE, url=PAGE), REQUEST, refuse(404, "unknown_page")) is None
-    assert read_reply(ask(operations.HOST, host="a.example"), REQUEST, refuse(404, "unknown_host")) is None
+    assert read_reply(make_call(operations.PAGE, url=PAGE), REQUEST, refuse(404, "unknown_page")) is None
+    assert read_reply(make_call(operations.HOST, host="a.example"), REQUEST, refuse(404, "unknown_host")) is None
     with pytest.raises(Failure):
-        read_reply(ask(operations.HOST, host="a.example"), REQUEST, refuse(404, "unknown_path"))
+        read_reply(make_call(operations.HOST, host="a.example"), REQUEST, refuse(404, "unknown_path"))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_none() -> None:
 )
 def test_what_cannot_be_read_is_no_service(reply: Reply) -> None:
     with pytest.raises(Failure) as caught:
-        read_reply(ask(operations.RELEASE), REQUEST, reply)
+        read_reply(make_call(operations.RELEASE), REQUEST, reply)
     assert type(caught.value.error) is ServiceError
 
 
@@ -145,7 +145,7 @@ def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], wait_s: float
 @pytest.mark.parametrize("code", ["queue_full", "stopping", "too_many_requests"])
 def test_some_refusals_have_certainly_applied_nothing(code: str) -> None:
     with pytest.raises(Failure) as caught:
-        read_reply(ask(operations.USE, formula="changes"), REQUEST, refuse(503, code))
+        read_reply(make_call(operations.USE, formula="changes"), REQUEST, refuse(503, code))
     assert caught.value.may_retry(repeatable=False)
 
 

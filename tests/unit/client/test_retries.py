@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.api import operations
-from streamsched.client.calls import ask
+from streamsched.client.calls import make_call
 from streamsched.client.replies import Applied, Failure
 from streamsched.client.retries import Attempts, RetryPolicy
 from streamsched.errors import AccessDenied, ServiceError, ServiceUnavailable, SettingsError
 
 POLICY = RetryPolicy(first_s=1.0, most_s=8.0, attempt_s=4.0)
-REPEATABLE = ask(operations.CHAMPION)
-SINGLE = ask(operations.USE, formula="changes")
+REPEATABLE = make_call(operations.CHAMPION)
+SINGLE = make_call(operations.USE, formula="changes")
 
 
 @dataclass

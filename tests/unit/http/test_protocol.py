@@ -9,7 +9,10 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from streamsched.api.operations import DURATION, DURATION_OR_ZERO, KEY, NextBatch, Outcomes, Rules
+from streamsched.api.answers import PolitenessSettings
+from streamsched.api.operations import NextBatch, Outcomes, PolitenessChange, RuleFields, Rules
+from streamsched.api.values import DURATION, DURATION_OR_ZERO, KEY
+from streamsched.api.views import HostLimits, PageLimits
 from streamsched.errors import FormulaError, InvalidOutcome, KeyReusedError, SettingsError, SnapshotError, UnknownPage
 from streamsched.fields import HEX_64
 from streamsched.http.open_http import make_routes
@@ -18,6 +21,7 @@ from streamsched.http.protocol.openapi import describe_routes
 from streamsched.http.protocol.problems import EXPECTED_TEXTS, HttpError, problem_of
 from streamsched.http.service import Service
 from streamsched.outcomes import STATUS_CODE
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 
 ROUTES = make_routes(cast(Service, None))
 JSON, MSGPACK = "application/json", "application/msgpack"
@@ -102,6 +106,17 @@ def test_errors_have_words_for_patterns(content: Any, kind: Any, field: str, exp
         decode_body(encode_body(content, JSON), JSON, kind)
     problem = refused.value.problem
     assert (problem.field, problem.expected) == (field, EXPECTED_TEXTS.get(expected, expected))
+
+
+def test_politeness_settings_are_those_of_the_library() -> None:
+    names = tuple(Politeness.__dataclass_fields__)
+    assert PolitenessChange.__struct_fields__ == PolitenessSettings.__struct_fields__ == names
+
+
+def test_the_limits_of_rules_are_those_of_the_library() -> None:
+    assert HostLimits.__struct_fields__ == tuple(HostRule.__dataclass_fields__)
+    assert PageLimits.__struct_fields__ == tuple(Rule.__dataclass_fields__)
+    assert RuleFields.__struct_fields__ == HostLimits.__struct_fields__ + PageLimits.__struct_fields__
 
 
 @pytest.mark.parametrize(

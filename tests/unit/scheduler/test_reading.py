@@ -6,9 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from streamsched import HostRule, Outcome, OutcomeBatch, Politeness, Rule, Scheduler, SettingsError, UnknownPage
-from streamsched.api.views import HostLimits, HostView, PageView
+from streamsched.api.views import HostLimits, HostView, PageLimits, PageView, RulesView
 from streamsched.reasons import ReasonCode
 
 NOW = 10_000.0
@@ -95,6 +96,25 @@ def test_the_limits_of_a_host() -> None:
     assert view.rule == HostLimits(delay=0.0, in_flight=2)
     assert (view.delay_s, view.in_flight, view.per_batch) == (0.0, 2, 4)
     assert json.loads(json.dumps(view.as_dict()))["rule"]["in_flight"] == 2
+
+
+def test_rules_are_read_by_target_in_the_order_set() -> None:
+    scheduler = Scheduler()
+    assert scheduler.rules == RulesView(hosts={}, pages={})
+    scheduler.set_rules({"A.example": HostRule(delay="2s"), "b.example": HostRule(), "a.example/*": Rule(never=True)})
+    before = scheduler.rules
+    assert before.hosts == {"a.example": HostLimits(delay=2.0), "b.example": HostLimits()}
+    assert before.pages == {"a.example/*": PageLimits(never=True)}
+    scheduler.set_rules({"a.example": Rule(max_revisit="1d"), "a.example/*": Rule(min_revisit=0)})
+    assert list(scheduler.rules.pages.items()) == [
+        ("a.example", PageLimits(max_revisit=86_400.0)),
+        ("a.example/*", PageLimits(min_revisit=0.0)),
+    ]
+    assert scheduler.rules.hosts == before.hosts
+    again = Scheduler()
+    again.set_rules({target: HostRule(**structs.asdict(rule)) for target, rule in scheduler.rules.hosts.items()})
+    again.set_rules({target: Rule(**structs.asdict(rule)) for target, rule in scheduler.rules.pages.items()})
+    assert again.rules == scheduler.rules
 
 
 def test_what_holds_a_host_back() -> None:

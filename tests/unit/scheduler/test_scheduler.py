@@ -81,6 +81,7 @@ def test_public_names() -> None:
         "ReasonCode",
         "ReplayError",
         "Rule",
+        "RulesView",
         "SavePlan",
         "Scheduler",
         "SettingsError",
