@@ -19,7 +19,7 @@ DAY = 86_400.0
 NOON = 20_000.5 * DAY  # 2024-10-04
 NAN, INFINITE = float("nan"), float("inf")
 
-WORDED = {
+WORDED: dict[partial[Any], Sequence[tuple[str, Any, str]]] = {
     partial(ReplaySettings, "log"): [
         ("policies", (), "policies: expected one or more"),
         ("policies", ("age", "age"), "policies: expected each once"),

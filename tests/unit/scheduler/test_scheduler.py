@@ -126,7 +126,8 @@ def test_setting_that_cannot_work(setting: str, found: object) -> None:
 
 def test_settings_as_numpy_has_them(tmp_path: Path) -> None:
     """And then they can still be saved as JSON."""
-    scheduler = known(seed=np.int64(3), politeness=Politeness(per_batch=np.uint8(2)), cycle=np.float64(DAY))
+    polite = Politeness(per_batch=np.uint8(2))  # type: ignore[arg-type]
+    scheduler = known(seed=np.int64(3), politeness=polite, cycle=np.float64(DAY))
     scheduler.save(tmp_path)
     assert Scheduler.load(tmp_path).digest() == known(seed=3, politeness=Politeness(per_batch=2)).digest()
 
