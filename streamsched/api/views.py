@@ -326,7 +326,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     in_batch: bool | None = None
 
     def __str__(self) -> str:
-        place = f"{self.position} of {self.of_eligible} eligible pages" if self.position else "not in the ranking"
+        place = f"{self.position} of {self.of_eligible} eligible pages in the ranking" if self.position else "not in the ranking"
         score = "not finite" if self.score is None else f"{self.score:.6g}"
         lines = [
             self.url,

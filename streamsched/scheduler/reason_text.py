@@ -239,7 +239,9 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ReasonCode.OVERDUE: lambda fields: (
         f"overdue since {format_moment(fields['since_s'])}: ranks before others{_once_eligible(fields)}"
     ),
-    ReasonCode.IN_BATCH_BY_SCORE: lambda fields: f"{_in_batch(fields)}: by its score, at place {fields['place']:,}",
+    ReasonCode.IN_BATCH_BY_SCORE: lambda fields: (
+        f"{_in_batch(fields)}: by its score; place {fields['place']:,} of the batch, likeliest changes first"
+    ),
     ReasonCode.IN_BATCH_PANEL: lambda fields: f"{_in_batch(fields)}: as a member of the panel",
     ReasonCode.IN_BATCH_ASKED_FOR: lambda fields: f"{_in_batch(fields)}: because it was asked for",
     ReasonCode.IN_BATCH_OVERDUE: lambda fields: f"{_in_batch(fields)}: because it is overdue",

@@ -239,6 +239,8 @@ def test_state_shows_what_it_holds(streamsched: Command, state: Path) -> None:
     shown = streamsched("state", "show", "--state", state, "--json").json
     assert (shown["pages"], shown["outcomes"], shown["formula"], shown["cycle"]) == (12, 72, DEFAULT_FORMULA, "1 d")
     assert shown["file"] == str(newest_image(state))
+    assert shown["state_bytes"] > 0
+    assert "bytes_a_page" not in shown  # of 12 pages it would be the size of empty tables
     ((path, position),) = shown["positions"].items()
     assert position["path"] == path
     assert position["offset"] == Path(path).stat().st_size

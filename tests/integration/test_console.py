@@ -242,6 +242,17 @@ def test_an_empty_service_says_how_to_begin(tmp_path_factory: pytest.TempPathFac
         wait_for_text(page, "#hosts", "No host is known")
         wait_for_text(page, "#bulk", "No surge is under way")
         wait_for_text(page, ".calm", "Nothing needs attention")
+        wait_for_text(page, "#now .card", "Nothing to compare: only pages that a batch hands out have a prediction")
+
+
+def test_outcomes_of_pages_that_were_never_leased(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> None:
+    with running(tmp_path_factory.mktemp("unleased"), sample_every=0.2) as service:
+        at = NOW - DAY
+        service.scheduler.observe(OutcomeBatch(URLS * 2, [at] * 150 + [at + 60.0] * 150, changed=[False] * 300))
+        with opened(browser, f"http://{service.server.address}/") as page:
+            wait_for_text(page, "#now .card", "No outcome of 300 can be compared: only pages that a batch hands out")
+            service.client.post("/v1/next", json={"k": 5, "lease": "1h"})
+            wait_for_text(page, "#now .card", "Of 5 pages handed out since the start, none has an outcome that can be")
 
 
 def test_a_token_is_asked_for_once(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> None:
@@ -334,14 +345,14 @@ def test_alerts_in_words(page: Page) -> None:
         "warning: The stream is 90,000 messages behind, 15 min at the present speed.",
         "warning: 40 requests wait for the scheduler; further ones may be refused.",
         "warning: The scheduler's lock was waited for 500 ms.",
-        "warning: Crawlers hold 7 pages, and no outcome has come for 19 min.",
-        "warning: Forecasts of changes are off by 20.0 %: 30.0 % of visits were to find a change, 10.0 % did.",
+        "warning: Crawlers hold 7 pages, and no outcome has been reported for 19 min.",
+        "warning: Predicted and observed changes differ by 20.0 % of the visits: predicted 30.0 %, observed 10.0 %.",
         (
             "warning: 75.0 % of the newest visits say nothing about a change: "
             "crawlers should report changed, a fingerprint or status 304."
         ),
         "warning: 100 outcomes rejected since the start; the answers to them say why.",
-        "warning: No image of the state for 2 h: a restart would repeat all calls since.",
+        "warning: No snapshot for 2 h: a restart would repeat all calls since.",
         "note: The hit rate has drifted since the last evolution; the next one will be early.",
         "note: 3 new pages refused: as many are known as the settings allow.",
     ]

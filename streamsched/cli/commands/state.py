@@ -26,6 +26,7 @@ from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
 if TYPE_CHECKING:
     from streamsched.state.page_table import PageTable
 
+_MANY_PAGES: Final = 10_000  # with fewer, tables that are as large without pages weigh more than the pages
 
 _EPILOG: Final = """
 \b
@@ -167,7 +168,7 @@ def _print(content: dict[str, Any], json: bool) -> int:
 
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
     corpus = scheduler.core.pages.arrays.corpus[0]
-    sizes = scheduler.core.pages.state_bytes()
+    size = sum(scheduler.core.pages.state_bytes().values())
     flags = scheduler.core.pages.arrays.pages.records["flags"][: len(scheduler)]
     return {
         "images": len({name.number for name in list_images(directory)}),
@@ -184,6 +185,7 @@ def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
         "prior_rate": float(corpus["mean"]),
         "prior_shape": float(corpus["shape"]),
         "half_life": f"{corpus['half_life']:.0f} d",
-        "bytes_a_page": round(sum(sizes.values()) / max(len(scheduler), 1), 1),
+        "state_bytes": size,
+        **({"bytes_a_page": round(size / len(scheduler), 1)} if len(scheduler) >= _MANY_PAGES else {}),
         "positions": scheduler.positions,
     }

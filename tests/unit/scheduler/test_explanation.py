@@ -87,7 +87,7 @@ def test_text_has_every_number_and_reason() -> None:
     explanation = crawled().explain(URL, now=4 * DAY)
     lines = str(explanation).splitlines()
     assert lines[:2] == [URL, f"  score      {explanation.score:.6g} = posterior"]
-    assert lines[2:4] == ["  formula    the first champion", "  place      1 of 20 eligible pages"]
+    assert lines[2:4] == ["  formula    the first champion", "  place      1 of 20 eligible pages in the ranking"]
     assert lines[4:10] == [f"  because    {describe_reason(reason)}" for reason in explanation.reasons]
     assert lines[10:] == [f"  {name:<10} {value:.6g}" for name, value in explanation.terminals.items()]
 

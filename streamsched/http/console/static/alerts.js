@@ -58,15 +58,16 @@ function* aboutWork(stats, samples) {
   }
   const quietS = findQuiet(samples);
   if (quietS > QUIET_S) {
-    const text = `Crawlers hold ${plural(latest.leased, "page")}, and no outcome has come for ${duration(quietS)}.`;
-    yield alert("warning", text);
+    const held = `Crawlers hold ${plural(latest.leased, "page")}`;
+    yield alert("warning", `${held}, and no outcome has been reported for ${duration(quietS)}.`);
   }
 }
 
 function* aboutLearning({ calibration, latest, outcomes, unproven_share: unproven }) {
   if (calibration.visits >= ENOUGH_VISITS && calibration.error > MISCALIBRATED) {
-    const seen = `${share(calibration.predicted)} of visits were to find a change, ${share(calibration.observed)} did`;
-    yield alert("warning", `Forecasts of changes are off by ${share(calibration.error)}: ${seen}.`);
+    const { error, predicted, observed } = calibration;
+    const both = `predicted ${share(predicted)}, observed ${share(observed)}`;
+    yield alert("warning", `Predicted and observed changes differ by ${share(error)} of the visits: ${both}.`);
   }
   if (unproven > UNPROVEN) {
     const advice = "crawlers should report changed, a fingerprint or status 304";
@@ -84,7 +85,7 @@ function* aboutLearning({ calibration, latest, outcomes, unproven_share: unprove
 function* aboutStorage(stats) {
   if (stats.latest.image_age_s > IMAGE_AGE_S) {
     const age = duration(stats.latest.image_age_s);
-    yield alert("warning", `No image of the state for ${age}: a restart would repeat all calls since.`);
+    yield alert("warning", `No snapshot for ${age}: a restart would repeat all calls since.`);
   }
   if (stats.refused_pages) {
     yield alert("note", `${plural(stats.refused_pages, "new page")} refused: as many are known as the settings allow.`);

@@ -57,7 +57,7 @@ function Found({ found }) {
   return html`
     <dl class="facts">
       <div><dt>Score</dt><dd>${number(found.score)}</dd></div>
-      <div><dt>Place</dt><dd>${describePlace(found)}</dd></div>
+      <div><dt>Place in the ranking</dt><dd>${describePlace(found)}</dd></div>
       <div><dt>May be visited</dt><dd>${describeEligibility(found)}</dd></div>
       <div><dt>Last visit</dt><dd>${moment(found.last_visit_s)}</dd></div>
       <div><dt>Pattern</dt><dd class="url">${found.pattern}, ${count(found.prior_pages)} pages</dd></div>

@@ -25,7 +25,7 @@ const FIGURES = [
   },
   {
     name: "Calibration error",
-    meaning: "distance of forecasts from what visits found",
+    meaning: "mean distance of predicted from observed changes",
     values: (samples) => samples.map((one) => one.calibration_error),
     format: share,
     axis: (value) => `${Number((100 * value).toFixed(1))} %`,
@@ -53,7 +53,7 @@ const FIGURES = [
   },
 ];
 
-/** Shows all figures, and below them how forecasts came true. */
+/** Shows all figures, and below them predicted against observed changes. */
 export function Figures({ stats, samples }) {
   const times = useMemo(() => samples.map((one) => one.at_s), [samples]);
   return html`
@@ -61,7 +61,7 @@ export function Figures({ stats, samples }) {
       ${FIGURES.map((figure) => html`<${Figure} key=${figure.name} ...${figure} samples=${samples} times=${times} />`)}
     </div>
     <div class="pair">
-      <${Reliability} calibration=${stats.calibration} />
+      <${Reliability} stats=${stats} />
       <${Facts} stats=${stats} />
     </div>
   `;
@@ -93,7 +93,7 @@ function Facts({ stats }) {
     ["Pages handed out", `${count(stats.handed_out)} in ${count(stats.batches)} batches`],
     ["Outcomes", describeCounts(stats.outcomes, ["applied", "changed", "duplicates", "late", "rejected"])],
     ["Change signals", describeCounts(stats.signals, ["applied", "repeated", "late", "rejected"])],
-    ["Last image of the state", latest.image_age_s < 1 ? "up to date" : `${duration(latest.image_age_s)} ago`],
+    ["Last snapshot", latest.image_age_s < 1 ? "up to date" : `${duration(latest.image_age_s)} ago`],
     ["State in memory", bytes(latest.state_bytes)],
     ["A cycle", duration(stats.cycle_s)],
     ["Running since", moment(stats.started_s)],

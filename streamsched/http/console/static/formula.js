@@ -9,7 +9,7 @@ import { Tree } from "./tree.js";
 const METRICS = { ndcg: "NDCG", change_rate: "change rate" };
 const DECISIONS = { promoted: "promoted", kept: "beaten", failed: "not finished", set: "set by hand" };
 
-/** Shows the champion. `formula`: its text, as the figures have it; a new one is fetched at once. */
+/** Shows the formula in use. `formula`: its text, as the figures have it; a new one is fetched at once. */
 export function Formula({ formula }) {
   const tree = usePolled("/v1/formula", { text: formula }, 3_600);
   const champion = usePolled("/v1/champion", {}, 30);
@@ -60,7 +60,7 @@ function Origin({ champion }) {
   `;
 }
 
-/** Shows the contests since the champion took over, the newest first. */
+/** Shows the contests since the formula in use took over, the newest first. */
 function Contests({ evolutions, champion }) {
   const first = champion?.record ?? 0;
   const contests = evolutions.filter((one) => one.number >= first && one.decision !== "set").reverse();

@@ -1,6 +1,6 @@
 // A reliability diagram: how many of the visits with a predicted probability found a change.
 
-import { count, share } from "./format.js";
+import { count, plural, share } from "./format.js";
 import { html } from "./preact.js";
 
 const SPAN = 180;
@@ -14,15 +14,15 @@ const across = (value) => LEFT + SPAN * value;
 const up = (value) => TOP + SPAN * (1 - value);
 
 /** Shows a circle for each range of probabilities, its area by the number of visits. */
-export function Reliability({ calibration }) {
-  const { bins, visits, error, predicted, observed } = calibration;
+export function Reliability({ stats }) {
+  const { bins, visits, error, predicted, observed } = stats.calibration;
   const largest = Math.max(1, ...bins.map((bin) => bin.visits));
   const summary = visits
-    ? `Of ${count(visits)} visits to leased pages, ${share(predicted)} were to find a change, ${share(observed)} did.`
-    : "No leased page has been visited yet.";
+    ? `${count(visits)} visits to leased pages: ${share(predicted)} of changes predicted, ${share(observed)} observed.`
+    : describeAbsence(stats);
   return html`
     <article class="card">
-      <h3>Forecasts and visits</h3>
+      <h3>Predicted and observed changes</h3>
       <p class="muted">${summary} ${visits ? `The mean distance is ${share(error)}.` : ""}</p>
       <svg class="reliability" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${summary}>
         ${TICKS.map(
@@ -37,12 +37,24 @@ export function Reliability({ calibration }) {
           const [expected, found] = [bin.predicted / bin.visits, bin.observed / bin.visits];
           return html`
             <circle cx=${across(expected)} cy=${up(found)} r=${2 + 7 * Math.sqrt(bin.visits / largest)}>
-              <title>${count(bin.visits)} visits: ${share(expected)} predicted, ${share(found)} found a change</title>
+              <title>${count(bin.visits)} visits: ${share(expected)} predicted, ${share(found)} observed</title>
             </circle>
           `;
         })}
       </svg>
-      <p class="muted axis">per cent predicted, and per cent found above it; on the line they agree</p>
+      <p class="muted axis">per cent predicted (across) and observed (up); on the line they agree</p>
     </article>
   `;
+}
+
+/** Says why there is nothing to compare. */
+function describeAbsence({ handed_out: handedOut, outcomes }) {
+  if (handedOut) {
+    const pages = plural(handedOut, "page");
+    const why = "none has an outcome that can be compared: first visits and failures cannot.";
+    return `Of ${pages} handed out since the start, ${why}`;
+  }
+  const why = "only pages that a batch hands out have a prediction, and none has been handed out since the start.";
+  const reported = outcomes.applied ? `No outcome of ${count(outcomes.applied)} can be compared` : "Nothing to compare";
+  return `${reported}: ${why}`;
 }

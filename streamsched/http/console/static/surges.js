@@ -1,4 +1,4 @@
-// Surges under way, and what sources of change signals have proved.
+// Surges under way, and how reliable the sources of change signals are.
 
 import { NOTHING, count, duration, moment, share } from "./format.js";
 import { usePolled } from "./polling.js";
@@ -54,7 +54,7 @@ function SurgeTable({ surges }) {
 }
 
 function SourceTable({ sources }) {
-  if (!sources.length) return html`<${Nothing}>No change signal has come yet.<//>`;
+  if (!sources.length) return html`<${Nothing}>No change signal has been reported yet.<//>`;
   return html`
     <div class="scroll" tabindex="0" role="region" aria-label="Sources of change signals">
       <table>
