@@ -178,11 +178,12 @@ class Sample(Answer, frozen=True, kw_only=True):
 
     ``pages``: known pages; ``leased``: those that are leased; ``waiting``: requests that wait for the scheduler;
     ``lag``: messages of outcomes that the stream is behind; ``applied``, ``served``, ``hits``: outcomes since the
-    start, see `streamsched.Observed`; ``handed_out``: pages leased since the start; ``outcomes_per_s``, ``hit_rate``:
-    since the sample before; ``freshness``: the expected share of pages whose copy is current; ``calibration_error``:
-    see `CalibrationView`; ``image_age_s``: for how long there have been changes that no image holds; ``lock_wait_s``:
-    how long this sample waited for the scheduler; ``drifted``: whether the hit rate has drifted since the last
-    evolution, null if none is planned; ``state_bytes``: memory of the state.
+    start, see `streamsched.Observed`; ``fetches``: outcomes since the start by what their status says of the fetch,
+    ``fetched`` or a kind of failure (docs/metrics.md); ``handed_out``: pages leased since the start;
+    ``outcomes_per_s``, ``hit_rate``: since the sample before; ``freshness``: the expected share of pages whose copy
+    is current; ``calibration_error``: see `CalibrationView`; ``image_age_s``: for how long there have been changes
+    that no image holds; ``lock_wait_s``: how long this sample waited for the scheduler; ``drifted``: whether the
+    hit rate has drifted since the last evolution, null if none is planned; ``state_bytes``: memory of the state.
     """
 
     at_s: float
@@ -193,6 +194,7 @@ class Sample(Answer, frozen=True, kw_only=True):
     applied: int
     served: int
     hits: int
+    fetches: dict[str, int]
     handed_out: int
     outcomes_per_s: float | None
     hit_rate: float | None

@@ -107,10 +107,14 @@ class ExplainQuery(Message):
 
 
 class HostsQuery(Message):
-    """A part of the list of hosts. ``start``: 0, or the ``next`` of the part before."""
+    """A part of the list of hosts. ``start``: 0, or the ``next`` of the part before.
+
+    ``order``: ``known``, in which they became known, or ``failing``, only hosts with failing pages, most first.
+    """
 
     start: Annotated[int, Meta(ge=0, le=2**53)] = 0
     size: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    order: views.HostOrder = "known"
 
 
 class LastQuery(Message):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 from msgspec import Meta, structs
@@ -208,7 +208,8 @@ class HostView(Answer, frozen=True, kw_only=True):
     - ``stream``: the one that last delivered an outcome;
     - ``held_back``: the code of why none of its pages may be visited now, None if one may;
     - ``eligible_from_s``: the earliest time from now on at which one may, None if the clock alone does not determine
-      it.
+      it;
+    - ``failing``: pages whose last fetch failed, gone and denied ones included; None unless hosts are listed by it.
     """
 
     host: str
@@ -228,10 +229,15 @@ class HostView(Answer, frozen=True, kw_only=True):
     stream: str | None
     held_back: str | None
     eligible_from_s: float | None
+    failing: int | None = None
+
+
+HostOrder: TypeAlias = Literal["known", "failing"]
+"""The order of a list of hosts: in which they became known, or by their failing pages."""
 
 
 class HostPage(Answer, frozen=True):
-    """Hosts in the order in which they became known. ``next``: the start of the next part, None after the last."""
+    """Hosts in the order asked for. ``next``: the start of the next part, None after the last."""
 
     hosts: tuple[HostView, ...]
     next: int | None
@@ -326,13 +332,13 @@ class Explanation(Answer, frozen=True, kw_only=True):
     in_batch: bool | None = None
 
     def __str__(self) -> str:
-        place = f"{self.position} of {self.of_eligible} eligible pages in the ranking" if self.position else "not in the ranking"
+        place = f"{self.position} of {self.of_eligible} eligible pages " if self.position else "not "
         score = "not finite" if self.score is None else f"{self.score:.6g}"
         lines = [
             self.url,
             f"  score      {score} = {self.formula}",
             f"  formula    {self.champion.text}",
-            f"  place      {place}",
+            f"  place      {place}in the ranking",
         ]
         lines += [f"  because    {reason.text}" for reason in self.reasons]
         lines += [f"  {name:<10} {value:.6g}" for name, value in self.terminals.items()]

@@ -39,6 +39,7 @@ from streamsched.api.operations import Operation
 from streamsched.api.views import (
     ChampionView,
     Explanation,
+    HostOrder,
     HostPage,
     HostView,
     Noticed,
@@ -269,9 +270,14 @@ class ServiceCalls:
         return make_call(operations.PAGE, timeout_s, url=url)
 
     @_offered
-    def hosts(self, start: int = 0, size: int = 100, *, timeout_s: float | None = None) -> Call[HostPage]:
-        """Return a part of the list of hosts. `start`: 0, or the ``next`` of the part before."""
-        return make_call(operations.HOSTS, timeout_s, start=start, size=size)
+    def hosts(
+        self, start: int = 0, size: int = 100, *, order: HostOrder = "known", timeout_s: float | None = None
+    ) -> Call[HostPage]:
+        """Return a part of the list of hosts. `start`: 0, or the ``next`` of the part before.
+
+        `order`: "known", in which they became known, or "failing", only hosts with failing pages, most first.
+        """
+        return make_call(operations.HOSTS, timeout_s, start=start, size=size, order=order)
 
     @_offered
     def host(self, host: str, *, timeout_s: float | None = None) -> Call[HostView | None]:

@@ -64,6 +64,7 @@ class PrometheusMetrics(Collector):
         observed = watch.observed
         yield _count("outcomes", "Outcomes, by their fate.", _fates(observed), "fate")
         yield _count("applied_outcomes", "Applied outcomes, by their result.", _results(observed), "result")
+        yield _count("fetches", "Outcomes by the result of the fetch, duplicates included.", watch.fetches, "result")
         yield _count(
             "served_outcomes",
             "Outcomes of pages leased for their score that show whether they changed.",

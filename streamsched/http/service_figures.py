@@ -103,6 +103,7 @@ class ServiceFigures:
         with self._scheduler.core.lock:
             self.calibration = watch.calibration(now=now)
             leased, freshness, observed = watch.leased(now=now), watch.freshness(now=now), watch.observed
+            fetches = dict(watch.fetches)
             state_bytes = sum(self._scheduler.state_bytes().values())
         with self._lock:
             outcomes_per_s, hit_rate = self._compare(observed)
@@ -115,6 +116,7 @@ class ServiceFigures:
                 applied=observed.applied,
                 served=observed.served,
                 hits=observed.hits,
+                fetches=fetches,
                 handed_out=watch.handed_out,
                 outcomes_per_s=outcomes_per_s,
                 hit_rate=hit_rate,

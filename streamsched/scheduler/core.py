@@ -22,6 +22,7 @@ from streamsched.numerics.arrays import Floats, Hashes, Ints
 from streamsched.numerics.keyed_hash import write_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
+from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.taken_records import StreamPositions
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import Politeness
@@ -40,7 +41,7 @@ from streamsched.state.stream_clock import StreamClock, SuspendedStreams
 
 _log: Final = logging.getLogger("streamsched.evidence")
 
-Listener: TypeAlias = Callable[[Observed | Noticed | Batch], None]
+Listener: TypeAlias = Callable[[OutcomeBatch | Observed | Noticed | Batch], None]
 # How the state was made or is found.
 _NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key")
 
@@ -50,9 +51,9 @@ class SchedulerCore:
 
     ``pages``: the page table; ``clock``: the newest time of its stream; ``reached``: up to where each stream is
     applied; ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken
-    over; ``listeners``: each is called under the lock with the results of `observe` and `notice`, and with each new
-    batch. All methods may be called from several threads. Arguments are checked by the caller unless a method says
-    otherwise.
+    over; ``listeners``: each is called under the lock with the valid outcomes and the result of each `observe`, the
+    result of each `notice`, and each new batch. All methods may be called from several threads. Arguments are checked
+    by the caller unless a method says otherwise.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class SchedulerCore:
             state["clock"] = self.clock.newest_s  # refusals may be those of outcomes delivered twice
             return digest_state(self.pages, state)
 
-    def report(self, result: Observed | Noticed | Batch) -> None:
+    def report(self, result: OutcomeBatch | Observed | Noticed | Batch) -> None:
         """Hand `result` to the listeners. Under the lock."""
         if isinstance(result, Observed):
             self._warn_of_evidence()

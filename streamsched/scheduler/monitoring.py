@@ -1,4 +1,4 @@
-"""Measures a scheduler at work: what its calls did, whether its forecasts were true, how current the copies are.
+"""Measures a scheduler at work: what its calls did, how fetches ended, whether forecasts were true, freshness.
 
 Calibration compares predicted change probabilities with observed changes: `CalibrationWatch` keeps the forecast of each
 page that is handed out until a visit shows whether the page changed, and `Reliability` counts both by probability.
@@ -6,13 +6,18 @@ page that is handed out until a visit shows whether the page changed, and `Relia
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.api.views import Noticed, Observed
+from streamsched.fields import MAX_STATUS
 from streamsched.numerics.arrays import Bools, Floats, Ints, Records, Rows
+from streamsched.outcomes import ROBOTS_DENIED, STATUS, OutcomeBatch
 from streamsched.records.page_schema import FORGOTTEN, VISITED
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.results import Batch
@@ -165,6 +170,43 @@ def _find_following(waiting: _Forecasts, pages: Records) -> tuple[Ints, Ints, Bo
     return visits, changes, is_last
 
 
+FETCHED: Final = "fetched"
+FETCHES: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
+    {
+        FETCHED: ((1, 400),),
+        "gone": ((404, 405), (410, 411)),
+        "client_error": ((400, 404), (405, 410), (411, 429), (430, 500)),
+        "too_many_requests": ((429, 430),),
+        "server_error": ((500, MAX_STATUS + 1),),
+        "no_response": ((0, 1),),
+        "robots_denied": ((ROBOTS_DENIED, ROBOTS_DENIED + 1),),
+    }
+)
+"""Results of fetches by status, as spans without their ends; `not_attempted` is none.
+
+All but `FETCHED` are failures to who looks after a crawl, although the scheduler learns from a 404 that a page is gone.
+"""
+
+
+def count_fetches(batch: OutcomeBatch) -> Counter[str]:
+    """Count the valid outcomes of `batch` by the kinds of `FETCHES`; one without a status is fetched. O(n).
+
+    >>> count_fetches(OutcomeBatch(["a", "b", "c"], [1.0, 2.0, 3.0], status=[200, None, 404]))
+    Counter({'fetched': 2, 'gone': 1})
+    """
+    counts = Counter({FETCHED: len(batch)})
+    if batch.status.size:
+        unusual = batch.status[((batch.given & STATUS) != 0) & (batch.status != 200)]
+        counts[FETCHED] -= unusual.size
+        for code, number in zip(*map(np.ndarray.tolist, np.unique(unusual, return_counts=True)), strict=True):
+            counts.update({kind: number for kind, spans in FETCHES.items() if _lies_in(code, spans)})
+    return +counts
+
+
+def _lies_in(code: int, spans: tuple[tuple[int, int], ...]) -> bool:
+    return any(start <= code < stop for start, stop in spans)
+
+
 SAMPLED_PAGES: Final = 1 << 14  # of all, for the freshness: a standard error of 0.4 points at most
 _FORECASTS_MOST: Final = 1_000  # of a batch
 
@@ -172,13 +214,15 @@ _FORECASTS_MOST: Final = 1_000  # of a batch
 class SchedulerWatch:
     """Watches the calls of one scheduler from its making on. Methods may be called from several threads.
 
-    ``observed``, ``noticed``: sums of what outcomes and signals did, from whichever source; ``batches``,
-    ``handed_out``: batches and pages that were leased.
+    ``observed``, ``noticed``: sums of what outcomes and signals did, from whichever source; ``fetches``: valid outcomes
+    by the kinds of `FETCHES`, also those that are duplicates or late; ``batches``, ``handed_out``:
+    batches and pages that were leased.
     """
 
     def __init__(self, core: SchedulerCore) -> None:
         self.observed = Observed()
         self.noticed = Noticed()
+        self.fetches: Counter[str] = Counter(dict.fromkeys(FETCHES, 0))
         self.batches = 0
         self.handed_out = 0
         self._core = core
@@ -206,8 +250,10 @@ class SchedulerWatch:
             shard = core.pages.arrays
             return int(shard.groups.records["out"][: int(shard.corpus["groups"][0])].sum(dtype=np.int64))
 
-    def _note(self, result: Observed | Noticed | Batch) -> None:
-        if isinstance(result, Observed):
+    def _note(self, result: OutcomeBatch | Observed | Noticed | Batch) -> None:
+        if isinstance(result, OutcomeBatch):
+            self.fetches.update(count_fetches(result))
+        elif isinstance(result, Observed):
             self.observed += result
         elif isinstance(result, Noticed):
             self.noticed += result

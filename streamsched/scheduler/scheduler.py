@@ -7,14 +7,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from streamsched.api.views import (
     Explanation,
     HostLimits,
+    HostOrder,
     HostPage,
     HostView,
     Noticed,
@@ -79,7 +81,7 @@ from streamsched.scheduler.logged_calls import (
     has_observed,
     logged,
 )
-from streamsched.scheduler.reading.host_view import find_start, list_hosts, view_host
+from streamsched.scheduler.reading.host_view import find_start, list_failing, list_hosts, view_host
 from streamsched.scheduler.reading.page_view import view_page
 from streamsched.scheduler.reading.surge_view import FoundSurges, find_surges, view_surge
 from streamsched.scheduler.reading.week_view import view_page_week, view_profile_week
@@ -254,6 +256,7 @@ class Scheduler:
             counts = core.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             core.politeness_policy.reach(core.pages.arrays)
             observed = as_observed(counts, problems)
+            core.report(batch)
             core.report(observed)
         return observed
 
@@ -725,14 +728,24 @@ class Scheduler:
                 return None
             return self._view_hosts([group], now)[0]
 
-    def hosts(self, start: int | str = 0, size: int = 100, *, now: float) -> HostPage:
+    def hosts(self, start: int | str = 0, size: int = 100, *, now: float, order: HostOrder = "known") -> HostPage:
         """Return `size` hosts in the order in which they became known, from `start` on. O(size), amortised.
 
-        `start`: 0, the ``next`` of the part before, or the name of a known host.
+        - `start`: 0, the ``next`` of the part before, or in the order "known" the name of a known host;
+        - `order`: "failing" for those with the most pages whose last fetch failed, and only hosts with any. O(pages).
         """
         size, now, core = check_whole("size", size, 1, "1 or more hosts"), check_time(now), self.core
+        if order not in get_args(HostOrder):
+            raise SettingsError("order", order, "'known' or 'failing'")
         with core.lock:
             shard = core.pages.arrays
+            if order == "failing":
+                first = check_whole("start", start, 0, "0, or the `next` of the part before")
+                found, failing = list_failing(shard, len(core.pages))
+                part = slice(first, first + min(size, MAX_PAGES))
+                views = zip(self._view_hosts(found[part].tolist(), now), failing[part].tolist(), strict=True)
+                counted = tuple(structs.replace(view, failing=pages) for view, pages in views)
+                return HostPage(counted, part.stop if part.stop < found.size else None)
             first = find_start(shard.groups, start)
             groups = list_hosts(shard.groups, shard.corpus, first, min(size, MAX_PAGES) + 1).tolist()
             following = groups[size] if len(groups) > size else None

@@ -106,7 +106,7 @@ def test_figures_have_values_and_their_course(page: Page) -> None:
         "Leases out": "10",
     }.items():
         wait_for_text(page, ".figure", rf"{name}\s*{value}")
-    assert page.locator(".figure .u-wrap canvas").count() == 6
+    assert page.locator(".figure .u-wrap canvas").count() == 7
     assert page.locator(".reliability circle").count() >= 1
     assert "150" in text_of(page, ".facts")
     wait_for_text(page, ".state", "working")
@@ -185,6 +185,22 @@ def test_hosts_say_what_holds_them_back(page: Page) -> None:
     page.fill("#hosts input", "nowhere.example")
     page.keyboard.press("Enter")
     wait_for_text(page, "#hosts", "No page of nowhere.example is known")
+
+
+def test_failed_fetches_are_counted_by_kind_and_by_host(
+    tmp_path_factory: pytest.TempPathFactory, browser: Browser
+) -> None:
+    with running(tmp_path_factory.mktemp("failing"), sample_every=0.2) as service:
+        at, statuses = NOW - DAY, [200] * 40 + [0] * 60 + [404] * 20 + [503] * 30
+        service.scheduler.observe(OutcomeBatch(URLS, [at] * 150, status=statuses))
+        with opened(browser, f"http://{service.server.address}/") as page:
+            wait_for_text(
+                page, ".alerts", r"73\.3 % of the last 150 fetches failed: 60 without a response, 30 5xx, 20 404"
+            )
+            wait_for_text(page, ".fetches tr", r"without a response\s*60\s*40\.0 %\s*60\s*40\.0 %")
+            wait_for_text(page, ".figure", r"Failed fetches\s*73\.3 %")
+            page.click("#hosts >> text=Most failures first")
+            wait_for_text(page, "#hosts tr", r"h0\.example\s*30\s*22\s*73 %")
 
 
 def test_surges_and_sources_of_signals(page: Page) -> None:
@@ -301,7 +317,7 @@ def test_answers_that_are_no_figures(page: Page, status: int, code: str, alert: 
     answer_with(page, status, code, "as it says")
     ask_now(page)
     wait_for_text(page, ".alerts", alert.replace(" ", r"\s*"))
-    assert page.locator(".figure").count() == 6  # the last figures stay
+    assert page.locator(".figure").count() == 7  # the last figures stay
     page.unroute("**/v1/**")
     ask_now(page)
     page.locator(".alerts", has_text="service").wait_for(state="hidden")
@@ -331,7 +347,8 @@ def test_alerts_in_words(page: Page) -> None:
           const outcomes = {applied: 900, rejected: 100};
           const stats = {latest, calibration, outcomes, trouble: "the disk is full", requests: {500: 2, 200: 9},
             refused_pages: 3, unproven_share: 0.75};
-          const samples = Array.from({length: 20}, (_, i) => ({at_s: 60 * i, applied: 5, leased: 7}));
+          const samples = Array.from({length: 20}, (_, i) => ({at_s: 60 * i, applied: 5, leased: 7,
+            fetches: {fetched: 10 * i, gone: i, server_error: 3 * i, no_response: 6 * i}}));
           const now = {stats, samples, error: null, answeredAt: 0};
           const calm = {...now, samples: [], stats: {...stats, trouble: null, requests: {}, refused_pages: 0,
             unproven_share: null, outcomes: {}, calibration: {visits: 0}, latest: {lag: null, image_age_s: 0}}};
@@ -345,6 +362,7 @@ def test_alerts_in_words(page: Page) -> None:
         "warning: The stream is 90,000 messages behind, 15 min at the present speed.",
         "warning: 40 requests wait for the scheduler; further ones may be refused.",
         "warning: The scheduler's lock was waited for 500 ms.",
+        "warning: 50.0 % of the last 300 fetches failed: 90 without a response, 45 5xx, 15 404 or 410. See the hosts.",
         "warning: Crawlers hold 7 pages, and no outcome has been reported for 19 min.",
         "warning: Predicted and observed changes differ by 20.0 % of the visits: predicted 30.0 %, observed 10.0 %.",
         (

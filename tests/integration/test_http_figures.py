@@ -292,6 +292,18 @@ def promtool(*words: str | Path, given: str | None = None) -> None:
     assert done.stderr == "" or "SUCCESS" in done.stdout
 
 
+def test_fetches_are_counted_by_what_their_status_says(service: Running) -> None:
+    statuses = [200, 304, None, 404, 410, 403, 429, 500, 0, "robots_denied", "not_attempted"]
+    at = service.clock.read()
+    service.scheduler.observe(OutcomeBatch(URLS[:11], [at] * 11, status=statuses))
+    expected = {"fetched": 3, "gone": 2, "client_error": 1, "too_many_requests": 1, "server_error": 1}
+    expected |= {"no_response": 1, "robots_denied": 1}
+    assert wait_for_samples(service)["latest"]["fetches"] == expected
+    assert {
+        result: metrics(service)["streamsched_fetches_total", (("result", result),)] for result in expected
+    } == expected
+
+
 def test_promtool_accepts_the_metrics(service: Running) -> None:
     crawl(service, 3)
     promtool("check", "metrics", given=service.client.get("/metrics").text)

@@ -36,7 +36,14 @@ CHANGING: dict[str, Sequence[str]] = {
     "next": ["next", "-k", "20", "--now", str(NOW), "--json"],
     "run": ["run", "--source", "{source}", "--until-end", "--json"],
 }
-OF_THE_FILES = {"file", "images", "state_bytes", "bytes_a_page", "exported", "state"}  # fields that depend on more than the state
+OF_THE_FILES = {
+    "file",
+    "images",
+    "state_bytes",
+    "bytes_a_page",
+    "exported",
+    "state",
+}  # fields that depend on more than the state
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ class Reading:
 
     async def hosts(self, asked: HostsQuery) -> HostPage:
         """List hosts, their limits and what holds them back."""
-        return await self._service.read(lambda scheduler, now: scheduler.hosts(asked.start, asked.size, now=now))
+        return await self._service.read(
+            lambda scheduler, now: scheduler.hosts(asked.start, asked.size, now=now, order=asked.order)
+        )
 
     async def host(self, host: str) -> HostView:
         """Return a host, its limits and what holds it back."""

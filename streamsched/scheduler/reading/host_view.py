@@ -16,6 +16,7 @@ from streamsched.politeness.politeness_settings import Politeness
 from streamsched.politeness.rule_targets import read_host
 from streamsched.reasons import ReasonCode
 from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
+from streamsched.records.page_schema import DENIED, FORGOTTEN, SUCCEEDED, VISITED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import find_host, group_name
@@ -75,6 +76,22 @@ def list_hosts(groups: GroupArrays, corpus: Records, start: int, size: int) -> I
         found.append(start + np.flatnonzero((part["depth"] == 0) & (part["host_pages"] > 0))[:missing])
         start, missing = stop, missing - found[-1].size
     return np.concatenate(found)
+
+
+def list_failing(shard: ShardArrays, count: int) -> tuple[Ints, Ints]:
+    """Return the groups of hosts with failing pages, and how many of the `count` rows fail, most first: int64[m] each.
+
+    A page fails if its last fetch brought none: see ``FETCHES`` of `streamsched.scheduler.monitoring`. Hosts with
+    equally many are in the order in which they became known. O(rows).
+    """
+    pages = shard.pages.records[:count]
+    flags = pages["flags"]
+    fails = (pages["failures"] > 0) | (flags & (VISITED | SUCCEEDED) == VISITED) | (flags & DENIED != 0)
+    hosts = shard.groups.records["host"][pages["group"][fails & (pages["rule"] != FORGOTTEN)]]
+    failing = np.bincount(hosts)
+    found = np.flatnonzero(failing)
+    found = found[np.argsort(-failing[found], kind="stable")]
+    return found, failing[found]
 
 
 def _rule_of(record: Record) -> HostLimits:

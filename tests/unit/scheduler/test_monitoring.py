@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from streamsched import Outcome, OutcomeBatch, PackedUrls, Politeness, Scheduler, Signal
-from streamsched.scheduler.monitoring import SchedulerWatch
+from streamsched.fields import MAX_STATUS
+from streamsched.scheduler.monitoring import SchedulerWatch, count_fetches
 from tests.reference import calibration
 
 DAY = 86_400.0
@@ -123,3 +126,24 @@ def test_first_visits_failures_and_lost_pages_are_no_evidence() -> None:
     assert watch.calibration(now=10 * DAY + 700.0).total == 5
     scheduler.observe([Outcome(url, 10 * DAY + 800.0, changed=True) for url in old[15:]])  # after their leases
     assert watch.calibration(now=10 * DAY + 900.0).total == 5
+
+
+def kind_of(status: int | str) -> str:
+    """The slow twin of `count_fetches`."""
+    if isinstance(status, str):
+        return status
+    if status < 400:
+        return "fetched" if status else "no_response"
+    if status >= 500:
+        return "server_error"
+    return {404: "gone", 410: "gone", 429: "too_many_requests"}.get(status, "client_error")
+
+
+def test_each_status_is_one_result_of_a_fetch() -> None:
+    statuses = [*range(MAX_STATUS + 1), "robots_denied"]
+    urls = [f"https://a.example/{place}" for place in range(len(statuses))]
+    assert count_fetches(OutcomeBatch(urls, [DAY] * len(urls), status=statuses)) == Counter(map(kind_of, statuses))
+    given_up = OutcomeBatch(urls[:3], [DAY] * 3, status=["not_attempted", None, 200])
+    assert count_fetches(given_up) == {"fetched": 2}
+    assert count_fetches(OutcomeBatch(urls[:2], [DAY] * 2)) == {"fetched": 2}
+    assert not count_fetches(OutcomeBatch([], []))

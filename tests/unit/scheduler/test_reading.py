@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from streamsched import HostRule, Outcome, OutcomeBatch, Politeness, Rule, Scheduler, SettingsError, UnknownPage
 from streamsched.api.views import HostLimits, HostView, PageLimits, PageView, RulesView
+from streamsched.outcomes import StatusWord
 from streamsched.reasons import ReasonCode
 
 NOW = 10_000.0
@@ -174,6 +179,37 @@ def test_hosts_in_parts_are_all_hosts_once() -> None:
     assert [view.host for view in part.hosts] == ["h3.example", "h4.example"]
     assert part.hosts[0] == host_of(scheduler, "h3.example")
     assert scheduler.hosts(10**6, now=NOW).next is None
+
+
+FAILURES: tuple[int | StatusWord, ...] = (0, 403, 404, 410, 429, 500, "robots_denied")
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.sampled_from((200, 304, *FAILURES))), max_size=40))
+def test_hosts_by_their_failing_pages(found: list[tuple[int, int, int | StatusWord]]) -> None:
+    scheduler, last = Scheduler(), dict[tuple[int, int], bool]()
+    for second, (host, page, status) in enumerate(found):
+        scheduler.observe([Outcome(f"https://h{host}.example/{page}", NOW + second, status=status)])
+        last[host, page] = status in FAILURES
+    scheduler.forget(["https://h0.example/0"])
+    last.pop((0, 0), None)
+    failing = Counter(f"h{host}.example" for (host, _), fails in last.items() if fails)
+    known = [host.host for host in scheduler.hosts(now=NOW).hosts]
+    expected = sorted(failing.items(), key=lambda item: (-item[1], known.index(item[0])))
+    part = scheduler.hosts(0, 2, now=NOW, order="failing")
+    parts = [*part.hosts]
+    while part.next is not None:
+        part = scheduler.hosts(part.next, 2, now=NOW, order="failing")
+        parts += part.hosts
+    assert [(host.host, host.failing) for host in parts] == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "order"), [(0, "rows"), (0, None), (0, []), ("h0.example", "failing"), (-1, "failing")]
+)
+def test_orders_of_hosts(start: Any, order: Any) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Scheduler().hosts(start, now=NOW, order=order)
+    assert caught.value.setting == ("start" if order == "failing" else "order")
 
 
 @pytest.mark.parametrize("start", ["nowhere.example", "*.example", -1, 1.5, None])

@@ -77,7 +77,10 @@ SENTENCES = [
         Reason(ReasonCode.OVERDUE, {"since_s": 0.0, "waiting": True}),
         "overdue since 1970-01-01 00:00:00 UTC: ranks before others, once it is eligible",
     ),
-    (Reason(ReasonCode.IN_BATCH_BY_SCORE, PLACE), "in the next batch of 1,000: by its score; place 1,234 of the batch, likeliest changes first"),
+    (
+        Reason(ReasonCode.IN_BATCH_BY_SCORE, PLACE),
+        "in the next batch of 1,000: by its score; place 1,234 of the batch, likeliest changes first",
+    ),
     (Reason(ReasonCode.IN_BATCH_PANEL, PLACE), "in the next batch of 1,000: as a member of the panel"),
     (Reason(ReasonCode.IN_BATCH_ASKED_FOR, PLACE), "in the next batch of 1,000: because it was asked for"),
     (Reason(ReasonCode.IN_BATCH_OVERDUE, PLACE), "in the next batch of 1,000: because it is overdue"),

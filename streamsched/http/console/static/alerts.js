@@ -1,7 +1,8 @@
 // What needs an operator's attention, in words. Pure functions of the figures; limits as in the rules of Prometheus
 // (deploy/prometheus) where both have one.
 
-import { duration, plural, share } from "./format.js";
+import { countFetches } from "./fetches.js";
+import { count, duration, plural, share } from "./format.js";
 
 const LAG_S = 60; // of outcomes, at the present speed
 const LOST_S = 5; // without an answer
@@ -11,6 +12,10 @@ const MISCALIBRATED = 0.15;
 const ENOUGH_VISITS = 2_000; // chance alone moves the calibration error of fewer by more than it says
 const REJECTED = 0.01; // of all outcomes
 const UNPROVEN = 0.5; // of visits, as in the log
+// Of the fetches of the last minutes. Dead links and servers that are down are a tenth of a usual crawl; from a quarter
+// on crawlers lose much of their time, and more than single sites is wrong.
+const FAILING = 0.25;
+const ENOUGH_FETCHES = 100; // chance alone moves the share of as many by 4 points
 const LOCK_WAIT_S = 0.25;
 const MANY_WAIT = 32;
 const RECENT_SAMPLES = 12;
@@ -55,6 +60,12 @@ function* aboutWork(stats, samples) {
   }
   if (latest.lock_wait_s > LOCK_WAIT_S) {
     yield alert("warning", `The scheduler's lock was waited for ${duration(latest.lock_wait_s)}.`);
+  }
+  const { fetches, failed, kinds } = countFetches(samples);
+  if (fetches >= ENOUGH_FETCHES && failed > FAILING * fetches) {
+    const shown = kinds.map(({ name, number }) => `${count(number)} ${name}`).join(", ");
+    const text = `${share(failed / fetches)} of the last ${plural(fetches, "fetch", "fetches")} failed: ${shown}.`;
+    yield alert("warning", `${text} See the hosts.`);
   }
   const quietS = findQuiet(samples);
   if (quietS > QUIET_S) {

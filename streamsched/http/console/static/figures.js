@@ -1,6 +1,7 @@
 // The figures of the service: each with its present value and its course over the last hour.
 
 import { Chart } from "./chart.js";
+import { Fetches, failureShares } from "./fetches.js";
 import { bytes, clock, count, duration, moment, number, share } from "./format.js";
 import { html, useMemo, useState } from "./preact.js";
 import { Reliability } from "./reliability.js";
@@ -31,6 +32,14 @@ const FIGURES = [
     axis: (value) => `${Number((100 * value).toFixed(1))} %`,
   },
   {
+    name: "Failed fetches",
+    meaning: "share of fetches without a page, over a minute",
+    values: failureShares,
+    format: share,
+    axis: (value) => `${Math.round(100 * value)} %`,
+    most: 1,
+  },
+  {
     name: "Outcomes a second",
     meaning: "crawl outcomes applied",
     values: (samples) => samples.map((one) => one.outcomes_per_s),
@@ -59,6 +68,7 @@ export function Figures({ stats, samples }) {
   return html`
     <div class="figures">
       ${FIGURES.map((figure) => html`<${Figure} key=${figure.name} ...${figure} samples=${samples} times=${times} />`)}
+      ${samples.length > 0 && html`<${Fetches} samples=${samples} />`}
     </div>
     <div class="pair">
       <${Reliability} stats=${stats} />

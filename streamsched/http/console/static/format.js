@@ -53,4 +53,4 @@ export const clock = (seconds) => (known(seconds) ? CLOCK.format(1000 * seconds)
 export const moment = (seconds) => (known(seconds) ? MOMENT.format(1000 * seconds) : NOTHING);
 
 /** 1 → "1 page", 2 → "2 pages". */
-export const plural = (amount, noun) => `${count(amount)} ${noun}${amount === 1 ? "" : "s"}`;
+export const plural = (amount, noun, nouns = `${noun}s`) => `${count(amount)} ${amount === 1 ? noun : nouns}`;

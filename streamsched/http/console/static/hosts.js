@@ -1,11 +1,16 @@
 // Hosts, their limits, and what holds them back.
 
-import { clock, count, duration, moment } from "./format.js";
+import { clock, count, duration, moment, share } from "./format.js";
 import { usePolled } from "./polling.js";
 import { html, useState } from "./preact.js";
 import { Loaded, Nothing } from "./states.js";
 
 const SIZE = 20;
+const ORDERS = [
+  ["known", "As they became known"],
+  ["failing", "Most failures first"],
+];
+const NO_HOST = { known: "No host is known.", failing: "The last fetch of no page failed." };
 const HELD = {
   host_resting: "rests",
   host_probing: "one page finds out whether it answers again",
@@ -23,7 +28,12 @@ const CAUSES = {
 /** Shows a part of the list of hosts, or the one that was searched for. */
 export function Hosts() {
   const [starts, setStarts] = useState([0]);
+  const [order, setOrder] = useState(ORDERS[0][0]);
   const [name, setName] = useState("");
+  const sort = (chosen) => {
+    setStarts([0]);
+    setOrder(chosen);
+  };
   return html`
     <section id="hosts" aria-labelledby="hosts-title">
       <div class="bar">
@@ -33,7 +43,7 @@ export function Hosts() {
       <div class="card">
         ${name
           ? html`<${OneHost} name=${name} />`
-          : html`<${HostList} start=${starts.at(-1)} starts=${starts} onStarts=${setStarts} />`}
+          : html`<${HostList} order=${order} onOrder=${sort} starts=${starts} onStarts=${setStarts} />`}
       </div>
     </section>
   `;
@@ -65,12 +75,19 @@ function OneHost({ name }) {
   return html`<${Loaded} polled=${polled}>${(host) => html`<${Table} hosts=${[host]} />`}<//>`;
 }
 
-function HostList({ start, starts, onStarts }) {
-  const polled = usePolled("/v1/hosts", { start, size: SIZE }, 10);
+function HostList({ order, onOrder, starts, onStarts }) {
+  const polled = usePolled("/v1/hosts", { start: starts.at(-1), size: SIZE, order }, 10);
   return html`
+    <p class="sizes">
+      ${ORDERS.map(
+        ([one, text]) => html`
+          <button class="plain" aria-pressed=${one === order} onClick=${() => onOrder(one)}>${text}</button>
+        `,
+      )}
+    </p>
     <${Loaded} polled=${polled}>
       ${({ hosts, next }) => html`
-        ${hosts.length ? html`<${Table} hosts=${hosts} />` : html`<${Nothing}>No host is known.<//>`}
+        ${hosts.length ? html`<${Table} hosts=${hosts} />` : html`<${Nothing}>${NO_HOST[order]}<//>`}
         ${(next !== null || starts.length > 1) &&
         html`
           <p class="sizes">
@@ -91,6 +108,7 @@ function Table({ hosts }) {
           <tr>
             <th>host</th>
             <th class="right">pages</th>
+            ${hosts[0].failing !== null && html`<th class="right">last fetch failed</th>`}
             <th class="right">in flight</th>
             <th class="right">delay</th>
             <th class="right">per batch</th>
@@ -109,6 +127,9 @@ function Row({ host }) {
     <tr>
       <td class="url">${host.host} ${host.rule && html`<span class="tag" title="set by a rule">rule</span>`}</td>
       <td class="right">${count(host.pages)}</td>
+      ${host.failing !== null && html`
+        <td class="right">${count(host.failing)} <span class="muted">${share(host.failing / host.pages, 0)}</span></td>
+      `}
       <td class="right">${count(host.leased)}<span class="muted">${most(host.in_flight)}</span></td>
       <td class="right">${host.delay_s ? duration(host.delay_s) : html`<span class="muted">none</span>`}</td>
       <td class="right">${host.per_batch ?? html`<span class="muted">any</span>`}</td>
