@@ -15,8 +15,8 @@ a field's name      bin                        its column; of the URLs of anothe
 
 The tables of docs/outcomes.md and docs/signal-streams.md have each field's bit and the element types of its packed
 array; which it is follows from the length. Any column but the offsets and ``given`` may be a msgpack list instead, nil
-if a record lacks the field; ``url`` and ``moved_to`` are then lists of str without offsets, ``source`` a list of str
-without ``names``, and ``status`` may hold words. Unknown keys are ignored.
+if a record lacks the field; columns of URLs are then lists of str without offsets, ``source`` a list of str without
+``names``, and ``status`` may hold words. Unknown keys are ignored.
 """
 
 from __future__ import annotations

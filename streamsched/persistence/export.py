@@ -16,7 +16,7 @@ from streamsched.errors import NOTHING, SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.persistence.files import as_snapshot_errors, draft_of
-from streamsched.records.page_schema import DENIED, FORGOTTEN, LEASED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.page_schema import FORGOTTEN, LEASED, SHOWN_FLAGS, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
 from streamsched.state.page_table import PageTable
@@ -41,9 +41,7 @@ COLUMNS: Final = (
     ("changes", "uint32", "X: those that did"),
     ("failures", "uint8", "failed visits in a row"),
     ("gone", "uint8", "answers of 404 or 410 in a row"),
-    ("succeeded", "bool", "the last visit that showed the page's state had a status below 400"),
-    ("asked_for", "bool", "a visit was requested, whatever its score"),
-    ("robots_denied", "bool", "robots.txt forbids it, by its outcomes: visited only if asked for"),
+    *((name, "bool", text) for name, (_, text) in SHOWN_FLAGS.items()),
     ("leased_until", "timestamp", "UTC; null if it is not leased"),
     ("fingerprint", "uint64", "of the content at its last change, or first seen; 0 for none"),
     ("posterior_shape", "double", "Gamma posterior of the change rate: shape"),
@@ -138,16 +136,14 @@ def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> di
     page, trace = shard.pages.records[rows], shard.pages.traces[rows]
     visited, leased = (page["flags"] & VISITED) != 0, (page["flags"] & LEASED) != 0
     plain = {name: page[name] for name in ("importance", "cost", "visits", "changes", "failures", "gone")}
-    return plain | estimates | {
+    flags = {name: (page["flags"] & bit) != 0 for name, (bit, _) in SHOWN_FLAGS.items()}
+    return plain | flags | estimates | {
         "url": url_texts(shard.pages, rows),
         "host": host_names(shard.groups, shard.pages.records, rows),
         "pattern": _patterns(pages, page["group"].astype(np.int64)),
         "known_since": (page["last_visit_s"], ~visited),
         "last_visit": (page["last_visit_s"], visited),
         "last_outcome": (trace["last_outcome_s"], np.isfinite(trace["last_outcome_s"])),
-        "succeeded": (page["flags"] & SUCCEEDED) != 0,
-        "asked_for": (page["flags"] & URGENT) != 0,
-        "robots_denied": (page["flags"] & DENIED) != 0,
         "leased_until": (shard.pages.lease_until_s[rows], leased),
         "fingerprint": trace["fingerprint"],
         "crawl_rate": trace["crawl_rate"],

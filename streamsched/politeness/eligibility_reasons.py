@@ -10,27 +10,14 @@ import numpy as np
 
 from streamsched.numerics.arrays import Record
 from streamsched.politeness.eligibility import Waits, are_leased, read_waits
-from streamsched.politeness.limits import (
-    FOR_DELAY,
-    FOR_RETRY_AFTER,
-    FOR_TOO_MANY,
-    FOR_UNAVAILABLE,
-    ON_REQUEST,
-    Limits,
-)
+from streamsched.politeness.limits import HOST_CAUSES, Limits
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 
-HOST_CAUSES: Final = {
-    FOR_DELAY: "delay",
-    FOR_TOO_MANY: "too_many_requests",
-    FOR_RETRY_AFTER: "retry_after",
-    ON_REQUEST: "blocked",
-    FOR_UNAVAILABLE: "unavailable",
-}
+CAUSE_NAMES: Final = {code: name for code, (name, _) in HOST_CAUSES.items()}
 _PRIORITIES: Final = (ReasonCode.ASKED_FOR, ReasonCode.OVERDUE)
 
 
@@ -80,7 +67,7 @@ def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[R
     if are_leased(shard, np.array([row]), now)[0]:
         wait(ReasonCode.LEASED, shard.pages.lease_until_s[row])
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]
-    cause = HOST_CAUSES.get(int(host["wait_reason"]))
+    cause = CAUSE_NAMES.get(int(host["wait_reason"]))
     wait(ReasonCode.HOST_RESTING, waits.host_ready_s[0], host=_host_name(shard, row), cause=cause)
     if host["probe"] not in (0, row + 1):
         probe = url_text(shard.pages, int(host["probe"]) - 1)

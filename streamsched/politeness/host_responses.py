@@ -43,13 +43,13 @@ class HostResponse(NamedTuple):
 
 
 @inlined_kernel
-def demanded_wait(limits: Limits, given: int, status: int, retry_after: float) -> float:
+def demanded_wait(limits: Limits, given: int, status: int, asked_s: float) -> float:
     """Return how many seconds an answer of 429 or 503 asks to wait, at most `retry_after_most`; -1 if it does not.
 
-    O(1).
+    `asked_s`: by its Retry-After, if it has one. O(1).
     """
     if given & RETRY_AFTER and is_refusal(status):
-        return float(min(retry_after, limits.retry_after_most_s))
+        return float(min(asked_s, limits.retry_after_most_s))
     return -1.0
 
 
@@ -90,7 +90,7 @@ def rest_end(response: HostResponse, wait_s: float, most_s: float) -> float:
     """Return when a rest of `wait_s` that an answer demands ends; `most_s`: the longest rest of its kind. O(1).
 
     An answer that is further ahead of the newest outcome before it counts as of that time: its clock may be wrong, as
-    a stream accepts times up to its `max_ahead`, and a host must not rest until then.
+    a stream accepts times somewhat ahead, and a host must not rest until then.
     """
     is_far_ahead = response.fetched_at - response.newest_s > most_s
     return float((response.newest_s if is_far_ahead else response.fetched_at) + wait_s)

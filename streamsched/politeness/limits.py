@@ -19,12 +19,19 @@ from streamsched.records.group_schema import BY_SETTINGS
 from streamsched.records.page_schema import DENIED, FOR_PANEL, FORGOTTEN, LEASED, OUT, URGENT, VISITED, PageArrays
 from streamsched.records.schema import DirtyArrays
 
-# GROUP.wait_reason: why a host rests until ready_s.
-FOR_DELAY: Final = 1  # the delay between two visits
-FOR_TOO_MANY: Final = 2  # it answered 429
-FOR_RETRY_AFTER: Final = 3  # its answer had Retry-After
-ON_REQUEST: Final = 4  # blocked by its owner or by us
-FOR_UNAVAILABLE: Final = 5  # several of its pages answered 503
+# GROUP.wait_reason: why a host rests until ready_s; 0 for nothing.
+FOR_DELAY: Final = 1
+FOR_TOO_MANY: Final = 2
+FOR_RETRY_AFTER: Final = 3
+ON_REQUEST: Final = 4
+FOR_UNAVAILABLE: Final = 5
+HOST_CAUSES: Final = {  # by code: its name in views and reasons, and the end of a sentence
+    FOR_DELAY: ("delay", "for the delay between two visits"),
+    FOR_TOO_MANY: ("too_many_requests", "because it answered 429"),
+    FOR_RETRY_AFTER: ("retry_after", "as its Retry-After header asked"),
+    ON_REQUEST: ("blocked", "because it was blocked"),
+    FOR_UNAVAILABLE: ("unavailable", "because several of its pages answered 503"),
+}
 
 RULES: Final = (
     256  # a page's record holds the number of its rule in a byte; 0 is for the settings, the last for FORGOTTEN

@@ -24,6 +24,12 @@ OUT: Final = 32  # beside LEASED: included in its host's count of leased pages, 
 URGENT: Final = 64  # requested: to be visited once whatever its score
 DENIED: Final = 128  # robots.txt forbids it, by its last outcome that says either way
 
+SHOWN_FLAGS: Final = {  # by name, in views of a page and in exports: bit and meaning
+    "succeeded": (SUCCEEDED, "the last visit that showed the page's state had a status below 400"),
+    "asked_for": (URGENT, "a visit was requested, whatever its score"),
+    "robots_denied": (DENIED, "robots.txt forbids it, by its outcomes: visited only if asked for"),
+}
+
 FORGOTTEN: Final = 255  # as PAGE.rule: the row is that of no page any more, see `state.known_pages`
 
 # Bounds of an interval in cycles, for learning and for scoring. Values beyond them are clock errors: without the lower

@@ -271,7 +271,7 @@ LATEST: Final = Column(
     lambda scheduler, latest_s, _: scheduler._latest_s() if latest_s is None else latest_s  # noqa: SLF001
 )
 UNTIL: Final = Column(lambda _, until, __: check_time(until, "until"))
-MAX_AHEAD_S: Final = Column(lambda _, max_ahead, __: parse_max_ahead(max_ahead))
+MAX_AHEAD_S: Final = Column(lambda _, ahead, __: parse_max_ahead(ahead))
 OUTCOMES: Final = Column(
     lambda _, outcomes, __: as_outcomes(outcomes),
     lambda batch: (None, pack_batch(batch)),

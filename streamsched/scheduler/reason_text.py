@@ -7,19 +7,14 @@ from typing import Any, Final, TypeAlias
 
 from streamsched.api.views import finite
 from streamsched.numerics.durations import format_duration, format_moment
+from streamsched.politeness.limits import HOST_CAUSES
 from streamsched.reasons import Reason, ReasonCode
 
 _Fields: TypeAlias = Mapping[str, Any]
 
 _KEYS: Final = {"name": "the same name", "token": "the same first token", "directory": "the same directory"}
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_HOST_CAUSES: Final = {
-    "delay": "for the delay between two visits",
-    "too_many_requests": "because it answered 429",
-    "unavailable": "because several of its pages answered 503",
-    "retry_after": "as its Retry-After header asked",
-    "blocked": "because it was blocked",
-}
+_HOST_CAUSES: Final = dict(HOST_CAUSES.values())
 _MERITS: Final = {"score": "its score would suffice", "asked_for": "it was asked for", "overdue": "it is overdue"}
 _TAKEN_BY: Final = {  # for one page, and for several
     "lower_score": ("page with a lower score", "pages with lower scores"),

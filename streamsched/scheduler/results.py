@@ -14,6 +14,7 @@ from streamsched.api.answers import LeasedPage, RankedPage
 from streamsched.api.views import Noticed, Observed, Rejection, finite
 from streamsched.errors import InvalidOutcome, InvalidSignal
 from streamsched.numerics.arrays import Floats, Ints
+from streamsched.outcomes import STATUSES
 from streamsched.politeness.priority import Tiers
 from streamsched.reasons import ReasonCode
 
@@ -21,7 +22,7 @@ SHOWN_PAGES: Final = 20  # of a batch, in a notebook
 
 _COUNTS: Final = (  # in the order of the positions of `streamsched.state.ingest`
     *("applied", "changed", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
-    *("refused", "robots_denied", "not_attempted", "moved", "unproven"),
+    *("refused", *STATUSES, "moved", "unproven"),
 )
 _FATES: Final = ("applied", "discovered", "repeated", "late", "refused")  # likewise, of signals
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from streamsched.errors import SettingsError
@@ -66,9 +66,9 @@ class SchedulerSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON, `threads` excepted."""
-        names = ("cycle_s", "seed", "panel", "new_share", "host_share", "surges")
         regions = self.regions
-        return {name: getattr(self, name) for name in (*names, "signals_discover", "max_ahead")} | {
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "threads"}
+        return plain | {
             "formula": self.formula.text,
             "politeness": self.politeness.to_json(),
             "regions": None if regions is None else {name: region.to_json() for name, region in regions.items()},
@@ -76,16 +76,16 @@ class SchedulerSettings:
         }
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any], threads: int | None = None) -> SchedulerSettings:
-        """Return the settings that `to_json` returned as `fields`. Raises FormulaError, SettingsError."""
-        regions = fields["regions"]
+    def from_json(cls, saved: Mapping[str, Any], threads: int | None = None) -> SchedulerSettings:
+        """Return the settings that `to_json` returned as `saved`. Raises FormulaError, SettingsError."""
+        regions = saved["regions"]
         parsed: dict[str, Any] = {
-            "formula": parse_provided(Formula.parse(fields["formula"])),  # what was accepted stays valid
-            "politeness": Politeness.from_json(fields["politeness"]),
+            "formula": parse_provided(Formula.parse(saved["formula"])),  # what was accepted stays valid
+            "politeness": Politeness.from_json(saved["politeness"]),
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
-            "bounds": PageBounds(**fields["bounds"]),
+            "bounds": PageBounds(**saved["bounds"]),
         }
-        return cls(**{**fields, **parsed}, threads=threads)
+        return cls(**{**saved, **parsed}, threads=threads)
 
 
 def parse_cycle(cycle: str | float) -> float:

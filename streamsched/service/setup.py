@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,9 +38,10 @@ from streamsched.service.stream_hooks import (
 from streamsched.service.stream_replay import Topic, reread_with
 from streamsched.signals import SignalBatch
 from streamsched.state.future_times import describe_future
-from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock
+from streamsched.state.stream_clock import WallClock
 
 _FORMULA: Final = frozenset(("formula", "objective"))
+_OF_CLOCK: Final = frozenset(field.name for field in fields(WallClock))
 _REPLACEABLE: Final = frozenset(  # settings that can be set later: the bounds on times and pages
     name for name, one in inspect.getmembers(Scheduler) if isinstance(one, property) and one.fset is not None
 )
@@ -152,14 +153,13 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     """
     is_new = not has_state(settings.state)
     given = dict(settings.scheduler)
-    ahead = given.pop("max_ahead", MAX_AHEAD_OF_CLOCK) if is_live else None
+    clock = WallClock(wall, **{name: given.pop(name) for name in _OF_CLOCK & given.keys()}) if is_live else None
     if settings.optimiser is not None:
         _check_optimiser(settings.optimiser, given, is_new=is_new)
     topics = [Topic(OUTCOMES, read_settings(settings.source, settings.kafka))] if settings.is_topic else []
     signals = settings.signals.source
     if signals is not None and signals.startswith(SCHEME):
         topics.append(Topic(SIGNALS, read_settings(signals, _signal_options(settings))))
-    clock = WallClock(wall, ahead) if is_live else None
     scheduler = DurableScheduler.open(
         settings.state,
         given | ({} if settings.politeness is None else {"politeness": settings.politeness}),

@@ -125,21 +125,7 @@ class PageTable:
         mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
-        columns = OutcomeColumns(
-            frozen(batch.urls.blob),
-            frozen(batch.urls.offsets),
-            frozen(batch.fetched_at),
-            frozen(batch.given),
-            frozen(batch.status),
-            frozen(batch.fingerprint),
-            frozen(batch.changed),
-            frozen(batch.importance),
-            frozen(batch.cost),
-            frozen(batch.retry_after),
-            frozen(batch.significance),
-            frozen(batch.moved_to.blob),
-            frozen(batch.moved_to.offsets),
-        )
+        columns = _as_columns(batch)
         limits = DEFAULT_LIMITS if limits is None else limits
         second, pages = self._index.arrays(1), self.arrays.pages
         with looking_ahead(pages, second, columns.blob, columns.offsets, self.threads) as ahead:
@@ -283,3 +269,15 @@ class PageTable:
         self.reserve(Room(known + new, groups, int(corpus["text_end"]) + text, names))
         self._memory.make_slots(self.arrays, groups, new)
         self._index.ensure(known + new)
+
+
+def _as_columns(batch: OutcomeBatch) -> OutcomeColumns:
+    """Return the columns of `batch` for kernels; texts become their bytes and offsets. O(1)."""
+    texts = {
+        "blob": batch.urls.blob,
+        "offsets": batch.urls.offsets,
+        "moved_blob": batch.moved_to.blob,
+        "moved_offsets": batch.moved_to.offsets,
+    }
+    columns = (texts[name] if name in texts else getattr(batch, name) for name in OutcomeColumns._fields)
+    return OutcomeColumns(*map(frozen, columns))

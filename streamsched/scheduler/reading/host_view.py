@@ -11,7 +11,7 @@ from streamsched.api.views import HostLimits, HostView
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.arrays import Ints, Record, Records
-from streamsched.politeness.eligibility_reasons import HOST_CAUSES
+from streamsched.politeness.eligibility_reasons import CAUSE_NAMES
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.politeness.rule_targets import read_host
 from streamsched.reasons import ReasonCode
@@ -35,7 +35,7 @@ def view_host(
     rule, stream = _rule_of(record), int(record["stream"])
     most = politeness.in_flight if rule.in_flight is None else rule.in_flight
     held_back, eligible_from_s = _find_wait(record, now, most)
-    resting, cause = float(record["ready_s"]), HOST_CAUSES.get(int(record["wait_reason"]))
+    resting, cause = float(record["ready_s"]), CAUSE_NAMES.get(int(record["wait_reason"]))
     return HostView(
         host=group_name(shard.groups, host),
         pages=int(record["host_pages"]),

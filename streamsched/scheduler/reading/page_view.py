@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from streamsched.api.views import PageView
 from streamsched.politeness.eligibility import are_leased
 from streamsched.politeness.eligibility_reasons import eligibility_reasons, held_back_by
 from streamsched.politeness.limits import Limits
-from streamsched.records.page_schema import DENIED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.page_schema import SHOWN_FLAGS, VISITED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
@@ -27,6 +28,8 @@ def view_page(shard: ShardArrays, row: int, now: float, limits: Limits, streams:
     is_leased = bool(are_leased(shard, np.array([row]), now)[0])
     eligible_from_s, reasons = eligibility_reasons(shard, row, now, limits, streams)
     group = int(page["group"])
+    plain: dict[str, Any] = {name: int(page[name]) for name in ("visits", "changes", "failures", "gone")}
+    plain |= {name: bool(flags & bit) for name, (bit, _) in SHOWN_FLAGS.items()}
     return PageView(
         url=url_text(shard.pages, row),
         host=group_name(shard.groups, int(shard.groups.records["host"][group])),
@@ -36,11 +39,8 @@ def view_page(shard: ShardArrays, row: int, now: float, limits: Limits, streams:
         known_since_s=None if flags & VISITED else visit_s,
         last_visit_s=visit_s if flags & VISITED else None,
         last_outcome_s=float(trace["last_outcome_s"]) if np.isfinite(trace["last_outcome_s"]) else None,
-        **{name: int(page[name]) for name in ("visits", "changes", "failures", "gone")},
-        succeeded=bool(flags & SUCCEEDED),
+        **plain,
         rate=float((page["prior_shape"] + page["own_shape"]) / (page["prior_exposure"] + page["own_exposure"])),
-        asked_for=bool(flags & URGENT),
-        robots_denied=bool(flags & DENIED),
         lease_until_s=float(shard.pages.lease_until_s[row]) if is_leased else None,
         eligible_from_s=eligible_from_s,
         reasons=describe_reasons(reasons),
