@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -151,14 +151,8 @@ _PURPOSES = {"train": "train on", "validation": "validate on", "test": "test on"
 
 
 def _give_prior(history: ChangeHistory, shape: float, mean: float) -> ChangeHistory:
-    return ChangeHistory.of(
-        history.changed,
-        hashes=history.hashes,
-        prior_shape=shape,
-        prior_mean=mean,
-        importance=history.importance,
-        cost=history.cost,
-    )
+    columns: dict[str, Any] = {**history.columns, "prior_mean": mean}
+    return ChangeHistory.of(history.changed, hashes=history.hashes, prior_shape=shape, **columns)
 
 
 def _name_folds(folds: tuple[int, ...]) -> str:

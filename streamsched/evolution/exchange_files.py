@@ -20,7 +20,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from streamsched.errors import SnapshotError, StreamschedError
-from streamsched.evolution.data.change_history import PAGE_COLUMNS, ChangeHistory, CycleTimes
+from streamsched.evolution.data.change_history import DEFAULTS, ChangeHistory, CycleTimes
 from streamsched.evolution.records import DataSpan, RecordBook
 from streamsched.formula.formula import Formula
 from streamsched.persistence.files import as_snapshot_errors, read_regular
@@ -39,8 +39,8 @@ def write_exchange(
     """
     checksums = {}
     timing = imputations[0].timing
-    arrays = {"changed": np.stack([imputation.changed for imputation in imputations])}
-    arrays |= {name: getattr(imputations[0], name) for name in PAGE_COLUMNS}
+    arrays: dict[str, npt.NDArray[Any]] = {"changed": np.stack([imputation.changed for imputation in imputations])}
+    arrays |= {"hashes": imputations[0].hashes, "groups": imputations[0].groups, **imputations[0].columns}
     if timing is not None:
         arrays |= {name: getattr(timing, name) for name in _TIMING_ARRAYS}
     for name, array in arrays.items():
@@ -61,7 +61,9 @@ def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[
     content = read_json(directory / _MANIFEST)
     try:
         checksums = content["sums"]
-        columns = {name: _read_array(directory / f"{name}.npy", checksums[name]) for name in PAGE_COLUMNS}
+        names = ("hashes", "groups", *DEFAULTS)
+        hashes, groups, *numbers = (_read_array(directory / f"{name}.npy", checksums[name]) for name in names)
+        columns = dict(zip(DEFAULTS, numbers, strict=True))
         changed = _read_array(directory / "changed.npy", checksums["changed"])
         timing = None
         if content["timing"] is not None:
@@ -69,7 +71,7 @@ def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[
             clock = content["timing"]
             timing = CycleTimes(clock["start_s"], clock["cycle_s"], **times)
         shape = content["prior_shape"]
-        imputations = [ChangeHistory(item, prior_shape=shape, timing=timing, **columns) for item in changed]
+        imputations = [ChangeHistory(item, hashes, groups, shape, columns, timing) for item in changed]
         return imputations, DataSpan(**content["data"]), content["meta"]
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error

@@ -37,6 +37,16 @@ _RATE: Final[tuple[Part, ...]] = ("visits", "changes")
 _SEASONAL: Final[tuple[Part, ...]] = ("rate", "seasonality", "visits", "changes")  # own schedules learn from the others
 
 
+class Own(NamedTuple):
+    """A value that a page brings along: the field of the terminal's name in its record. Simulated visits keep it.
+
+    ``records``: PAGE or TRACE; ``default``: in change histories that do not have it.
+    """
+
+    records: Literal["pages", "traces"]
+    default: float
+
+
 class TerminalRecord(NamedTuple):
     """A terminal.
 
@@ -45,6 +55,7 @@ class TerminalRecord(NamedTuple):
     - ``reads``: the parts of the page's state that its value depends on.
     - ``range``: its least and greatest value, whatever the page and the time.
     - ``moves``: whether it moves with the clock; all but rhythm only rise.
+    - ``own``: where it is, if it is such a value; it reads the part of its name.
     """
 
     name: str
@@ -53,6 +64,7 @@ class TerminalRecord(NamedTuple):
     reads: tuple[Part, ...] = ()
     range: tuple[float, float] = NONNEGATIVE
     moves: bool = False
+    own: Own | None = None
 
 
 _RECORDS: Final = (
@@ -85,8 +97,20 @@ _RECORDS: Final = (
         _SHARE,
         moves=True,
     ),
-    TerminalRecord("importance", "weight of the page, as reported with its outcomes", "full", ("importance",)),
-    TerminalRecord("cost", "what a visit of the page costs, in seconds or bytes as reported", "full", ("cost",)),
+    TerminalRecord(
+        "importance",
+        "weight of the page, as reported with its outcomes",
+        "full",
+        ("importance",),
+        own=Own("pages", 1.0),
+    ),
+    TerminalRecord(
+        "cost",
+        "what a visit of the page costs, in seconds or bytes as reported",
+        "full",
+        ("cost",),
+        own=Own("pages", 1.0),
+    ),
     TerminalRecord(
         "tau",
         "cycles since the last visit, each hour weighted by how busy that hour of the week is for the page",
@@ -148,6 +172,7 @@ _RECORDS: Final = (
         "visits per cycle that the plan of an optimiser gives the page, 0 without one",
         "full",
         ("crawl_rate",),
+        own=Own("traces", 0.0),
     ),
 )
 TERMINALS: Final[Mapping[str, TerminalRecord]] = MappingProxyType({one.name: one for one in _RECORDS})
@@ -160,6 +185,9 @@ def find_readers(*parts: Part) -> frozenset[str]:
     return frozenset(one.name for one in TERMINALS.values() if not set(parts).isdisjoint(one.reads))
 
 
+OWN: Final[Mapping[str, Own]] = MappingProxyType(
+    {name: one.own for name, one in TERMINALS.items() if one.own is not None}
+)
 MOVING: Final = frozenset(one.name for one in TERMINALS.values() if one.moves)
 SEASONAL: Final = find_readers("seasonality")  # those that read what the page's seasonal link refers to
 LINKED: Final = find_readers("seasonality", "claims", "significance")  # those that read the page's seasonal link

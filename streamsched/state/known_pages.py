@@ -14,6 +14,7 @@ from streamsched.estimation.content import refresh_significance
 from streamsched.estimation.forgetting import narrow_shadows
 from streamsched.estimation.hierarchical_prior import refresh_prior
 from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
+from streamsched.formula.terminal_table import OWN
 from streamsched.numerics.arrays import Bytes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
@@ -33,12 +34,11 @@ _EMPTY_PAGE: Final = {
     "own_exposure": 0.0,
     "visits": 0,
     "changes": 0,
-    "importance": 1.0,
-    "cost": 1.0,
     "failures": 0,
     "gone": 0,
     "flags": VISITED,  # or quotas would look for it among the pages never visited
     "rule": FORGOTTEN,
+    **{name: own.default for name, own in OWN.items() if own.records == "pages"},
 }
 _EMPTY_TRACE: Final = {
     "last_outcome_s": 0.0,
@@ -46,7 +46,7 @@ _EMPTY_TRACE: Final = {
     "fingerprint": 0,
     "history": 0,
     "weighted_changes": 0.0,
-    "crawl_rate": 0.0,
+    **{name: own.default for name, own in OWN.items() if own.records == "traces"},
 }
 
 

@@ -250,7 +250,7 @@ def test_what_is_not_a_number_goes_after_minus_infinity() -> None:
     history = ChangeHistory.of(changed, importance=np.arange(5.0))
     formula = Formula.parse("(importance - 2) * 1e300 * 1e300 - (importance - 1) * 1e300 * 1e300")
     with np.errstate(invalid="ignore"):
-        scores = formula.evaluate({"importance": history.importance})
+        scores = formula.evaluate({"importance": history.columns["importance"]})
     assert scores.tolist()[1:3] == [-np.inf, -np.inf]
     assert np.isnan(scores).tolist() == [True, False, False, True, True]
     trial = Trial(history, budget=0.4, reading="that_day", salt=1)

@@ -116,15 +116,9 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
     history = trial.history
     cycles = trial.cycles or history.cycles - trial.first
     shape = float(np.float32(history.prior_shape))
-    exposure = (history.prior_shape / history.prior_mean).astype(np.float32)  # as PAGE has priors
-    columns = zip(
-        exposure.tolist(),
-        history.importance.tolist(),
-        history.cost.tolist(),
-        history.significance.tolist(),
-        history.crawl_rate.tolist(),
-        strict=True,
-    )
+    exposure = (history.prior_shape / history.columns["prior_mean"]).astype(np.float32)  # as PAGE has priors
+    read = ("importance", "cost", "significance", "crawl_rate")
+    columns = zip(exposure.tolist(), *(history.columns[name].tolist() for name in read), strict=True)
     pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
     figures = Figures()

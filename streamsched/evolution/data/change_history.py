@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.regions import HOUR_S, local_hours, quarters_at
+from streamsched.formula.terminal_table import OWN
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Records, Rows
 from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS, SeasonalityArrays
 
@@ -25,10 +26,9 @@ _VERSION_LENGTHS = {  # length of one version, for fields that hold two publishe
     "hours_rarity": 24,
 }
 DEFAULTS: Final[Mapping[str, float]] = MappingProxyType(
-    {"prior_mean": 0.1, "importance": 1.0, "cost": 1.0, "significance": 1.0, "crawl_rate": 0.0}
+    {"prior_mean": 0.1, "significance": 1.0, **{name: own.default for name, own in OWN.items()}}
 )
 """The columns of numbers, one a page, and what `ChangeHistory.of` gives pages without them."""
-PAGE_COLUMNS: Final = ("hashes", "groups", *DEFAULTS)  # one value a page
 
 _DROPPED_BITS: Final = np.uint64(48)  # of the 52 mantissa bits of a float64; 4 are kept
 
@@ -110,37 +110,36 @@ def cycle_activity(timing: CycleTimes) -> Floats:
 class ChangeHistory:
     """The cycles, of c, in which each of n pages changed, independent of any visit schedule.
 
-    ``changed``: bool[n, c]. ``hashes``: uint64[n], the pages' own, used to order ties and to split pages into folds.
-    ``prior_shape`` and ``prior_mean``: float64[n], the Gamma prior of each page's rate per cycle. ``importance`` and
-    ``cost``: float64[n], set by the crawler. ``groups``: int64[n], equal for pages of one group. ``significance``:
-    float64[n], what each page's changes are expected to have, 0 to 1. ``crawl_rate``: float64[n], visits per cycle that
-    a plan gives each page, 0 without one. ``timing``: times of the cycles and published profiles; None if all hours
-    are treated alike.
+    - ``changed``: bool[n, c];
+    - ``hashes``: uint64[n], the pages' own, used to order ties and to split pages into folds;
+    - ``groups``: int64[n], equal for pages of one group;
+    - ``prior_shape``: of the Gamma prior of every page's rate per cycle;
+    - ``columns``: float64[n] for each name of `DEFAULTS`: ``prior_mean``, the mean of that prior; ``significance``,
+      what the page's changes are expected to have, 0 to 1; and the page's own values, see `formula.terminal_table.OWN`;
+    - ``timing``: times of the cycles and published profiles; None if all hours are treated alike.
     """
 
     changed: Bools
     hashes: Hashes
-    prior_shape: float
-    prior_mean: Floats
-    importance: Floats
-    cost: Floats
     groups: Ints
-    significance: Floats
-    crawl_rate: Floats
+    prior_shape: float
+    columns: Mapping[str, Floats]
     timing: CycleTimes | None = None
 
     def __post_init__(self) -> None:
         pages = self.changed.shape[0]
         if self.changed.ndim != 2 or self.changed.dtype != np.bool_:
             raise ValueError(f"changed: expected bool[pages, cycles], found {self.changed.dtype}{self.changed.shape}")
-        for name in PAGE_COLUMNS:
-            if getattr(self, name).shape != (pages,):
-                raise ValueError(f"{name}: expected one for each of {pages} pages, found {getattr(self, name).shape}")
+        if self.columns.keys() != DEFAULTS.keys():
+            raise ValueError(f"columns: expected {', '.join(DEFAULTS)}, found {', '.join(self.columns)}")
+        for name, column in {"hashes": self.hashes, "groups": self.groups, **self.columns}.items():
+            if column.shape != (pages,):
+                raise ValueError(f"{name}: expected one for each of {pages} pages, found {column.shape}")
         if self.timing is not None and (self.timing.profile.size, self.timing.cycles) != self.changed.shape:
             raise ValueError(
                 f"timing: expected the timing of {self.changed.shape}, found {self.timing.profile.size} pages"
             )
-        if not self.prior_shape > 0.0 or not np.all(self.prior_mean > 0.0):
+        if not self.prior_shape > 0.0 or not np.all(self.columns["prior_mean"] > 0.0):
             raise ValueError("priors: expected a shape and means above 0")
 
     @classmethod
@@ -166,7 +165,7 @@ class ChangeHistory:
         }
         ids = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
         group_ids = np.arange(pages) if groups is None else groups
-        return cls(matrix, hashes=ids, groups=group_ids, prior_shape=prior_shape, timing=timing, **values)
+        return cls(matrix, ids, group_ids, prior_shape, values, timing)
 
     @property
     def pages(self) -> int:
@@ -180,9 +179,11 @@ class ChangeHistory:
 
     def take(self, rows: Rows) -> ChangeHistory:
         """Return the history of the pages ``rows``: intp[m]. O(m c)."""
-        columns = {name: getattr(self, name)[rows] for name in PAGE_COLUMNS}
+        columns = {name: column[rows] for name, column in self.columns.items()}
         timing = None if self.timing is None else self.timing.take(rows)
-        return replace(self, changed=self.changed[rows], timing=timing, **columns)
+        return ChangeHistory(
+            self.changed[rows], self.hashes[rows], self.groups[rows], self.prior_shape, columns, timing
+        )
 
     def span(self, first: int, cycles: int) -> ChangeHistory:
         """Return the history of `cycles` cycles from number `first`: a view. O(1)."""
@@ -197,11 +198,10 @@ class ChangeHistory:
         The rounding error is at most 3 %, less than the uncertainty of these values. Pages with nearly equal values
         become equal, so crawls score them as one class. With a prior per host, that is ten times faster.
 
-        >>> ChangeHistory.of([[True]] * 4, prior_mean=[0.5, 0.51, 0.52, 0.6]).coarsen().prior_mean.tolist()
+        >>> ChangeHistory.of([[True]] * 4, prior_mean=[0.5, 0.51, 0.52, 0.6]).coarsen().columns["prior_mean"].tolist()
         [0.5, 0.5, 0.53125, 0.59375]
         """
-        columns: dict[str, Any] = {name: _round_mantissa(getattr(self, name)) for name in DEFAULTS}
-        return replace(self, **columns)
+        return replace(self, columns={name: _round_mantissa(column) for name, column in self.columns.items()})
 
 
 def _round_mantissa(values: Floats) -> Floats:

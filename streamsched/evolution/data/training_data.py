@@ -14,6 +14,7 @@ from streamsched.estimation.content import expected_significances
 from streamsched.evolution.data.change_history import ChangeHistory, CycleTimes, copy_cycle_times, cycle_activity
 from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
 from streamsched.evolution.data.shared_changes import GroupVisits, draw_shared_changes
+from streamsched.formula.terminal_table import OWN
 from streamsched.numerics.argument_checks import check_part, check_time, check_whole
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
 from streamsched.records.page_schema import FORGOTTEN, LONGEST_INTERVAL, VISITED
@@ -120,6 +121,7 @@ def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> Training
     relevant = np.isin(journal.rows, rows) & _relevant_visits(journal.rows, times)
     visited = journal.rows[relevant]
     pages = shard.pages.records[rows]
+    records = {"pages": pages, "traces": shard.pages.traces[rows]}
     prior_shape, prior_mean = float(shard.corpus["shape"][0]), shard.groups.records["mean"][pages["group"]]
     timing = _cycle_times(shard, pages["group"], span)
     visits = PageVisits(
@@ -138,10 +140,8 @@ def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> Training
         pages["group"].astype(np.int64),
         {
             "prior_mean": prior_mean,
-            "importance": pages["importance"].astype(np.float64),
-            "cost": pages["cost"].astype(np.float64),
             "significance": expected_significances(shard.seasonality.links[rows]),
-            "crawl_rate": shard.pages.traces["crawl_rate"][rows].astype(np.float64),
+            **{name: records[own.records][name].astype(np.float64) for name, own in OWN.items()},
         },
         timing,
         in_panel[rows],
@@ -189,14 +189,7 @@ def impute_training(inputs: TrainingInputs, seed: int) -> Training:
     visits, cycles = inputs.visits, inputs.span.cycles
     seen = GroupVisits(visits.offsets, visits.times, visits.changed, visits.shape / visits.exposure, inputs.groups)
     changed, observed = impute_history(visits, cycles, seed, draw_shared_changes(seen, cycles, seed))
-    history = ChangeHistory(
-        changed,
-        visits.hashes,
-        inputs.prior_shape,
-        groups=inputs.groups,
-        timing=inputs.timing,
-        **inputs.columns,
-    )
+    history = ChangeHistory(changed, visits.hashes, inputs.groups, inputs.prior_shape, inputs.columns, inputs.timing)
     return Training(history, inputs.span, observed, inputs.panel, inputs.newcomers)
 
 

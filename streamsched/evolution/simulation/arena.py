@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Final, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.formula.evaluation.machine import ROWS, make_slots
-from streamsched.formula.terminal_table import Part
+from streamsched.formula.terminal_table import OWN, TERMINALS, Part
 from streamsched.formula.terminals import NO_CONTEXT, Context
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 from streamsched.numerics.jit import mix
@@ -25,12 +27,11 @@ READS_LAST: Final = READS["last"]
 READS_WEIGHTED: Final = READS["weighted"]
 READS_HISTORY: Final = READS["history"]
 READS_RATE: Final = READS["rate"]
-READS_IMPORTANCE: Final = READS["importance"]
-READS_COST: Final = READS["cost"]
 READS_GROUP: Final = READS["group"]
 READS_SEASONALITY: Final = READS["seasonality"]
 READS_SIGNIFICANCE: Final = READS["significance"]
-READS_CRAWL_RATE: Final = READS["crawl_rate"]
+OWN_BITS: Final = {name: reduce(or_, (READS[part] for part in TERMINALS[name].reads)) for name in OWN}
+READS_OWN: Final = reduce(or_, OWN_BITS.values())
 READS_LINK: Final = READS_SEASONALITY | READS_SIGNIFICANCE  # what its link holds
 
 PADDING: Final = 32  # elements at the end of Arena.buffer, so that loops over it need no remainder
@@ -87,7 +88,7 @@ class WarmState(NamedTuple):
 
     members: PageNumbers  # int32[P]: page numbers, ascending within each class
     starts: Ints  # int64[g + 1]
-    pages: Records  # PAGE[g]; times in cycles, constant prior
+    pages: Records  # PAGE[g]; times in cycles, constant prior; url_hash: equal where all own values read are
     traces: Records  # TRACE[g]
     links: Records  # LINK[g]; like the next, empty for programs that read nothing of them
     schedules: Records  # SCHEDULE[1 + g]; class i's is number 1 + i, if its link refers to one

@@ -13,13 +13,11 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import count_visit, update_page
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
-    READS_COST,
-    READS_CRAWL_RATE,
     READS_GROUP,
     READS_HISTORY,
-    READS_IMPORTANCE,
     READS_LAST,
     READS_LINK,
+    READS_OWN,
     READS_RATE,
     READS_SEASONALITY,
     READS_SIGNIFICANCE,
@@ -253,8 +251,8 @@ def _find_class(arena: Arena, reads: int, made: int) -> int:  # noqa: C901  a ca
         key = mix(key ^ np.uint64(arena.links[made].profile))
     if reads & READS_SIGNIFICANCE:
         key = mix(key ^ np.uint64(arena.links[made].significance))
-    if reads & READS_CRAWL_RATE:
-        key = mix(key ^ np.uint64(min(float(trace.crawl_rate), 1e12) * 1e6))
+    if reads & READS_OWN:
+        key = mix(key ^ np.uint64(page.url_hash))
     mask = np.int64(arena.counts[0].table - 1)
     slot = np.int64(key) & mask
     while arena.table[slot]:
@@ -282,7 +280,7 @@ def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
         return False
     if reads & READS_LAST and (trace.history ^ other_trace.history) & np.uint64(1):
         return False
-    if not _same_sums(reads, trace, other_trace):
+    if reads & READS_WEIGHTED and trace.weighted_changes != other_trace.weighted_changes:
         return False
     if reads & READS_RATE and (
         page.prior_shape != other_page.prior_shape
@@ -293,17 +291,8 @@ def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
         return False
     if reads & READS_LINK and not _same_link(reads, arena.links[class_id], arena.links[other_id]):
         return False
-    weight_differs = reads & READS_IMPORTANCE and page.importance != other_page.importance
-    cost_differs = reads & READS_COST and page.cost != other_page.cost
-    return not weight_differs and not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
-
-
-@inlined_kernel
-def _same_sums(reads: int, trace: Record, other_trace: Record) -> bool:
-    """Return whether two classes have the same sum of weighted changes and the same crawl rate."""
-    if reads & READS_WEIGHTED and trace.weighted_changes != other_trace.weighted_changes:
-        return False
-    return not reads & READS_CRAWL_RATE or bool(trace.crawl_rate == other_trace.crawl_rate)
+    own_differs = reads & READS_OWN and page.url_hash != other_page.url_hash
+    return not own_differs and not (reads & READS_GROUP and page.group != other_page.group)
 
 
 @inlined_kernel

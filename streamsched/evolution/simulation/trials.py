@@ -14,11 +14,10 @@ from streamsched.estimation.gamma_posterior import update_page
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.shared_changes import number_large_groups
 from streamsched.evolution.simulation.arena import (
-    READS_COST,
-    READS_CRAWL_RATE,
+    OWN_BITS,
     READS_GROUP,
-    READS_IMPORTANCE,
     READS_LINK,
+    READS_OWN,
     READS_RATE,
     READS_SEASONALITY,
     READS_SIGNIFICANCE,
@@ -35,15 +34,14 @@ from streamsched.evolution.simulation.simulated_events import (
     set_quarters,
     update_class_seasonality,
 )
+from streamsched.formula.terminal_table import OWN
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
 from streamsched.numerics.jit import kernel, mix
 from streamsched.records.page_schema import PAGE, TRACE, assign_prior
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK
 
 Reading: TypeAlias = Literal["since_visit", "that_day"]
-_DISTINGUISHING: Final = (  # bits of what differs between pages from the start
-    READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_LINK | READS_CRAWL_RATE
-)
+_DISTINGUISHING: Final = READS_RATE | READS_GROUP | READS_LINK | READS_OWN  # what differs between pages at the start
 _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
 
 
@@ -148,30 +146,30 @@ class TrialRunner:
         trial, history = self.trial, self.trial.history
         keys = [np.packbits(self._changed[:, 1 : trial.warmup], axis=1, bitorder="little")]
         page_records = np.zeros(history.pages, PAGE)
-        page_records["importance"], page_records["cost"] = history.importance[self.rows], history.cost[self.rows]
-        _assign_priors(page_records, history.prior_shape, history.prior_mean[self.rows])
+        _assign_priors(page_records, history.prior_shape, history.columns["prior_mean"][self.rows])
         page_records["group"] = self._groups
         trace_records = np.zeros(history.pages, TRACE)
-        trace_records["crawl_rate"] = history.crawl_rate[self.rows]
-        fields = {
-            READS_RATE: "prior_exposure",
-            READS_IMPORTANCE: "importance",
-            READS_COST: "cost",
-            READS_GROUP: "group",
-        }
-        for bit, field in fields.items():
-            if distinguished & bit:
-                keys.append(np.ascontiguousarray(page_records[field]).view(np.uint8).reshape(history.pages, -1))
-        if distinguished & READS_CRAWL_RATE:
-            keys.append(np.ascontiguousarray(trace_records["crawl_rate"]).view(np.uint8).reshape(history.pages, -1))
+        if distinguished & READS_RATE:
+            keys.append(_as_keys(page_records["prior_exposure"]))
+        own_keys = [np.zeros((history.pages, 0), np.uint8)]
+        records = {"pages": page_records, "traces": trace_records}
+        for name, own in OWN.items():
+            column = records[own.records][name]
+            column[:] = history.columns[name][self.rows]
+            if distinguished & OWN_BITS[name]:
+                own_keys.append(_as_keys(column))
+        keys += own_keys
+        page_records["url_hash"] = _number_rows(np.concatenate(own_keys, axis=1))
+        if distinguished & READS_GROUP:
+            keys.append(_as_keys(page_records["group"]))
         timing = history.timing if distinguished & READS_SEASONALITY else None
         link_records = np.zeros(history.pages, SEASONAL_LINK)
         if timing is not None:
             link_records["profile"] = timing.profile[self.rows]
         if distinguished & READS_SIGNIFICANCE:
-            link_records["significance"] = pack_expected(history.significance[self.rows])
+            link_records["significance"] = pack_expected(history.columns["significance"][self.rows])
         if distinguished & READS_LINK:
-            keys.append(link_records.view(np.uint8).reshape(history.pages, -1))
+            keys.append(_as_keys(link_records))
         first, members, starts = _group_rows(np.ascontiguousarray(np.concatenate(keys, axis=1)))
         pages, traces = page_records[first], trace_records[first]
         links, schedules = np.zeros(0, SEASONAL_LINK), np.zeros(0, SCHEDULE)
@@ -188,6 +186,18 @@ def _cycle_clocks(trial: Trial) -> CycleClocks:
         return CycleClocks(0.0, 1.0, np.zeros(0, PROFILE), np.zeros((0, 0), np.int64))
     timing = trial.history.timing.span(trial.first, trial.length)
     return CycleClocks(timing.start_s, timing.cycle_s, timing.profiles, np.ascontiguousarray(timing.quarters))
+
+
+def _as_keys(column: Records) -> npt.NDArray[np.uint8]:
+    """Return the bytes of each value: uint8[n, w]."""
+    return np.ascontiguousarray(column).view(np.uint8).reshape(column.size, -1)
+
+
+def _number_rows(keys: npt.NDArray[np.uint8]) -> Ints:
+    """Return a number for each row of ``keys``: uint8[n, w], the same for equal rows. O(n log n)."""
+    if keys.shape[1] == 0:
+        return np.zeros(keys.shape[0], np.int64)
+    return np.unique(keys.view(np.dtype((np.void, keys.shape[1]))).ravel(), return_inverse=True)[1].astype(np.int64)
 
 
 def _group_rows(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:

@@ -85,15 +85,16 @@ def test_priors_and_weights_are_those_of_the_pages() -> None:
     Optimiser(scheduler).plan_now(START + 5 * DAY)
     history = scheduler.training(5, now=START + 5 * DAY).history
     shard = scheduler.core.pages.arrays
-    assert history.prior_mean.tolist() == shard.groups.records["mean"][shard.pages.records["group"][:40]].tolist()
-    assert len(set(history.prior_mean.tolist())) == 2
+    groups = shard.pages.records["group"][:40]
+    assert history.columns["prior_mean"].tolist() == shard.groups.records["mean"][groups].tolist()
+    assert len(set(history.columns["prior_mean"].tolist())) == 2
     assert history.prior_shape == scheduler.core.pages.arrays.corpus["shape"][0]
-    assert history.importance.tolist() == list(range(40))
-    assert history.cost.tolist() == [2.0, 1.0] * 20
-    assert history.crawl_rate.tolist() == shard.pages.traces["crawl_rate"][:40].tolist()
-    assert len(set(history.crawl_rate.tolist())) > 20
+    assert history.columns["importance"].tolist() == list(range(40))
+    assert history.columns["cost"].tolist() == [2.0, 1.0] * 20
+    assert history.columns["crawl_rate"].tolist() == shard.pages.traces["crawl_rate"][:40].tolist()
+    assert len(set(history.columns["crawl_rate"].tolist())) > 20
     expected = [scheduler.explain(one, now=START + 5 * DAY).terminals["significance"] for one in urls]
-    assert history.significance.tolist() == expected
+    assert history.columns["significance"].tolist() == expected
     assert len(set(expected[::2])) == 20  # what the pages that change have learned
 
 

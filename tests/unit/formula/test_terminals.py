@@ -10,7 +10,7 @@ from streamsched.estimation.gamma_posterior import probabilities_changed
 from streamsched.estimation.published_estimators import aad, cg, gad, nad, sad
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
 from streamsched.formula import TERMINALS
-from streamsched.formula.terminal_table import PROVIDED, SEASONAL, TERMINAL_CODES
+from streamsched.formula.terminal_table import OWN, PROVIDED, SEASONAL, TERMINAL_CODES, find_readers
 from streamsched.formula.terminals import NO_CONTEXT, TerminalColumns, context_of
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
@@ -157,3 +157,9 @@ def test_kernels_agree_with_the_public_functions(name: str) -> None:
 
 def test_kernels_of_seasonal_terminals_know_their_codes() -> None:
     assert tuple(TERMINAL_CODES[name] for name in ("tau", "rhythm", "due")) == (TAU, RHYTHM, DUE)
+
+
+def test_own_values_are_fields_of_their_records_and_parts_of_their_own() -> None:
+    records = {"pages": PAGE, "traces": TRACE}
+    assert all(name in (records[own.records].names or ()) for name, own in OWN.items())
+    assert all(name in find_readers(name) for name in OWN)  # type: ignore[arg-type]  # names of parts

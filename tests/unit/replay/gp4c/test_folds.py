@@ -69,7 +69,7 @@ def test_the_prior_is_learned_from_training_alone_and_given_to_all(history: Chan
     assert (stages.prior_shape, stages.prior_mean) == fit_prior(stages.train.changed)
     for role in (stages.train, stages.validation, stages.test):
         assert role.prior_shape == stages.prior_shape
-        assert set(role.prior_mean.tolist()) == {stages.prior_mean}
+        assert set(role.columns["prior_mean"].tolist()) == {stages.prior_mean}
 
 
 def test_changes_fall_into_their_cycles_an_edge_into_the_later() -> None:
