@@ -115,6 +115,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "related_pages": (1 << 18) + 4 * 1024,
         "signals": 0,
         "groups": 2 * page + 8 * 1024,
+        "domains": 2 * page,
         "pattern_sketch": 1 << 16,
         "journal": page,
         "shadows": page,
