@@ -262,7 +262,7 @@ def _chance(related: RelatedArrays, kind: int, key: int) -> float:
 
 @inlined_kernel
 def _learn(related: RelatedArrays, kind: int, key: int, claims: float, credit: float) -> None:
-    """Add the evidence of settled claims to their key's and its kind's; the part `credit` of them came true."""
+    """Add the evidence of settled claims to their key's and its kind's; the part `credit` of them proved true."""
     followed = claims * credit
     record: Record = related.chances[key]
     fading = 1.0 - claims / KEY_MEMORY

@@ -83,7 +83,7 @@ def pending_days(days: float, lateness_days: float) -> float:
 
 @inlined_kernel
 def promptness(days: float, lateness_days: float) -> float:
-    """Return how much a true signal lowers the mean delay d, if its change came within `days` before it, uniformly.
+    """Return how much a true signal lowers the mean delay d, if its change was within `days` before it, uniformly.
 
     Such a delay has the mean d - h/(e^(h/d) - 1) with h days: d·x/(e^x - 1) less than d, x = h/d. An announcement of a
     change that a visit h days ago has seen has the mean d + h. The d that explains all signals balances both. So the

@@ -10,7 +10,7 @@ class ServiceClock:
     """The present time, never before a time that was read earlier. For several threads.
 
     `wall`: UTC epoch seconds, as ``time.time``; `steady`: seconds of a clock that is never set, as ``time.monotonic``.
-    If the wall clock is put back, time goes on by the steady clock until the wall clock has caught up: leases and
+    If the wall clock is put back, time continues by the steady clock until the wall clock has caught up: leases and
     delays that began before end as they should.
 
     >>> wall = iter([100.0, 90.0, 104.0])

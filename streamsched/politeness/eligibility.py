@@ -25,7 +25,7 @@ from streamsched.records.schema import ShardArrays
 
 
 class Waits(NamedTuple):
-    """What pages wait for: a column, float64[m], for each function of `politeness.limits` with that name."""
+    """Waiting times of m pages, float64[m]; each field is the function of the same name in `politeness.limits`."""
 
     ready_at: Floats
     overdue_at: Floats

@@ -126,7 +126,7 @@ def ready_at(pages: PageArrays, row: int, limits: Limits) -> float:
 
 @inlined_kernel
 def revisit_at(page: Record, limits: Limits) -> float:
-    """Return when the least time since the last successful visit is over, -inf if there is none. O(1)."""
+    """Return last successful visit + min_revisit, -inf if there is none. O(1)."""
     rule: Record = limits.rules[page.rule]
     if rule.min_revisit_s > 0.0 and page.flags & VISITED:
         return float(page.last_visit_s + rule.min_revisit_s)
@@ -200,7 +200,7 @@ def is_suspended(host: Record) -> bool:
 
 @inlined_kernel
 def in_flight_capacity(host: Record, limits: Limits) -> int:
-    """Return how many more pages of a host may be out at once; below 0 if a rule came too late. O(1)."""
+    """Return how many more pages of a host may be out at once; below 0 if a rule was set too late. O(1)."""
     most = limits.in_flight if host.max_out == BY_SETTINGS else np.int64(host.max_out)
     return int(most - np.int64(host.out))
 

@@ -138,7 +138,7 @@ def bound_lanes(scorer: PageScorer, shard: ShardArrays, count: int, since: float
 def bound_block(
     scorer: PageScorer, pages: Records, traces: Records, context: Context, since: float, cycle_s: float
 ) -> None:
-    """Do what `bound_lanes` does for pages that need not be in lanes: ``scorer.ends`` are theirs. O(m * steps).
+    """`bound_lanes` for contiguous pages; ``scorer.ends`` must belong to them. O(m * steps).
 
     `pages`: PAGE[m], LANES at most; `traces`: TRACE[m]; `context`: of the same pages.
     """

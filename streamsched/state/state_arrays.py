@@ -193,7 +193,7 @@ def as_bytes(records: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     """Return the SHA-256 of settings, records and texts, not of their layout on disk. O(pages).
 
-    Equal for equal states, however they came about.
+    Equal for equal states, however they were made.
     """
     arrays = {name: used for name, used in arrays_in_use(pages.arrays).items() if BY_NAME[name].saved}
     leased = (arrays["pages"]["flags"] & LEASED) != 0
@@ -202,7 +202,7 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     arrays |= {name: arrays[name].copy() for name in ("pages", "groups", "domains", "corpus")}
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
-    arrays["groups"]["stream"] = 0  # it says how the state came about
+    arrays["groups"]["stream"] = 0  # it says how the state was made
     arrays["domains"]["hash"] = 0  # the key of the indexes is drawn by each process
     day, domains = int(arrays["corpus"]["day"][0]), arrays["domains"]
     domains["visits"][domains["day"] != day] = 0  # of an earlier day
