@@ -93,6 +93,14 @@ class PolitenessSettings(Answer, frozen=True, kw_only=True):
     host_backoff_503: int | None
 
 
+class Copied(Answer, frozen=True, kw_only=True):
+    """A copy of the state as of ``now``. ``file``: its image, on the service's machine; ``size``: of that, in bytes."""
+
+    file: str
+    size: int
+    now: float
+
+
 class Blocked(Answer, frozen=True, kw_only=True):
     """``hosts``: how many known hosts are blocked; ``until``: UTC epoch seconds."""
 

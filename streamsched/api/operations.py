@@ -194,6 +194,10 @@ class Forget(Message):
     host: Host | None = None
 
 
+class Copy(Message):
+    """Asks for a copy of the state. It has no fields; a body is required so that no web page can ask for copies."""
+
+
 class Block(Message):
     """For how many seconds to visit no page of a host; 0 ends a block."""
 
@@ -333,6 +337,18 @@ FORGET: Final = Operation(
     answers.Forgotten,
     Forget,
     is_repeatable=False,  # a page may have been discovered in between, which would be forgotten
+)
+SNAPSHOT: Final = Operation(
+    "snapshot",
+    "POST /v1/snapshot",
+    "admin",
+    answers.Copied,
+    Copy,
+    is_repeatable=False,  # each makes a copy
+    errors={
+        HTTPStatus.NOT_FOUND: "The setting http.snapshots names no directory.",
+        HTTPStatus.CONFLICT: "Another copy is being made.",
+    },
 )
 USE: Final = Operation(
     "use",

@@ -43,7 +43,7 @@ _SUMMARIES: Final = {
     "rules": "List, set or remove rules of a running service.",
     "signals": "List the sources of change signals and what they proved.",
     "use": "Set the formula of a state or a service, or a former one.",
-    "state": "Show, verify, repair, hash or export a saved state.",
+    "state": "Show, verify, repair, hash, export or copy a saved state.",
     "warm": "Compile the kernels for this machine ahead of time.",
     "experiment": "Rerun the experiments of the papers on optimal crawling.",
     "replay": "Compare crawl policies on a log of page changes.",

@@ -22,6 +22,7 @@ from msgspec import structs
 from streamsched.api import operations
 from streamsched.api.answers import (
     Blocked,
+    Copied,
     Discovered,
     Evolutions,
     Forgotten,
@@ -376,6 +377,15 @@ class ServiceCalls:
     def block(self, host: str, seconds: float, *, timeout_s: float | None = None) -> Call[Blocked]:
         """Visit no page of a host for some seconds from the time at which the service applies it; 0 ends a block."""
         return make_call(operations.BLOCK, timeout_s, host=host, seconds=seconds)
+
+    @_offered
+    def snapshot(self, *, timeout_s: float | None = None) -> Call[Copied]:
+        """Make a checked copy of the state in the directory of the service's setting ``http.snapshots``.
+
+        A state of millions of pages takes longer than a client's usual `timeout_s`. It is tried again only if the
+        service has certainly not begun it.
+        """
+        return make_call(operations.SNAPSHOT, timeout_s)
 
     @_offered
     def use(self, formula: str | int, *, timeout_s: float | None = None) -> Call[ChampionView]:

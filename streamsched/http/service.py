@@ -22,6 +22,7 @@ Result = TypeVar("Result")
 class Service:
     """The scheduler of requests. Used by the thread that answers them.
 
+    - ``snapshots``: the directory for copies of the state, None for no copies;
     - ``version``: of the package, "0" if it is not installed;
     - ``directory``: the state directory;
     - ``clock``: the present time, UTC epoch seconds;
@@ -32,8 +33,14 @@ class Service:
     """
 
     def __init__(
-        self, scheduler: DurableScheduler, thread: SchedulerThread, clock: Callable[[], float], figures: ServiceFigures
+        self,
+        scheduler: DurableScheduler,
+        thread: SchedulerThread,
+        clock: Callable[[], float],
+        figures: ServiceFigures,
+        snapshots: Path | None = None,
     ) -> None:
+        self.snapshots = snapshots
         self.version = _find_version()
         self.scheduler = scheduler
         self.thread = thread

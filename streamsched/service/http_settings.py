@@ -26,6 +26,7 @@ class HttpSettings:
     - ``address``: HOST:PORT to serve at, port 0 for any free one;
     - ``tokens``: file of tokens, required unless the host is a loopback address;
     - ``audit``: file of the audit log, None for ``audit.jsonl`` in the state directory;
+    - ``snapshots``: directory in which ``POST /v1/snapshot`` makes copies of the state, None for no copies;
     - ``max_body``: the most bytes of a request's body;
     - ``rate``: the most requests a second of one token, or without tokens of one client's address;
     - ``connections``: the most connections at once; further ones wait;
@@ -47,6 +48,7 @@ class HttpSettings:
     address: str = DEFAULT_ADDRESS
     tokens: str | Path | None = None
     audit: str | Path | None = None
+    snapshots: str | Path | None = None
     max_body: int = 8 << 20
     rate: int = 1_000
     connections: int = 512

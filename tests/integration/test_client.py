@@ -129,6 +129,8 @@ def test_an_administrator_s_day(call: Caller) -> None:
     assert call("set_politeness", {"in_flight": None}).in_flight is None
     assert call("set_politeness", Politeness(backoff="2h")) == structs.replace(settings, backoff=7200.0)
     assert call("set_politeness", settings) == settings
+    with pytest.raises(ServiceError, match=r"http\.snapshots"):
+        call("snapshot")
     assert call("block", "h3.example", 60.0).hosts == 1
     assert call("host", "h3.example").held_back is not None
     call("block", "h3.example", 0.0)
@@ -192,6 +194,7 @@ def test_a_wrong_argument_is_named(
         ("read", "ask", [[]], 403),
         ("read", "use", ["changes"], 403),
         ("read", "set_politeness", [{}], 403),
+        ("read", "snapshot", [], 403),
         ("expired", "rank", [1], 401),
     ],
 )

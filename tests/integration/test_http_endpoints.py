@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -11,10 +13,11 @@ import httpx
 import msgspec
 import pytest
 
-from streamsched import OutcomeBatch, SignalBatch
+from streamsched import OutcomeBatch, Scheduler, SignalBatch
 from streamsched.api.values import MOST_RECORDS
 from streamsched.frames import encode_frame
 from streamsched.http.protocol import bodies
+from streamsched.persistence.state_directory import lock_state
 from tests.support.http_service import NOW, URLS, Running, outcome, running
 
 FRAMES = {"content-type": "application/vnd.streamsched.frames"}
@@ -50,6 +53,7 @@ CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
     ("GET", "/v1/formula", None),
     ("GET", "/v1/stats", None),
     ("POST", "/v1/forget", {"urls": URLS[:2]}),
+    ("POST", "/v1/snapshot", {}),
     ("GET", "/healthz", None),
     ("GET", "/readyz", None),
     ("GET", "/metrics", None),
@@ -73,7 +77,8 @@ def crawler(service: Running) -> httpx.Client:
 @pytest.mark.parametrize("media_type", ["application/json", "application/msgpack"])
 def test_every_endpoint_answers(tmp_path_factory: pytest.TempPathFactory, media_type: str) -> None:
     code = msgspec.msgpack if media_type.endswith("msgpack") else msgspec.json
-    with running(tmp_path_factory.mktemp("service")) as service:
+    folder = tmp_path_factory.mktemp("service")
+    with running(folder, snapshots=str(folder / "copies")) as service:
         for method, path, body in CALLS:
             content = None if body is None else code.encode(body)
             headers = {"accept": media_type, "content-type": media_type}
@@ -212,6 +217,9 @@ def test_problems_name_field_found_and_expected(
         ("PUT", "/v1/champion", {"json": {"formula": 77}}, 422, "invalid"),
         ("PUT", "/v1/rules", {"json": {"rules": {"a.example": {"delay": "1s", "never": True}}}}, 422, "invalid"),
         ("POST", "/v1/hosts/a%20b/block", {"json": {"seconds": 1}}, 422, "invalid"),
+        ("POST", "/v1/snapshot", {}, 415, "media_type"),  # as a web page can send it
+        ("POST", "/v1/snapshot", {"json": {"to": "/tmp"}}, 422, "invalid"),
+        ("POST", "/v1/snapshot", {"json": {}}, 404, "no_snapshots"),
     ],
 )
 def test_refusals(crawler: httpx.Client, method: str, path: str, given: Any, status: int, code: str) -> None:
@@ -385,6 +393,27 @@ def test_forgotten_pages_are_not_known(crawler: httpx.Client) -> None:
     assert crawler.post("/v1/forget", json={"host": "*.forget.example"}).json() == {"known": 4}
     assert crawler.get("/v1/stats").json()["pages"] == before - 9
     assert crawler.post("/v1/discover", json={"urls": urls}).json()["added"] == 9
+
+
+def test_a_copy_is_the_state_as_it_was(tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    with running(tmp_path, snapshots=str(copies)) as service:
+        service.client.post("/v1/discover", json={"urls": URLS})
+        service.client.post("/v1/next", json={"k": 7})
+        digest = service.scheduler.digest()
+        answer = service.client.post("/v1/snapshot", json={}).json()
+        file = Path(answer["file"])
+        assert (file.parent.parent, file.stat().st_size) == (copies, answer["size"])
+        service.client.post("/v1/forget", json={"urls": URLS})
+        assert Scheduler.load(file.parent).digest() == digest
+        with lock_state(copies):  # as while another copy is made
+            busy = service.client.post("/v1/snapshot", json={})
+        assert (busy.status_code, busy.json()["code"]) == (409, "snapshot_running")
+        assert service.client.get("/readyz").status_code == 200
+        shutil.rmtree(copies)
+        copies.touch()
+        assert service.client.post("/v1/snapshot", json={}).status_code == 503
+        assert service.client.get("/readyz").status_code == 200  # the state itself can be written
 
 
 def test_hosts_are_listed_in_parts(crawler: httpx.Client) -> None:

@@ -7,11 +7,15 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from streamsched import DurableScheduler
+import httpx
+
+from streamsched import DurableScheduler, Scheduler
 from streamsched.http.gate import AUDIT_NAME
+from streamsched.persistence.state_directory import check_directory
 from tests.support.acknowledged import Acknowledged, check, crawl
 from tests.support.command_line import write
 from tests.support.http_service import clock_now, make_client, outcome, started
@@ -71,6 +75,34 @@ def test_after_kill_9_what_was_asked_forgotten_and_set_is_there(tmp_path: Path) 
         assert [page is not None and page.asked_for for page in asked] == [True, True]
         assert len(scheduler) == len(PAGES) + 1 - 2 - len(PAGES[3::23])
         assert scheduler.host("h3.example", now=now) is None
+
+
+def test_a_service_killed_while_it_makes_copies_leaves_whole_ones(tmp_path: Path) -> None:
+    state, copies, made = tmp_path / "state", tmp_path / "copies", list[Path]()
+    command = ("serve", "--state", state, "--set", f"http.snapshots={copies}")
+
+    def copy(address: str) -> None:
+        with make_client(address) as client, suppress(httpx.TransportError):
+            while (answer := client.post("/v1/snapshot", json={})).status_code in (200, 409):
+                made.extend([Path(answer.json()["file"])] if answer.status_code == 200 else [])
+
+    with started(*command) as (process, address), ThreadPoolExecutor(4) as pool:
+        with make_client(address) as client:
+            client.post("/v1/discover", json={"urls": PAGES})
+        running = [pool.submit(copy, address) for _ in range(3)] + [pool.submit(crawl, address, 0, lambda: False)]
+        time.sleep(1.0)
+        process.kill()
+        for one in running:
+            one.result()
+    assert made
+    folders = [path for path in copies.iterdir() if not path.name.startswith(".")]
+    assert {path.parent for path in made} <= set(folders)
+    for folder in folders:
+        assert check_directory(folder) == []
+        assert len(Scheduler.load(folder)) >= len(PAGES)
+    with started(*command) as (_, address), make_client(address) as client:
+        assert client.post("/v1/snapshot", json={}).status_code == 200
+    assert not list(copies.glob(".*.draft"))
 
 
 def test_sigterm_answers_or_refuses_all_requests_under_way(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ Examples:
   streamsched state repair --state state/    # times in the future, as wrong clocks left them
   streamsched state digest --state state/    # equal for equal states, however they were reached
   streamsched state export --state state/ --to pages.parquet    # for DuckDB, Polars, pandas
+  streamsched state backup --state state/ --to copy/    # also while a service uses it
+  streamsched state restore --state state/ --from copy/
 """
 
 
@@ -49,7 +51,7 @@ _tolerance: Final = click.option(
 
 @click.group("state", epilog=_EPILOG, no_args_is_help=False)
 def state_command() -> None:
-    """Show, verify, repair, hash or export a saved state."""
+    """Show, verify, repair, hash, export or copy a saved state."""
 
 
 @state_command.command("show", epilog="Example: streamsched state show --state state/")
@@ -155,6 +157,31 @@ def _export(state: Path, output: Path, json: bool) -> int:
     """Write the pages of a saved state to a Parquet or Arrow file."""
     pages = export_pages(Scheduler.load(state).core.pages, output)
     return _print({"file": str(newest_image(state)), "exported": str(output), "pages": pages}, json)
+
+
+@state_command.command("backup", epilog="Example: streamsched state backup --state state/ --to copy/")
+@options.state
+@click.option("--to", "target", type=options.DIRECTORY, required=True, help="Directory of the copy, without a state.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _backup(state: Path, target: Path, json: bool) -> int:
+    """Copy a saved state, also while a process uses it, and check the copy."""
+    return _copy(state, target, json)
+
+
+@state_command.command("restore", epilog="Example: streamsched state restore --state state/ --from copy/")
+@options.state
+@click.option("--from", "source", type=options.DIRECTORY, required=True, help="Directory of the copy.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _restore(state: Path, source: Path, json: bool) -> int:
+    """Put a copy into a directory without a state, and check it."""
+    return _copy(source, state, json)
+
+
+def _copy(source: Path, target: Path, json: bool) -> int:
+    from streamsched.service.state_copies import copy_state  # noqa: PLC0415  takes long to import
+
+    path = copy_state(source, target)
+    return _print({"file": str(path), "bytes": path.stat().st_size, "sound": True}, json)
 
 
 def _print(content: dict[str, Any], json: bool) -> int:

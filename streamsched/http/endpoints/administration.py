@@ -13,10 +13,11 @@ import msgspec
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
-from streamsched.api.answers import Blocked, Forgotten, Health, PolitenessSettings, Readiness, RulesSet
+from streamsched.api.answers import Blocked, Copied, Forgotten, Health, PolitenessSettings, Readiness, RulesSet
 from streamsched.api.operations import (
     Block,
     ChampionChange,
+    Copy,
     Forget,
     Message,
     Operation,
@@ -25,7 +26,7 @@ from streamsched.api.operations import (
     Rules,
 )
 from streamsched.api.views import ChampionView
-from streamsched.errors import SettingsError, shorten
+from streamsched.errors import SettingsError, StateInUse, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.http.protocol.bodies import JSON
 from streamsched.http.protocol.problems import HttpError, invalid
@@ -35,6 +36,7 @@ from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.politeness.rule_targets import HOST, parse_target
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.open_state import set_formula, use_recorded_formula
+from streamsched.service.state_copies import add_copy
 
 _OF_HOSTS: Final = frozenset(("delay", "in_flight", "per_batch"))
 
@@ -71,6 +73,24 @@ class Administration:
         until_s = self._service.clock() + given.seconds
         hosts = await self._service.write(lambda scheduler, _: scheduler.block(host, until_s))
         return Blocked(hosts=hosts, until=until_s)
+
+    async def snapshot(self, given: Copy) -> Copied:  # noqa: ARG002  it has no fields
+        """Make a checked copy of the state.
+
+        Crawlers are served meanwhile.
+        """
+        folder, now = self._service.snapshots, self._service.clock()
+        if folder is None:
+            detail = "the setting http.snapshots names no directory for copies"
+            raise HttpError(HTTPStatus.NOT_FOUND, "no_snapshots", detail)
+        try:
+            path = await asyncio.to_thread(add_copy, self._service.scheduler, self._service.directory, folder, now)
+        except StateInUse:
+            headers = {"retry-after": "1"}
+            raise HttpError(
+                HTTPStatus.CONFLICT, "snapshot_running", "another copy is being made", headers=headers
+            ) from None
+        return Copied(file=str(path), size=path.stat().st_size, now=now)
 
     async def use(self, given: ChampionChange) -> ChampionView:
         """Set the formula, or return to a former one.
