@@ -92,7 +92,7 @@ and never. It replaces the rule that the target had. A saved state gets its rule
 def rules_command(
     target: str | None, fields: Sequence[str], remove: bool, service: str | None, token_file: Path | None
 ) -> int:
-    """List the rules of a running service, or set or remove one.
+    """List, set or remove rules of a running service.
 
     TARGET is a host, a URL pattern or the URL of a page. FIELDS is the rule, each field as NAME=VALUE.
     """
