@@ -229,7 +229,7 @@ class Operation(Generic[Answer]):
     - ``absent``: the code of the refusal that means that there is no such thing: a client returns None;
     - ``errors``: further statuses, beside those that any operation may be answered with;
     - ``links``: of OpenAPI, from this answer to other operations;
-    - ``while_stopping``: whether it is answered while the service stops;
+    - ``for_monitors``: whether it is answered while the service starts or stops;
     - ``is_described``: whether OpenAPI has it.
     """
 
@@ -245,7 +245,7 @@ class Operation(Generic[Answer]):
     errors: Mapping[HTTPStatus, str] = field(default_factory=dict)
     links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     media_type: str = ""
-    while_stopping: bool = False
+    for_monitors: bool = False
     is_described: bool = True
 
     @property

@@ -71,7 +71,7 @@ Result = TypeVar("Result")
 
 _REFUSED: Final = frozenset((401, 403))
 _NOT_NOW: Final = frozenset((408, 409, 429, 502, 503, 504))
-_NOT_APPLIED: Final = frozenset(("too_many_requests", "queue_full", "stopping", "slow_body", "key_running"))
+_NOT_APPLIED: Final = frozenset(("too_many_requests", "queue_full", "starting", "stopping", "slow_body", "key_running"))
 _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 

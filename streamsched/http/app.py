@@ -129,9 +129,8 @@ class HttpApp:
     async def _admit(self, request: Request, route: Route) -> Response:
         """Check the caller, then answer."""
         path, scope = read_path(request), route.operation.scope
-        if self.service.is_stopping and not route.operation.while_stopping:
-            headers = {"retry-after": "5"}
-            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "stopping", "the service stops", headers=headers)
+        if not route.operation.for_monitors:
+            self._check_open()
         if scope is None:
             self._gate.check_anonymous(request)
             return await self._respond(request, route, path, b"")
@@ -140,6 +139,14 @@ class HttpApp:
             return await self._respond_to_admin(request, route, path, caller, scopes)
         self._gate.check_scope(scopes, scope)
         return await self._respond(request, route, path, await self._read(request, route))
+
+    def _check_open(self) -> None:
+        """Raise HttpError if the service is not open to requests yet, or no longer."""
+        unavailable, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": "5"}
+        if self.service.is_stopping:
+            raise HttpError(unavailable, "stopping", "the service stops", headers=headers)
+        if self.service.is_starting:
+            raise HttpError(unavailable, "starting", "the service compiles what requests need", headers=headers)
 
     async def _respond_to_admin(
         self, request: Request, route: Route, path: dict[str, str], caller: str, scopes: frozenset[str] | None

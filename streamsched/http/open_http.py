@@ -25,6 +25,7 @@ from streamsched.http.service import Service
 from streamsched.http.service_figures import Sampler, ServiceFigures
 from streamsched.http.tokens import TokenFile
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 
 
@@ -40,20 +41,30 @@ def listen(settings: HttpSettings) -> socket.socket:
 
 @contextmanager
 def open_http(
-    scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float], listener: socket.socket
+    scheduler: DurableScheduler,
+    settings: HttpSettings,
+    wall: Callable[[], float],
+    listener: socket.socket,
+    prepare: Callable[[], object] | None = None,
 ) -> Iterator[HttpServer]:
     """Serve `scheduler` over HTTP within the block; at its end requests under way are answered.
 
-    `wall`: the present time, UTC epoch seconds, which never goes back; `listener`: from `listen`. Raises SettingsError
-    for an invalid file of tokens, SnapshotError if the audit log cannot be written.
+    `wall`: the present time, UTC epoch seconds, which never goes back; `listener`: from `listen`; `prepare`: called
+    before the block, while only monitors are answered, who learn that the service is not ready. Raises SettingsError
+    for an invalid file of tokens, SnapshotError if the audit log cannot be written, and what `prepare` raises.
     """
     with _needs_extra():
         from streamsched.http.server import HttpServer  # noqa: PLC0415  uvicorn is an extra
     with open_app(scheduler, settings, wall) as app:
         server = HttpServer(settings, app, listener)
+        app.service.is_starting = prepare is not None
         server.start()
-        gc.freeze()  # else each full collection looks at all that compilers have left, for a tenth of a second
         try:
+            if prepare is not None:
+                prepare()
+            app.service.is_starting = False
+            LOG.info("serving http", address=server.address)
+            gc.freeze()  # else each full collection looks at all that compilers have left, for a tenth of a second
             yield server
         finally:
             gc.unfreeze()

@@ -62,7 +62,6 @@ class HttpServer:
     def start(self) -> None:
         """Serve from now on."""
         self._thread.start()
-        LOG.info("serving http", address=self.address)
 
     def stop(self) -> None:
         """Refuse new requests, answer those under way, and close all connections."""

@@ -26,7 +26,8 @@ class Service:
     - ``version``: of the package, "0" if it is not installed;
     - ``directory``: the state directory;
     - ``clock``: the present time, UTC epoch seconds;
-    - ``is_stopping``: whether new requests are refused;
+    - ``is_starting``, ``is_stopping``: whether requests are refused because of what must be compiled first, or because
+      the service stops; monitors are answered;
     - ``statuses``: counts of answers since the start;
     - ``durations``: of requests;
     - ``figures``: what the service does.
@@ -46,6 +47,7 @@ class Service:
         self.thread = thread
         self.clock = clock
         self.started_s = clock()
+        self.is_starting = False
         self.is_stopping = False
         self.statuses: Counter[int] = Counter()
         self.durations = RequestDurations()
@@ -86,6 +88,8 @@ class Service:
         """Return what keeps the service from doing its work, None if nothing does."""
         if self.is_stopping:
             return "stopping"
+        if self.is_starting:
+            return "starting: what requests need is being compiled"
         if not self.thread.is_alive:
             return "the thread of the scheduler has ended"
         trouble = self._not_written or self.scheduler.trouble

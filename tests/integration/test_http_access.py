@@ -9,12 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from streamsched import DurableScheduler
 from streamsched.errors import SettingsError
-from streamsched.http.open_http import listen
+from streamsched.http.open_http import listen, open_http
 from streamsched.http.tokens import TokenFile
 from streamsched.service.http_settings import HttpSettings
 from tests.support.command_line import Command
-from tests.support.http_service import TOKENS, Running, make_client, running, write_tokens
+from tests.support.http_service import TOKENS, Clock, Running, make_client, running, write_tokens
 
 WHO = {  # a call of each scope, with a body that cannot be decoded: whoever may call it gets 400
     "crawl": ("POST", "/v1/next"),
@@ -190,3 +191,25 @@ def test_token_makes_tokens_that_open(streamsched: Command, tmp_path: Path) -> N
     found = tokens.find(made.out.strip())
     assert found is not None
     assert found.scopes == {"read"}
+
+
+def test_until_it_is_prepared_only_monitors_are_answered(tmp_path: Path) -> None:
+    answers = dict[str, httpx.Response]()
+    http = HttpSettings("127.0.0.1:0")
+    with DurableScheduler.open(tmp_path / "state") as scheduler, listen(http) as listener:
+        host, port = listener.getsockname()
+        with make_client(f"{host}:{port}", None) as client:
+
+            def ask() -> None:
+                answers.update({path: client.get(path) for path in ("/healthz", "/readyz", "/v1/rank", "/metrics")})
+
+            with open_http(scheduler, http, Clock().read, listener, prepare=ask):
+                assert client.get("/readyz").status_code == client.get("/v1/rank").status_code == 200
+    assert {path: answer.status_code for path, answer in answers.items()} == {
+        "/healthz": 200,
+        "/readyz": 503,
+        "/v1/rank": 503,
+        "/metrics": 200,
+    }
+    assert "compiled" in answers["/readyz"].json()["detail"]
+    assert answers["/v1/rank"].json()["code"] == "starting"

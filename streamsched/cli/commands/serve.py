@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from streamsched.cli.exits import DONE, Interruption, after_drain
+from streamsched.cli.exits import DONE, Cancelled, Interruption, after_drain
 from streamsched.cli.service_options import (
     given_settings,
     log_run,
@@ -20,7 +21,7 @@ from streamsched.cli.service_options import (
     service_options,
 )
 from streamsched.http.open_http import listen, open_http
-from streamsched.scheduler.warm import warm
+from streamsched.scheduler.warm import WarmProgress, warm
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 from streamsched.service.ingest_loop import SaveLog
@@ -63,24 +64,43 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
     with ExitStack() as stack:
         listener = stack.enter_context(listen(http))
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
-        warm()  # no request should wait for a compiler
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
         LOG.info("started", state=str(settings.state), pages=len(scheduler))
-        server = stack.enter_context(open_http(scheduler, http, wall, listener))
-        begin()
-        saves = SaveLog(scheduler)
-        for _ in interruption.until(_ticks()):
-            saves.note()
-            for hook in hooks:
-                hook.tick()
-            server.figures.drifted = find_drift(hooks)
+        with suppress(Cancelled):
+            server = stack.enter_context(open_http(scheduler, http, wall, listener, partial(_compile, interruption)))
+            begin()
+            saves = SaveLog(scheduler)
+            for _ in interruption.until(_ticks()):
+                saves.note()
+                for hook in hooks:
+                    hook.tick()
+                server.figures.drifted = find_drift(hooks)
         assert interruption.number is not None
         LOG.info("stopping", signal=interruption.number)
     counts: dict[str, int | str] = {"pages": len(scheduler), "state": str(scheduler.saved.path)}
     LOG.info("stopped", **counts)
     print_counts(counts, as_json=as_json)
     return DONE if interruption.number is None else after_drain(interruption.number)
+
+
+def _compile(interruption: Interruption) -> None:
+    """Compile what requests need, so that none waits for a compiler, and say so if there is something to compile.
+
+    Raises Cancelled if a signal comes meanwhile.
+    """
+    has_begun = False
+
+    def note(progress: WarmProgress) -> None:
+        nonlocal has_begun
+        if progress.kernel is not None and not has_begun:
+            has_begun = True
+            LOG.info("compiling for this machine", until_done="requests are refused, /readyz answers 503")
+
+    with interruption.cancelling():
+        done = warm(note)
+    if has_begun:
+        LOG.info("compiled", kernels=done.compiled, seconds=round(done.seconds, 1))
 
 
 def _ticks() -> Iterator[float]:

@@ -149,10 +149,10 @@ class Monitoring:
         """Return the routes of these endpoints, which clients do not call."""
         media_type = self._metrics.media_type
         return [
-            Route.of(Operation("health", "GET /healthz", None, Health, while_stopping=True), self.health),
-            Route.of(Operation("readiness", "GET /readyz", None, Readiness, while_stopping=True), self.readiness),
+            Route.of(Operation("health", "GET /healthz", None, Health, for_monitors=True), self.health),
+            Route.of(Operation("readiness", "GET /readyz", None, Readiness, for_monitors=True), self.readiness),
             Route.of(
-                Operation("metrics", "GET /metrics", "read", None, media_type=media_type, while_stopping=True),
+                Operation("metrics", "GET /metrics", "read", None, media_type=media_type, for_monitors=True),
                 self.metrics,
             ),
             Route.of(Operation("openapi", "GET /openapi.json", None, None, media_type=JSON), self.openapi),

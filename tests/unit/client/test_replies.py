@@ -142,7 +142,7 @@ def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], wait_s: float
     assert caught.value.retry_after_s == wait_s
 
 
-@pytest.mark.parametrize("code", ["queue_full", "stopping", "too_many_requests"])
+@pytest.mark.parametrize("code", ["queue_full", "starting", "stopping", "too_many_requests"])
 def test_some_refusals_have_certainly_applied_nothing(code: str) -> None:
     with pytest.raises(Failure) as caught:
         read_reply(make_call(operations.USE, formula="changes"), REQUEST, refuse(503, code))

@@ -38,6 +38,8 @@ function* aboutAnswers(error, silentMs) {
     if (silentMs > 1000 * LOST_S) yield alert("error", `The service does not answer. ${since}`);
   } else if (error.problem.code === "stopping") {
     yield alert("warning", `The service is stopping: it answers what is under way and takes nothing new. ${since}`);
+  } else if (error.problem.code === "starting") {
+    yield alert("warning", `The service is starting: it compiles what requests need. ${since}`);
   } else if (error.status === 429) {
     yield alert("warning", `This browser asks more often than the service allows. ${since}`);
   } else {
