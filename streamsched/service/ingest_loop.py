@@ -26,9 +26,9 @@ _HOUSEKEEPING_S: Final = 1.0  # interval of commits, and of looks at saves, reje
 class StreamProgress(NamedTuple):
     """How far a run has read its stream of outcomes.
 
-    ``lag``: messages that all assigned partitions are behind, None if none is assigned, 0 for files; ``reached_s``: the
-    newest time in what arrived last, None before anything did; ``at_end``: whether nothing was left when it was looked
-    at last, None if that is not known.
+    ``lag``: messages that all assigned partitions are behind, of a file 0 at its end; None if that is not known;
+    ``reached_s``: the newest time in what arrived last, None before anything did; ``at_end``: whether nothing was left
+    when it was looked at last, None if that is not known.
     """
 
     lag: int | None
@@ -42,7 +42,7 @@ class IngestLoop:
     `signals`: a source of signals beside that of outcomes, None for none; `hooks`: what works between the outcomes and
     beside them; `pause`: called between parts of deliveries, so that others who call the scheduler get their turn;
     `progress_s`: interval of progress events in the log, None for none. ``streams``: the streams of both sources, for
-    `arrivals`.
+    `arrivals`; ``streams_ended``: whether these have ended, which may be set.
     """
 
     def __init__(  # noqa: PLR0913  what a run may have
@@ -64,7 +64,7 @@ class IngestLoop:
         self._clock = clock
         self._housekeeping_at = clock() + _HOUSEKEEPING_S
         self._reached_s: float | None = None
-        self._file_ended = False
+        self._is_idle = False
         self._is_applying = False  # an arrival that may have been cut short
         self._progress_at, self._progress_applied = clock(), 0
         self._saves = SaveLog(scheduler)
@@ -77,6 +77,7 @@ class IngestLoop:
         if signals is not None:
             self._intakes.append(StreamIntake(scheduler, InputStream(SIGNALS, signals), self._images, pause=pause))
         self.streams = [intake.stream for intake in self._intakes]
+        self.streams_ended = False
         for intake in self._intakes:
             intake.source.on_revoke = partial(self._on_revoke, intake)
 
@@ -87,7 +88,7 @@ class IngestLoop:
         """
         try:
             for arrival in arrived:
-                self._file_ended = arrival is None
+                self._is_idle = arrival is None
                 if arrival is not None:
                     if arrival.stream is self._outcomes.stream and arrival.start < arrival.stop:
                         self._reached_s = float(arrival.delivery.records.fetched_at[arrival.start : arrival.stop].max())
@@ -143,7 +144,9 @@ class IngestLoop:
     def progress(self) -> StreamProgress:
         """How far the stream of outcomes is read."""
         if not self._outcomes.source.is_partitioned:
-            return StreamProgress(self.lag, self._reached_s, self._file_ended)
+            # A pause of a pipe is all that there is; one of a file is a slow disk.
+            is_read = self.streams_ended or (self._is_idle and not self._outcomes.source.is_replayable)
+            return StreamProgress(0 if is_read else None, self._reached_s, is_read)
         return StreamProgress(self.lag, self._reached_s, None if self.lag is None else self.lag == 0)
 
     @property

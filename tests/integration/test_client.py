@@ -161,7 +161,7 @@ def test_an_administrator_s_day(call: Caller) -> None:
         ("set_rules", [{"a.example": 3}], SettingsError, "rules"),
         ("set_rules", [{"a.example": {"delay": "2s", "never": True}}], SettingsError, "rules"),
         ("set_politeness", [3], SettingsError, "politeness"),
-        ("set_politeness", [{"delay": object()}], SettingsError, "delay"),
+        ("set_politeness", [{"delay": int}], SettingsError, "delay"),
         ("set_politeness", [{"\ud800": 1}], SettingsError, "encode"),
         ("set_politeness", [{"backoff": "1d", "backoff_most": "1h"}], SettingsError, "backoff_most"),
         ("ask", ["https://a.example/"], SettingsError, "urls"),

@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -39,12 +40,13 @@ def test_after_kill_9_all_that_was_acknowledged_is_there(tmp_path: Path) -> None
                     for key, batch in list(one.batches.items())[-2:]:
                         again = client.post("/v1/next", json={"k": 5, "lease": "1h", "key": key}).json()
                         assert (again["repeated"], again["pages"]) == (True, batch["pages"])
-            names = range(len(acknowledged), len(acknowledged) + CRAWLERS)
-            running = [pool.submit(crawl, address, name, ended.is_set) for name in names]
-            time.sleep(1.0)
+            crawlers = [Acknowledged() for _ in range(CRAWLERS)]
+            names = count(len(acknowledged))
+            running = [pool.submit(crawl, address, next(names), ended.is_set, done=one) for one in crawlers]
+            while not all(one.outcomes for one in crawlers):  # the last of a round
+                time.sleep(0.01)
             process.kill()
             acknowledged += [one.result() for one in running]
-    assert all(one.outcomes and one.batches and one.rules for one in acknowledged)
     assert {status for one in acknowledged for status in one.statuses} == {200}
     pages = [page["url"] for one in acknowledged for batch in one.batches.values() for page in batch["pages"]]
     assert len(pages) == len(set(pages))
@@ -90,11 +92,11 @@ def test_a_service_killed_while_it_makes_copies_leaves_whole_ones(tmp_path: Path
         with make_client(address) as client:
             client.post("/v1/discover", json={"urls": PAGES})
         running = [pool.submit(copy, address) for _ in range(3)] + [pool.submit(crawl, address, 0, lambda: False)]
-        time.sleep(1.0)
+        while not made:
+            time.sleep(0.01)
         process.kill()
         for one in running:
             one.result()
-    assert made
     folders = [path for path in copies.iterdir() if not path.name.startswith(".")]
     assert {path.parent for path in made} <= set(folders)
     for folder in folders:

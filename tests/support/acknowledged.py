@@ -27,9 +27,14 @@ class Acknowledged:
     refused: int = 0
 
 
-def crawl(address: str, name: int, ends: Callable[[], bool], *, patient: bool = False) -> Acknowledged:
-    """Call the service until it is gone, or refuses a call; if `patient`, repeat what it refuses with 503."""
-    done = Acknowledged()
+def crawl(
+    address: str, name: int, ends: Callable[[], bool], *, patient: bool = False, done: Acknowledged | None = None
+) -> Acknowledged:
+    """Call the service until it is gone, or refuses a call; if `patient`, repeat what it refuses with 503.
+
+    What is acknowledged is added to `done`, which is returned.
+    """
+    done = Acknowledged() if done is None else done
     with make_client(address) as client:
         number = 0
         while not ends():

@@ -174,16 +174,17 @@ def _arrivals(
     taken = {} if settings.from_start else scheduler.core.reached.beyond
     arriving = arrivals(loop.streams, taken, scheduler.latest_time, _TICK_S)
     if "address" in settings.http and not settings.until_end:
-        arriving = chain(arriving, _wait())
+        arriving = chain(arriving, _wait(loop))
     for (arrival,) in interruption.until(zip(arriving, strict=False)):  # in tuples, because `until` ends at None
         yield arrival
 
 
-def _wait() -> Iterator[None]:
-    """Yield None at intervals, for ever."""
+def _wait(loop: IngestLoop) -> Iterator[None]:
+    """Yield None at intervals, for ever, after the end of the streams."""
+    loop.streams_ended = True
     while True:
-        time.sleep(_TICK_S)
         yield None
+        time.sleep(_TICK_S)
 
 
 def _without_query(source: str) -> str:

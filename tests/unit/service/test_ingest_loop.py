@@ -134,10 +134,19 @@ def test_progress_of_topics_and_files(scheduler: DurableScheduler, topic: Topic)
     run(loop, [topic.deliver(PATHS[0], 6), None])
     assert loop.progress == StreamProgress(4, 6.0, at_end=False)
     topic.is_partitioned = False
+    run(loop, [topic.deliver(PATHS[0], 7), None])  # a slow disk is not the end of a file
+    assert loop.progress == StreamProgress(None, 7.0, at_end=False)
+    loop.streams_ended = True
+    assert loop.progress == StreamProgress(0, 7.0, at_end=True)
+
+
+def test_a_pause_of_a_pipe_is_all_that_there_is(scheduler: DurableScheduler, topic: Topic) -> None:
+    loop = make(scheduler, topic)
+    topic.is_partitioned = topic.is_replayable = False
     run(loop, [topic.deliver(PATHS[0], 7)])
-    assert loop.progress == StreamProgress(4, 7.0, at_end=False)
+    assert not loop.progress.at_end
     run(loop, [None])
-    assert loop.progress == StreamProgress(4, 7.0, at_end=True)
+    assert loop.progress.at_end
 
 
 def test_no_position_passes_what_was_cut_short(
