@@ -91,18 +91,29 @@ def find_full(shard: ShardArrays, limits: DomainLimits, batch: Ints) -> Ints:
 
 
 def keep_within(shard: ShardArrays, limits: DomainLimits, batch: Ints, added: Ints) -> Bools:
-    """Return which of ``added``: int64[n] can be added in order to ``batch``: int64[m]: bool[n]. O((m + n) log n)."""
-    if limits.share >= 1.0:
-        return np.ones(added.size, np.bool_)
-    numbers = find_domains(shard.groups, shard.pages.records, added)
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    before = np.empty(added.size, np.int64)  # pages of the same domain added before
-    before[order] = np.arange(added.size) - np.searchsorted(ordered, ordered)
-    own = np.sort(find_domains(shard.groups, shard.pages.records, batch))
-    held = np.searchsorted(own, numbers, "right") - np.searchsorted(own, numbers)
-    fits: Bools = before + held < domain_capacities(shard.groups.domains[numbers], limits)
+    """Return which of ``added``: int64[n] can be added in order to ``batch``: int64[m]: bool[n]. O(m + n)."""
+    fits = np.ones(added.size, np.bool_)
+    if limits.share < 1.0 and added.size:
+        counts = np.zeros((1 << (2 * (batch.size + added.size)).bit_length(), 2), np.int64)
+        _keep_within(shard, limits, batch, added, counts, fits)
     return fits
+
+
+@bare_kernel
+def _keep_within(shard: ShardArrays, limits: DomainLimits, batch: Ints, added: Ints, counts: Ints, fits: Bools) -> None:
+    """Write which pages can be added; ``counts``: int64[2^k, 2], zeros, a hash table of domains and their pages."""
+    groups, pages = shard.groups, shard.pages.records
+    for i in range(batch.size + added.size):
+        page: Record = pages[batch[i] if i < batch.size else added[i - batch.size]]
+        number = np.int64(groups.domain_of[page.group])
+        place = number & (counts.shape[0] - 1)
+        while counts[place, 0] not in (0, number + 1):
+            place = (place + 1) & (counts.shape[0] - 1)
+        counts[place, 0] = number + 1
+        if i < batch.size or counts[place, 1] < domain_capacity(groups.domains[number], limits):
+            counts[place, 1] += 1
+        else:
+            fits[i - batch.size] = False
 
 
 def count_visits(shard: ShardArrays, rows: Ints, now: float) -> None:

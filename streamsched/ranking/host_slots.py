@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streamsched.numerics.arrays import Bools, Floats, Ints, Record
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.politeness.domain_shares import NO_DOMAIN_LIMITS, DomainLimits, domain_capacity, find_domains
+from streamsched.politeness.domain_shares import NO_DOMAIN_LIMITS, DomainLimits, domain_capacity
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.records.schema import ShardArrays
 
@@ -84,8 +84,9 @@ class HostSlots:
     def clear(self, shard: ShardArrays) -> None:
         """Free all slots and make room for new hosts. O(k)."""
         self.cover(shard)
-        self._used.array[shard.groups.records["host"][shard.pages.records["group"][self._selected]]] = 0
-        self._domain_used.array[find_domains(shard.groups, shard.pages.records, self._selected)] = 0
+        groups = shard.pages.records["group"][self._selected]
+        self._used.array[shard.groups.records["host"][groups]] = 0
+        self._domain_used.array[shard.groups.domain_of[groups]] = 0
         self._selected = self._selected[:0]
 
     def nbytes(self) -> int:

@@ -7,12 +7,14 @@ from collections import Counter
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import Outcome, Scheduler
+from streamsched.politeness.domain_shares import keep_within, limit_domains
 from streamsched.politeness.politeness_settings import Politeness
-from tests.reference.domain_shares import domain_of
+from tests.reference.domain_shares import DomainShares, domain_of
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import START_S, Twins, small_shards
 
@@ -21,12 +23,13 @@ HOSTS = (*BAD, "good.example", "www.fine.example", "192.0.2.7", "[::1]")
 
 
 class Step(NamedTuple):
-    """Time passes, a page may be asked for, and a batch is taken, of which a part is visited."""
+    """Time passes, a page may be asked for, and a batch is taken, of which parts are visited and given back."""
 
     seconds: float
     k: int
     asked: int
     visited: int
+    released: int
 
 
 steps = st.builds(
@@ -35,6 +38,7 @@ steps = st.builds(
     k=st.sampled_from([0, 1, 1, 2, 3, 7, 20, 1000]),
     asked=st.sampled_from([-1, -1, -1, 0, 5]),
     visited=st.integers(0, 20),
+    released=st.sampled_from([0, 0, 1, 5]),
 )
 
 
@@ -61,6 +65,7 @@ def test_batches_are_those_of_the_slow_twin(
                 twins.ask([urls[step.asked]])
             batch = twins.take(step.k)
             twins.observe([Outcome(url, twins.now + 1.0) for url in batch[: step.visited]])
+            twins.release(batch[max(len(batch) - step.released, 0) :])
             twins.check()
 
 
@@ -89,3 +94,26 @@ def test_no_domain_has_more_than_its_share_while_others_have_pages(
                 most = max(Fraction(str(share)), Fraction(2 * pages, len(urls))) * sum(visits.values())
                 others = len({url for url in urls if domain_of(url) != domain} - set(batch.urls))
                 assert visits[domain] <= max(1, math.floor(most)) or not others
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 39), unique=True), st.integers(0, 40), st.sampled_from([None, 0.1, 0.3]), st.integers(0, 9)
+)
+def test_what_can_be_added_is_what_the_slow_twin_adds(
+    order: list[int], taken: int, share: float | None, handed: int
+) -> None:
+    urls = [f"https://{'aabcccddddeeefff'[i % 16]}.example/{i}" for i in range(40)]
+    scheduler = Scheduler(threads=1)
+    scheduler.discover(urls, now=START_S)
+    scheduler.grant(urls[:handed], now=START_S, lease=1.0)
+    shares = DomainShares(share)
+    shares.count(urls[:handed], START_S)
+    rooms, expected = shares.rooms(urls, len(order), START_S), []
+    for place, row in enumerate(order):
+        room = rooms[domain_of(urls[row])]
+        expected.append(place < taken or room > 0)
+        rooms[domain_of(urls[row])] -= expected[-1]
+    shard, rows = scheduler.core.pages.arrays, np.array(order, np.int64)
+    limits = limit_domains(shard.corpus, share, START_S, len(order))
+    assert keep_within(shard, limits, rows[:taken], rows[taken:]).tolist() == expected[taken:]

@@ -27,6 +27,11 @@ class DomainShares:
             self.day, self.visits = day, Counter()
         self.visits.update(map(domain_of, urls))
 
+    def take_back(self, urls: Iterable[str]) -> None:
+        """Leased pages are given back unvisited."""
+        for domain in map(domain_of, urls):
+            self.visits[domain] = max(self.visits[domain] - 1, 0)
+
     def rooms(self, known: Collection[str], k: int, now: float) -> dict[str, float]:
         """How many pages of each domain a batch of `k` of the `known` pages may have."""
         visits = Counter() if math.floor(now / DAY_S) > self.day else self.visits

@@ -103,6 +103,8 @@ class Twins:
 
     def release(self, urls: Sequence[str]) -> None:
         self.scheduler.release(urls)
+        pages = self.world.shard.pages
+        self.world.shares.take_back(url for url in {*urls} & {*pages} if pages[url].lease_until_s is not None)
         self.world.release(urls)
         self.is_current = True
 
