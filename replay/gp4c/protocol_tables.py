@@ -274,13 +274,16 @@ def sweep_table(result: ProtocolResult, caption: str = "") -> Table:
     def figures_at(cut: int) -> Callable[[tuple[Evolved, Metric]], str | Cell]:
         return lambda row: estimate_cell(estimate(row[0].sweep[row[1]][:, cut]))
 
+    shares: list[tuple[str | Column, Callable[[tuple[Evolved, Metric]], str | Cell]]] = [
+        (f"{100 * share:.3g} %", figures_at(cut)) for cut, share in enumerate(result.settings.cuts)
+    ]
     rows = [(one, metric) for one in result.evolved for metric in one.sweep]
     return tabulate(
         rows,
         (Column("Method", "text"), lambda row: row[0].name),
         (Column("Evolved for", "text"), lambda row: METRIC_TITLES[row[0].fitness]),
         (Column("Metric", "text"), lambda row: METRIC_TITLES[row[1]]),
-        *((f"{100 * share:.3g} %", figures_at(cut)) for cut, share in enumerate(result.settings.cuts)),
+        *shares,
         caption=caption.strip(),
         medium="terminal",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
+from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -161,8 +162,7 @@ def _is_of(library: str, value: object) -> bool:
 
 def _load_arrow() -> Any:
     try:
-        import pyarrow  # noqa: ICN001, PLC0415  an extra
-        import pyarrow.types  # noqa: PLC0415
+        import_module("pyarrow.types")  # an extra
+        return import_module("pyarrow")
     except ImportError:
         raise TypeError("table: reading Arrow data needs pyarrow: pip install 'streamsched[export]'") from None
-    return pyarrow

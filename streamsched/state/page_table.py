@@ -273,7 +273,7 @@ class PageTable:
 
 def _as_columns(batch: OutcomeBatch) -> OutcomeColumns:
     """Return the columns of `batch` for kernels; texts become their bytes and offsets. O(1)."""
-    texts = {
+    texts: dict[str, Any] = {
         "blob": batch.urls.blob,
         "offsets": batch.urls.offsets,
         "moved_blob": batch.moved_to.blob,

@@ -65,7 +65,7 @@ def test_disk_that_is_full_for_a_while(tmp_path: Path, rng: random.Random) -> No
                 while client.post("/v1/discover", json={"urls": PAGES}).status_code == 200:
                     pass
                 time.sleep(rng.uniform(0.0, 0.3))
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
                 while client.get("/readyz").status_code != 200:
                     time.sleep(0.01)
             time.sleep(0.1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from streamsched import Batch, HostRule, KeyReusedError, Optimiser, OptimiserSettings, Outcome, Politeness, Rule, Signal
 from streamsched.api.views import Noticed, Observed
@@ -131,5 +132,5 @@ def _plain(batch: Any) -> Any:
 
 
 def _plain_counts(counts: Observed | Noticed) -> Any:
-    plain = asdict(counts)
+    plain = structs.asdict(counts)
     return plain | {"rejections": [str(problem) for problem in plain["rejections"]]}

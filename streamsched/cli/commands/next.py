@@ -142,7 +142,7 @@ def _peek(arguments: SimpleNamespace) -> Batch:
 def _lease(arguments: SimpleNamespace) -> dict[str, Any]:
     """Print a batch, and return it; its leases are on disk before, so that no crash hands pages out twice."""
     with open_state(arguments.state, WallClock(lambda: options.current_time(None))) as scheduler:
-        wanted = {"now": options.current_time(arguments.now), "lease": arguments.lease}
+        wanted: dict[str, Any] = {"now": options.current_time(arguments.now), "lease": arguments.lease}
         if arguments.formula is None:
             batch = scheduler.next_batch(arguments.k, per_host=arguments.per_host, **wanted)
         else:  # ranked by a copy, so that the state keeps its own formula whatever happens

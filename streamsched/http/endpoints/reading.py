@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from itertools import groupby, islice
-from typing import Final
+from typing import Any, Final
 
 from streamsched.api.answers import (
     CalibrationView,
@@ -198,7 +198,10 @@ def _show_node(node: Node, below: tuple[FormulaNode, ...]) -> FormulaNode:
 
 
 def _show_record(record: EvolutionRecord) -> EvolutionView:
-    champions = {"champion_before": record.champion_before.view(), "champion_after": record.champion_after.view()}
+    champions: dict[str, Any] = {
+        "champion_before": record.champion_before.view(),
+        "champion_after": record.champion_after.view(),
+    }
     return EvolutionView(**record.to_json() | champions)
 
 

@@ -298,9 +298,12 @@ class BatchBuilder:
         query = replace(query, domains=NO_DOMAIN_LIMITS)
         more = rank(replace(query, first=best.rows))
         added = slice(best.rows.size, None)
-        columns = (best.rows, more.rows), (best.scores, more.scores), (best.tiers, more.tiers)
-        rows, scores, tiers = (np.concatenate([own, others[added]]) for own, others in columns)
-        return query, put_in_order(self.pages.arrays, query, Ranked(rows, scores, tiers))
+        joined = Ranked(
+            np.concatenate([best.rows, more.rows[added]]),
+            np.concatenate([best.scores, more.scores[added]]),
+            np.concatenate([best.tiers, more.tiers[added]]),
+        )
+        return query, put_in_order(self.pages.arrays, query, joined)
 
     def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
         """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""

@@ -155,7 +155,8 @@ def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
 
 
 def settings_of(**wrong: Any) -> SyncSettings:
-    return SyncSettings(**{"learning_rate": 1.0} | wrong)
+    settings: dict[str, Any] = {"learning_rate": 1.0}
+    return SyncSettings(**settings | wrong)
 
 
 def limits_of(**wrong: float) -> RateLimits:

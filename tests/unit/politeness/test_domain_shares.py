@@ -22,7 +22,8 @@ GOOD = [f"https://h{i % 40}.example/{i}" for i in range(1_960)]
 
 def make(**settings: Any) -> Scheduler:
     """40 of 2,000 pages score above all others; their domain has many hosts."""
-    scheduler = Scheduler(**{"formula": "importance", "new_share": 0.0, "threads": 1, **settings})
+    fixed: dict[str, Any] = {"formula": "importance", "new_share": 0.0, "threads": 1}
+    scheduler = Scheduler(**fixed | settings)
     urls = BAD + GOOD
     scheduler.discover(urls, now=START, importance=[10.0 if url in BAD else 1.0 for url in urls])
     return scheduler

@@ -56,7 +56,10 @@ def test_pairs_are_those_of_the_slow_twin(pages: list[list[tuple[float, bool]]],
                 expected.append((row, float(probe), float(changed)))
             probe = changed if row < len(rates) and rates[row] > 0.0 and not due else None
     rows, times, changes, first = zip(*columns, strict=True) if columns else ((), (), (), ())
-    seen = Visits(np.array(rows, np.int64), np.array(times), np.array(changes, np.bool_), np.array(first, np.bool_))
+    seen = Visits(
+        np.array(rows, np.int64), np.array(times), np.array(changes, np.bool_), np.array(first, np.bool_),
+        unproven=np.zeros(len(rows), np.bool_),
+    )  # fmt: skip
     found = pair_visits(seen, since_s, np.array(rates), DAY)
     assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
 
