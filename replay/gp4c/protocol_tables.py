@@ -277,7 +277,7 @@ def sweep_table(result: ProtocolResult, caption: str = "") -> Table:
     shares: list[tuple[str | Column, Callable[[tuple[Evolved, Metric]], str | Cell]]] = [
         (f"{100 * share:.3g} %", figures_at(cut)) for cut, share in enumerate(result.settings.cuts)
     ]
-    rows = [(one, metric) for one in result.evolved for metric in one.sweep]
+    rows: list[tuple[Evolved, Metric]] = [(one, metric) for one in result.evolved for metric in one.sweep]
     return tabulate(
         rows,
         (Column("Method", "text"), lambda row: row[0].name),

@@ -62,12 +62,13 @@ def watch(outcomes: Sequence[dict[str, Any]], threshold: int) -> tuple[dict[str,
     changes: list[tuple[str, float, float]] = []
     last: dict[str, tuple[float, bool]] = {}
     times: dict[str, list[list[float]]] = {}
-    for outcome, changed in zip(outcomes, seen, strict=True):
+    for outcome, code in zip(outcomes, seen, strict=True):
+        changed = code == "change"
         url, when, status = outcome["url"], outcome["fetched_at"], outcome.get("status", 200)
-        if (url in last and when <= last[url][0]) or status in (0, 429) or status >= 500:
+        if code in ("late", "failure"):
             continue
         page = pages.setdefault(url, Page())
-        if url in last and last[url][1]:
+        if code in ("same", "change") and last[url][1]:
             page.visits += 1
             page.watched += when - last[url][0]
             if changed:

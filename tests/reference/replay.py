@@ -205,22 +205,22 @@ def _gain(weights: Sequence[float]) -> float:
     return sum(weight / max(1.0, math.log(rank)) for rank, weight in enumerate(weights, 1))
 
 
-def sift(outcomes: Sequence[dict[str, object]], threshold: int) -> list[bool]:
-    """Which outcomes, maps with url, fetched_at and the optional fields, saw a change, late ones seeing none."""
+def sift(outcomes: Sequence[dict[str, object]], threshold: int) -> list[str]:
+    """What each outcome, a map with url, fetched_at and the optional fields, says: late, or a verdict."""
     pages: dict[object, dict[str, object]] = {}
-    kept = []
+    codes = []
     for outcome in outcomes:
         page = pages.get(outcome["url"])
         late = page is not None and outcome["fetched_at"] <= page["last"]  # type: ignore[operator]
         code = "late" if late else estimators.judge(outcome, page, threshold)
-        kept.append(code == "change")
+        codes.append(code)
         if code in ("late", "failure"):
             continue
         page = pages.setdefault(outcome["url"], {})
         status = outcome.get("status", 200)
         page |= {"last": outcome["fetched_at"], "success": status < 400}  # type: ignore[operator]
-        if code == "change" and status < 400:  # type: ignore[operator]
+        if code in ("change", "no_evidence") and status < 400:  # type: ignore[operator]
             page.pop("fingerprint", None)
         if "fingerprint" in outcome and status < 400 and status != 304 and "fingerprint" not in page:  # type: ignore[operator]
             page["fingerprint"] = outcome["fingerprint"]
-    return kept
+    return codes
