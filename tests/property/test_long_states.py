@@ -1,6 +1,6 @@
 """The state of a crawl of three years is that of a scheduler which reads the crawl's outcomes anew.
 
-Without shares of domains: they count leases of the day, which outcomes do not say.
+But for the day's leases, which shares of domains count: outcomes do not say that a page was leased.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CrawlOfYears:
     """A crawl by the scheduler's own batches, saved and loaded twice a year."""
 
     def __init__(self, folder: Path) -> None:
-        self.scheduler = Scheduler(seed=1, host_share=None)
+        self.scheduler = Scheduler(seed=1)
         self.outcomes: list[Outcome] = []
         changes = dict(zip(URLS, draw_changes(seed=4), strict=True))
         visited = dict.fromkeys(URLS, -np.inf)
@@ -62,11 +62,15 @@ class CrawlOfYears:
 
 @pytest.fixture(scope="module")
 def crawl(tmp_path_factory: pytest.TempPathFactory) -> CrawlOfYears:
-    return CrawlOfYears(tmp_path_factory.mktemp("years"))
+    crawl = CrawlOfYears(tmp_path_factory.mktemp("years"))
+    arrays = crawl.scheduler.core.pages.arrays
+    arrays.corpus["day_visits"] = 0
+    arrays.groups.domains["visits"] = 0
+    return crawl
 
 
 def rebuild(outcomes: list[Outcome], sizes: list[int]) -> Scheduler:
-    scheduler = Scheduler(seed=1, host_share=None)
+    scheduler = Scheduler(seed=1)
     for part in cut(outcomes, sizes):
         scheduler.observe(part)
     return scheduler
