@@ -96,7 +96,9 @@ class HostFloors:
             if own.size > room:
                 floor = np.partition(bounds[own], own.size - room)[own.size - room]
                 above[own] = bounds[own] >= floor
-                self._set(host, float(np.nextafter(floor, np.float32(-np.inf))))
+                with np.errstate(over="ignore"):
+                    below = float(np.nextafter(floor, np.float32(-np.inf)))
+                self._set(host, below)
             else:
                 above[own] = True
                 self._set(host, -np.inf)
@@ -104,10 +106,12 @@ class HostFloors:
 
     def _set(self, host: int, floor: float) -> None:
         had = self._floor.array[host] > -np.inf
-        self._floor.array[host] = floor
-        if floor > -np.inf and not had:
+        with np.errstate(over="ignore"):  # a level below every float32 is no floor
+            self._floor.array[host] = floor
+        has = self._floor.array[host] > -np.inf
+        if has and not had:
             self.hosts = np.append(self.hosts, host)
-        elif floor == -np.inf and had:
+        elif had and not has:
             self.hosts = self.hosts[self.hosts != host]
 
 

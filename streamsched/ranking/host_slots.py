@@ -121,7 +121,7 @@ def host_slots_beat(shard: ShardArrays, slot_limits: SlotLimits, host: int, boun
 def domain_level(shard: ShardArrays, slot_limits: SlotLimits, host: int, usage: HostUsage) -> float:
     """Return the level from which on a page may have a slot of its host's domain: -inf while some are free. O(1).
 
-    Pages of higher tiers have one in any case.
+    Pages of higher tiers have one in any case. A page without a score, NaN, in the last slot beats no other.
     """
     if slot_limits.domains.share >= 1.0:
         return -np.inf
@@ -130,7 +130,7 @@ def domain_level(shard: ShardArrays, slot_limits: SlotLimits, host: int, usage: 
     if usage.domain_used[number] < capacity:
         return -np.inf
     least = float(usage.domain_least[number]) if usage.domain_used[number] > 0 < capacity else np.inf
-    return min(least, HIGHER_TIER_LEVEL)
+    return -np.inf if np.isnan(least) else min(least, HIGHER_TIER_LEVEL)
 
 
 @inlined_kernel

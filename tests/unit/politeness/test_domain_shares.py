@@ -85,6 +85,23 @@ def test_few_domains_are_limited_by_twice_their_pages() -> None:
     assert found == {"a": 4, "b": 12, "c": 4}  # b: twice 30 %, c: twice 10 %; a has more than half of the pages
 
 
+@pytest.mark.parametrize("k", [5, 10, 20, 40])
+def test_pages_without_scores_go_by_their_order_too(k: int) -> None:
+    """Scores are NaN: a page in the last slot of a domain is not better than itself."""
+    urls = [f"https://{name}.example/{i}" for name in "abcdefghij" for i in range(10)]
+    orders = []
+    for share in (None, 0.1):
+        scheduler = Scheduler(formula="pow(1e300, 2) * t - pow(1e300, 2) * t", new_share=0.0, host_share=share)
+        scheduler.observe([Outcome(url, START) for url in urls])
+        orders.append(scheduler.next_batch(100 if share is None else k, now=START + DAY).urls)
+    rooms, expected = dict.fromkeys("abcdefghij", k // 5), []
+    for url in orders[0]:
+        if rooms[url[8]] and len(expected) < k:
+            rooms[url[8]] -= 1
+            expected.append(url)
+    assert orders[1] == expected
+
+
 def test_one_domain_is_not_limited() -> None:
     batches = []
     for share in (0.1, None):

@@ -9,6 +9,7 @@ from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.politeness.limits import make_limits
 from streamsched.politeness.politeness_settings import HostRule, Politeness
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
+from streamsched.ranking.host_floors import HostFloors
 from streamsched.ranking.host_slots import Candidates, HostSlots, SlotLimits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import find_host
@@ -115,3 +116,14 @@ def test_first_then_best(shard: ShardArrays, k: int, per_host: int | None, first
     selected = fill_slots(HostSlots(), shard, query, best)
     assert selected.rows.tolist() == rows
     assert selected.scores.tolist() == [np.inf if row in first else 12.0 - row for row in rows]
+
+
+def test_levels_below_every_single_are_no_floors() -> None:
+    floors = HostFloors()
+    floors.clear(2)
+    hosts = np.repeat([0, 1], 200)
+    levels = np.concatenate([np.full(200, -1e300), np.linspace(2.0, 1.0, 200)])
+    floors.lift(hosts, hosts, levels, np.ones(2, np.int32))
+    assert floors.hosts.tolist() == [1]
+    assert floors.levels[0] == -np.inf
+    assert 1.0 < floors.levels[1] < 2.0
