@@ -129,8 +129,8 @@ outcomes = st.fixed_dictionaries(
 @given(st.lists(outcomes, min_size=1, max_size=40), st.integers(1, 64), st.integers(1, 40))
 def test_changes_are_placed_at_the_visits_that_saw_them(log: list[dict[str, Any]], bits: int, batch: int) -> None:
     """However the log is cut into deliveries."""
-    saw = replay.sift(log, bits)
-    expected = [(outcome["url"], outcome["fetched_at"]) for outcome, code in zip(log, saw, strict=True) if code == "change"]
+    verdicts = zip(log, replay.sift(log, bits), strict=True)
+    expected = [(outcome["url"], outcome["fetched_at"]) for outcome, verdict in verdicts if verdict == "change"]
     if not expected:
         return  # a log without changes is an error, which the unit tests have
     truth = read_outcomes((_deliver(log[at : at + batch]) for at in range(0, len(log), batch)), bits)
