@@ -271,10 +271,8 @@ def test_sample_is_halved_as_pages_double() -> None:
 def test_pages_are_handed_out_in_the_order_of_the_twin(
     outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, share: float, data: st.DataObject
 ) -> None:
-    # What rests is for the twin of politeness.
-    politeness = Politeness(
-        backoff=0, retire_after=None, per_batch=per_host
-    )  # what rests is for the twin of politeness
+    # What rests is for the twin of politeness, shares of domains for that of the live ranking.
+    politeness = Politeness(backoff=0, retire_after=None, per_batch=per_host)
     outcomes = [structs.replace(outcome, retry_after=None) for outcome in outcomes]
     scheduler = Scheduler(
         formula=formula,
@@ -283,6 +281,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
         panel=share,
         politeness=politeness,
         new_share=0.0,
+        host_share=None,
     )
     shard = reference_shard.Shard(DAY)
     panel = reference_shard.Panel(shard, share)
