@@ -13,12 +13,14 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
+from streamsched.cli.exits import Interruption
 from streamsched.cli.options import FILE, Parsed, current_time
 from streamsched.cli.output import echo, echo_json
 from streamsched.errors import SettingsError
 from streamsched.http.service_clock import ScaledClock, ServiceClock
 from streamsched.numerics.durations import parse_duration
 from streamsched.scheduler.settings import DEFAULT_FORMULA
+from streamsched.scheduler.warm import WarmProgress, warm
 from streamsched.service.event_log import LOG, log_to
 from streamsched.service.run_settings import SETTINGS, RunSettings
 from streamsched.service.setting_sources import Given, read_assignments
@@ -132,6 +134,25 @@ def service_clock(settings: RunSettings) -> tuple[Callable[[], float], Callable[
         return ServiceClock(partial(current_time, None), time.monotonic).read, lambda: None
     scaled = ScaledClock(current_time(None) if start is None else float(start), speed, time.monotonic)
     return ServiceClock(scaled.read, time.monotonic).read, scaled.begin
+
+
+def compile_for_requests(interruption: Interruption) -> None:
+    """Compile what requests need, so that none waits for a compiler, and say so if there is something to compile.
+
+    Raises Cancelled if a signal comes meanwhile.
+    """
+    has_begun = False
+
+    def note(progress: WarmProgress) -> None:
+        nonlocal has_begun
+        if progress.kernel is not None and not has_begun:
+            has_begun = True
+            LOG.info("compiling for this machine", until_done="requests are refused, /readyz answers 503")
+
+    with interruption.cancelling():
+        done = warm(note)
+    if has_begun:
+        LOG.info("compiled", kernels=done.compiled, seconds=round(done.seconds, 1))
 
 
 def print_counts(counts: Mapping[str, int | str], *, as_json: bool) -> None:

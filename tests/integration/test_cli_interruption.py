@@ -12,6 +12,7 @@ from typing import Any, Self
 import pytest
 
 from streamsched import Scheduler
+from streamsched.cli import service_options
 from streamsched.cli.exits import Interruption, orderly_exit
 from streamsched.connectors import Delivery, Source, open_source
 from streamsched.outcomes import OutcomeBatch
@@ -91,6 +92,18 @@ def test_of_a_file_all_that_was_delivered_is_saved_and_the_rest_read_later(
     assert (result.code, result.json["applied"], result.json["duplicates"]) == (0, len(LINES) - 20, 0)
     assert streamsched("run", "--source", source, "--state", tmp_path / "whole").code == 0
     assert Scheduler.load(state).digest() == Scheduler.load(tmp_path / "whole").digest()
+
+
+@signals
+def test_a_service_that_compiles_what_requests_need_has_read_nothing_yet(
+    streamsched: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    source, state = write(tmp_path / "outcomes.jsonl", LINES), tmp_path / "state"
+    monkeypatch.setattr(service_options, "warm", lambda _: signal.raise_signal(number))
+    words = ("run", "--source", source, "--state", state, "--until-end", "--json")
+    result = streamsched(*words, "--http", "127.0.0.1:0", "--log-level", "error")
+    assert (result.code, result.err, result.json["applied"]) == (DRAINED[number], "", 0)
+    assert streamsched(*words).json["applied"] == len(LINES)
 
 
 @signals

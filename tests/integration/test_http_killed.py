@@ -146,3 +146,20 @@ def test_run_serves_beside_its_stream_and_after_it(tmp_path: Path) -> None:
         tmp_path / "state",
         [Acknowledged(outcomes=[(str(one["url"]), cast(float, one["fetched_at"])) for one in body["outcomes"]])],
     )
+
+
+def test_a_backlog_ends_no_lease(tmp_path: Path) -> None:
+    """Pages are leased before and while outcomes of the day before are read; none goes out again."""
+    lines = [json.dumps(outcome(url, clock_now() - 86_400.0 + part)) for part in range(2) for url in PAGES]
+    source, state = write(tmp_path / "outcomes.jsonl", lines), tmp_path / "state"
+    with DurableScheduler.open(state) as scheduler:
+        scheduler.discover(PAGES, now=clock_now())
+        urls = list(scheduler.next_batch(1_000, now=clock_now(), lease="1h").urls)
+    with started("run", "--source", source, "--state", state) as (_, address), make_client(address) as client:
+        is_read, batch = False, list[dict[str, str]]()
+        while not is_read or batch:
+            is_read = client.get("/readyz").status_code == 200
+            batch = client.post("/v1/next", json={"k": 200, "lease": "1h"}).json()["pages"]
+            urls += [page["url"] for page in batch]
+        assert client.get("/v1/stats").json()["outcomes"]["applied"] == len(lines)
+    assert sorted(urls) == sorted(PAGES)

@@ -18,6 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from streamsched.cli.exits import DONE, Cancelled, Interruption, after_drain
 from streamsched.cli.output import name_rejections
 from streamsched.cli.service_options import (
+    compile_for_requests,
     given_settings,
     log_run,
     print_counts,
@@ -122,7 +123,9 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
         if http is not None and listener is not None:
             from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra that other runs do without
 
-            server = stack.enter_context(open_http(scheduler, http, wall, listener))
+            prepare = partial(compile_for_requests, interruption)
+            with suppress(Cancelled):  # nothing is read then
+                server = stack.enter_context(open_http(scheduler, http, wall, listener, prepare))
         begin()
         loop = IngestLoop(
             scheduler,

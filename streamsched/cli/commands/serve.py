@@ -13,6 +13,7 @@ from rich.console import Console
 
 from streamsched.cli.exits import DONE, Cancelled, Interruption, after_drain
 from streamsched.cli.service_options import (
+    compile_for_requests,
     given_settings,
     log_run,
     print_counts,
@@ -21,7 +22,6 @@ from streamsched.cli.service_options import (
     service_options,
 )
 from streamsched.http.open_http import listen, open_http
-from streamsched.scheduler.warm import WarmProgress, warm
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 from streamsched.service.ingest_loop import SaveLog
@@ -68,7 +68,8 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
         LOG.info("started", state=str(settings.state), pages=len(scheduler))
         with suppress(Cancelled):
-            server = stack.enter_context(open_http(scheduler, http, wall, listener, partial(_compile, interruption)))
+            prepare = partial(compile_for_requests, interruption)
+            server = stack.enter_context(open_http(scheduler, http, wall, listener, prepare))
             begin()
             saves = SaveLog(scheduler)
             for _ in interruption.until(_ticks()):
@@ -82,25 +83,6 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
     LOG.info("stopped", **counts)
     print_counts(counts, as_json=as_json)
     return DONE if interruption.number is None else after_drain(interruption.number)
-
-
-def _compile(interruption: Interruption) -> None:
-    """Compile what requests need, so that none waits for a compiler, and say so if there is something to compile.
-
-    Raises Cancelled if a signal comes meanwhile.
-    """
-    has_begun = False
-
-    def note(progress: WarmProgress) -> None:
-        nonlocal has_begun
-        if progress.kernel is not None and not has_begun:
-            has_begun = True
-            LOG.info("compiling for this machine", until_done="requests are refused, /readyz answers 503")
-
-    with interruption.cancelling():
-        done = warm(note)
-    if has_begun:
-        LOG.info("compiled", kernels=done.compiled, seconds=round(done.seconds, 1))
 
 
 def _ticks() -> Iterator[float]:
