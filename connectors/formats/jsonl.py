@@ -14,7 +14,7 @@ import numpy as np
 
 from streamsched.connectors.reading.lines import LineChunk, LineFormat
 from streamsched.connectors.reading.rejections import describe
-from streamsched.connectors.records import EventDecoder
+from streamsched.connectors.records import OTHERS, EventDecoder
 from streamsched.connectors.source import Records
 
 
@@ -35,13 +35,19 @@ def make_json_lines(events: EventDecoder[Records]) -> LineFormat[Any, Records]:
         if records is None:
             records = events.decode_all(partial(decoder.decode_lines, chunk.data), len(chunk))
             if records is not None and not records.problems():  # else each line is parsed, and its fields counted then
-                events.count_unknown(maps.decode_lines(chunk.data))
+                try:
+                    events.count_unknown(maps.decode_lines(chunk.data))
+                except UnicodeDecodeError:
+                    return None
         return records
 
     def parse_line(line: bytes) -> Any:
         """Return the event on `line`; raises ParseError. O(bytes)."""
         event = events.decode_one(partial(decoder.decode, line), partial(msgspec.json.decode, line), describe(line))
-        events.count_unknown([maps.decode(line)])
+        try:
+            events.count_unknown([maps.decode(line)])
+        except UnicodeDecodeError:  # names of fields that are not read are not checked
+            events.count_unknown([{OTHERS: None}])
         return event
 
     return LineFormat(decode_whole, parse_line, events.records.batch.from_events, events.report_unknown)

@@ -32,7 +32,7 @@ class SortedCorpus:
         self.now = START_S
         self.met: Counter[str] = Counter()
         self.scheduler = Scheduler(
-            formula=formula, politeness=FREE, seed=seed, new_share=0.0, max_ahead=None, threads=2
+            formula=formula, politeness=FREE, seed=seed, new_share=0.0, host_share=None, max_ahead=None, threads=2
         )
         self.urls = [LAYOUTS[layout].format(i, i % 97) for i in range(pages)]
         self.leased_until_s = np.full(pages, -np.inf)

@@ -60,6 +60,13 @@ def test_names_of_unknown_fields_are_bounded(tmp_path: Path, caplog: pytest.LogC
     assert max(len(record.getMessage()) for record in caplog.records[:-1]) < 300
 
 
+@pytest.mark.parametrize("bad", [b"", b'{"url": 7}\n'])
+def test_a_name_that_is_no_text_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: bytes) -> None:
+    got, _ = read(tmp_path, GOOD + event('"??":1').replace(b"??", b"\x9a\xff") + bad + event('"title":1'))
+    assert got == [OUTCOME] * 3
+    assert f"'{OTHERS}' in 1 records, 'title' in 1 records" in caplog.records[-1].getMessage()
+
+
 def test_times_as_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     texts = ["1970-01-01T00:00:01.5Z", "1970-01-01T01:00:01.5+01:00", "yesterday", "1970-01-01 00:00:01.5"]
     lines = b"".join(f'{{"url":"https://a.example/","fetched_at":"{text}"}}\n'.encode() for text in texts)
