@@ -74,7 +74,7 @@ def test_counts_are_told_in_words_and_in_json(streamsched: Command, tmp_path: Pa
     source = write(tmp_path / "outcomes.jsonl", lines)
     answer = streamsched("run", "--source", source, "--state", tmp_path / "a", "--json")
     assert answer.code == 0
-    assert [answer.json[name] for name in COUNTS] == [6, 1, 2, 1, 1, 1, 1, 1, 1, 0, 2, 3]
+    assert [answer.json[name] for name in COUNTS] == [6, 1, 2, 1, 1, 1, 1, 0, 1, 1, 0, 2, 3]
     assert streamsched("state", "show", "--state", tmp_path / "a", "--json").json["robots_denied"] == 1
     assert answer.json["state"] == str(tmp_path / "a" / "snapshot-00000002.state")
     text = streamsched("run", "--source", f"file:{source}", "--state", tmp_path / "b", "--until-end")

@@ -231,14 +231,14 @@ def test_what_to_visit_next_is_published_once(make_topic: Callable[..., Topic], 
     known = {one.url for one in OUTCOMES}
     batches = ("--batches-to", visits.url(), "--set", "batches.size=7", "--set", "batches.every=10ms")
     words = ("--source", outcomes.url(), "--state", tmp_path / "state", "--json", *FAST, *batches)
-    process = start("run", *words, "--set", "batches.lease=1000w", "--log-level", "debug")
+    process = start("run", *words, "--set", "batches.lease=52w", "--log-level", "debug")
     events = events_of(process)
     sent = 0
     while sent < len(known):
         sent += next(event["pages"] for event in events if event["event"] == "batch")
     process.kill()
     finish(process)
-    again = start("run", *words, "--set", "batches.lease=1000w")  # all of them are leased still
+    again = start("run", *words, "--set", "batches.lease=52w")  # all of them are leased still
     wait_until_saved(events_of(again), tmp_path / "state", 60)
     again.send_signal(signal.SIGTERM)
     result = json.loads(finish(again).out)
@@ -349,7 +349,7 @@ def test_after_a_rebalance_no_page_is_handed_out_by_two(
     elsewhere = next(iter(pages["second"]))
     explanation = streamsched("explain", elsewhere, "--state", states["first"], "--json").json
     assert "stream_suspended" in [reason["code"] for reason in explanation["reasons"]]
-    assert partitions_of(streamsched("next", "--state", states["first"], "--peek").lines) == owned
+    assert partitions_of(streamsched("next", "--state", states["first"], "--peek", "-k", "100").lines) == owned
 
 
 def spread(day: int) -> list[Outcome]:
