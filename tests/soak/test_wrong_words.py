@@ -44,6 +44,8 @@ def places(folder: Path) -> dict[str, list[str]]:
         "state repair": ["--state", state, "--now", str(NOW)],
         "state digest": ["--state", state],
         "state export": ["--state", state, "--to", str(folder / "pages.arrow")],
+        "state backup": ["--state", state, "--to", str(folder / "copy")],
+        "state restore": ["--state", str(folder / "restored"), "--from", state],
     }
 
 
