@@ -57,7 +57,7 @@ class World:
 
 @cache
 def crawl(precision: float | None, *, floods: bool = False) -> Crawled:
-    world, scheduler = World(precision, floods=floods), Scheduler(seed=3)
+    world, scheduler = World(precision, floods=floods), Scheduler(seed=3, host_share=None)
     scheduler.observe(OutcomeBatch(list(URLS), 1e-3 * np.arange(PAGES)))
     order, last = {url: page for page, url in enumerate(URLS.tolist())}, np.zeros(PAGES)
     at, about = np.array([*zip(*world.announced, strict=True)]) if world.announced else np.zeros((2, 0))
