@@ -16,7 +16,7 @@ def crawled(days: int = 6) -> PageTable:
     table = PageTable(DAY)
     urls = [f"https://a.example/docs/{i}" for i in range(40)] + [f"https://b.example/{i}" for i in range(9)]
     for day in range(days):
-        table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY)))
+        table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=np.zeros(len(urls), np.bool_)))
     return table
 
 

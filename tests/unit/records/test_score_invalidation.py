@@ -21,7 +21,9 @@ def url(page: int) -> str:
 def visit(table: PageTable, rows: list[int] | range, day: float) -> None:
     """Visit pages, and let the sweep go at its usual speed, as if the mean had been learned."""
     table.arrays.corpus["swept_pages"], table.arrays.corpus["sweep_hurried"] = 1 << 40, 0
-    table.observe(OutcomeBatch([url(row) for row in rows], np.full(len(rows), day * DAY)))
+    table.observe(
+        OutcomeBatch([url(row) for row in rows], np.full(len(rows), day * DAY), changed=np.zeros(len(rows), np.bool_))
+    )
 
 
 def visited(pages: int) -> PageTable:

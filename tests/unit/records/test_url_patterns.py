@@ -134,7 +134,9 @@ def test_sweep_moves_pages_that_came_before_their_group() -> None:
     urls = [f"https://a.example/x/{i}" for i in range(GROUP_PAGES)]
     table.observe(OutcomeBatch(urls, np.zeros(GROUP_PAGES)))
     assert patterns(table)[0] == "a.example"
-    table.observe(OutcomeBatch(urls, np.ones(GROUP_PAGES)))  # as many intervals as make a step
+    table.observe(
+        OutcomeBatch(urls, np.ones(GROUP_PAGES), changed=np.zeros(GROUP_PAGES, np.bool_))
+    )  # as many intervals as make a step
     assert set(patterns(table)) == {"a.example/x/"}
 
 
@@ -144,12 +146,12 @@ def test_group_opened_behind_the_sweep_is_met_by_the_next() -> None:
     others = [f"https://b.example/{i}" for i in range(100)]
     before = [f"https://a.example/x/{i}" for i in range(GROUP_PAGES - 1)]
     table.observe(OutcomeBatch([*before, *others], np.zeros(100 + len(before))))
-    table.observe(OutcomeBatch(others[:16], np.ones(16)))
+    table.observe(OutcomeBatch(others[:16], np.ones(16), changed=np.zeros(16, np.bool_)))
     assert int(table.arrays.corpus["sweep_row"][0]) == hierarchical_prior.SWEEP_ROWS
     discover(table, "https://a.example/x/last")
-    table.observe(OutcomeBatch(others[:16], np.full(16, 2.0)))
+    table.observe(OutcomeBatch(others[:16], np.full(16, 2.0), changed=np.zeros(16, np.bool_)))
     assert (patterns(table)[0], int(table.arrays.corpus["sweep"][0])) == ("a.example", 1)
-    table.observe(OutcomeBatch(others[:16], np.full(16, 3.0)))
+    table.observe(OutcomeBatch(others[:16], np.full(16, 3.0), changed=np.zeros(16, np.bool_)))
     assert patterns(table)[0] == "a.example/x/"
 
 

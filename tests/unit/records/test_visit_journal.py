@@ -44,7 +44,7 @@ def test_visits_that_told_something_are_kept_in_their_order() -> None:
         Outcome(URLS[1], 4 * DAY, changed=True),
         Outcome(URLS[1], 4 * DAY, changed=True),
         Outcome(URLS[1], 3.5 * DAY),
-        Outcome(URLS[0], 5 * DAY),
+        Outcome(URLS[0], 5 * DAY, 304),
     )
     kept = table.arrays.journal[: int(table.arrays.corpus["journaled"][0])]
     assert kept["row"].tolist() == [0, 1, 0, 1]
