@@ -136,7 +136,7 @@ def test_outcomes_of_the_panel_say_nothing_of_the_formula() -> None:
     result = scheduler.observe([Outcome(url, 2 * DAY + 1, changed=True) for url in batch.urls])
     assert (result.changed, result.served, result.hits) == (25, 20, 20)
     again = scheduler.next_batch(400, now=2 * DAY + 2)
-    assert scheduler.observe([Outcome(again.urls[-1], 2 * DAY + 3)]).served == 1
+    assert scheduler.observe([Outcome(again.urls[-1], 2 * DAY + 3, 304)]).served == 1
 
 
 def test_explanation_names_the_panel() -> None:
