@@ -40,7 +40,6 @@ class ReasonCode(StrEnum):
     IN_BATCH_SURGE_PROBE = "in_batch_surge_probe"
     IN_BATCH_GRANTED = "in_batch_granted"
     # Why an eligible page is not in a batch.
-    EMPTY_BATCH = "empty_batch"
     OUTRANKED = "outranked"
     TIE_LOST = "tie_lost"
     BATCH_FULL = "batch_full"

@@ -248,7 +248,6 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
         f"{_in_batch(fields)}: as a surge probe, to see whether a surge has hit the other pages of its URL pattern"
     ),
     ReasonCode.IN_BATCH_GRANTED: lambda fields: f"{_in_batch(fields)}: because the caller named it",
-    ReasonCode.EMPTY_BATCH: lambda fields: _absent(fields, "it has no places"),
     ReasonCode.OUTRANKED: lambda fields: _absent(
         fields, f"its score is below that of the last page in it, {fields['lowest_score']:.6g}"
     ),

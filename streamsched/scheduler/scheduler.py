@@ -735,7 +735,7 @@ class Scheduler:
         - `order`: "failing" for those with the most pages whose last fetch failed, and only hosts with any. O(pages).
         """
         size, now, core = check_whole("size", size, 1, "1 or more hosts"), check_time(now), self.core
-        if order not in get_args(HostOrder):
+        if not isinstance(order, str) or order not in get_args(HostOrder):
             raise SettingsError("order", order, "'known' or 'failing'")
         with core.lock:
             shard = core.pages.arrays

@@ -126,8 +126,6 @@ def _compare_scores(composed: ComposedBatch, grounds: Ints, score: float) -> Int
 
 def _why_absent(shard: ShardArrays, composed: ComposedBatch, subject: _Subject, grounds: Ints) -> Reason:
     k = composed.query.k
-    if k == 0:
-        return Reason(ReasonCode.EMPTY_BATCH, {"k": k})
     merit = "score" if subject.ground == _SCORE else _GROUNDS[subject.ground]
     displaced = Reason(ReasonCode.DISPLACED, {"k": k, "merit": merit, "surge_probes": int(composed.surge_probes.size)})
     if np.isin(subject.row, composed.best.rows):

@@ -281,6 +281,7 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
         method("hosts", "start", ANY_MORE, now=0.0),
         method("hosts", "size", ANY_MORE, now=0.0),
         method("hosts", "now", TIME),
+        method("hosts", "order", now=0.0),
         method("surges", "k", ANY_MORE),
         method("week", "now", TIME),
         method("week", "url", NONE, TEXT, now=0.0),

@@ -94,7 +94,6 @@ SENTENCES = [
     ),
     (Reason(ReasonCode.IN_BATCH_SURGE_PROBE, PLACE), f"in the next batch of 1,000: {PROBING}"),
     (Reason(ReasonCode.IN_BATCH_GRANTED, PLACE), "in the next batch of 1,000: because the caller named it"),
-    (Reason(ReasonCode.EMPTY_BATCH, {"k": 0}), "not in the next batch of 0: it has no places"),
     (
         Reason(ReasonCode.OUTRANKED, {"k": 1000, "score": 1.0, "lowest_score": 1.5}),
         f"{ABSENT} its score is below that of the last page in it, 1.5",

@@ -207,7 +207,6 @@ def test_a_page_that_is_not_eligible_has_no_reason_of_the_batch() -> None:
 
 def test_an_empty_batch() -> None:
     scheduler = crawled()
-    assert why(scheduler, "https://a.example/0", 0) == Reason(ReasonCode.EMPTY_BATCH, {"k": 0})
     assert scheduler.next_batch(0, now=NOW).reasons == []
 
 

@@ -92,7 +92,7 @@ def test_without_seasonality_all_hours_are_alike() -> None:
 def test_a_bulk_change_is_a_surge() -> None:
     scheduler = Scheduler()
     for day in range(40):
-        scheduler.observe([Outcome(url, MONDAY + day * DAY + i, 200) for i, url in enumerate(PAGES)])
+        scheduler.observe([Outcome(url, MONDAY + day * DAY + i, 304) for i, url in enumerate(PAGES)])
     assert scheduler.surges() == []
     begin = MONDAY + 41.5 * DAY  # more than a day after the last window began
     scheduler.observe([Outcome(url, begin + i, changed=True) for i, url in enumerate(PAGES[:12])])
