@@ -100,11 +100,15 @@ def clock_now() -> float:
 
 
 @contextmanager
-def started(*words: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start a command that serves HTTP; yield its process and address once it does. Kill it at the end."""
+def started(*words: str | Path, log: list[str] | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start a command that serves HTTP; yield its process and address once it does. Kill it at the end.
+
+    `log`: gets the lines that it logs from then on.
+    """
     process = start(*words, "--http", "127.0.0.1:0", "--log-format", "json", "--log-level", "info")
     assert process.stderr is not None
-    thread = threading.Thread(target=process.stderr.read)  # so that it can always write
+    lines = list[str]() if log is None else log
+    thread = threading.Thread(target=lines.extend, args=(process.stderr,))  # so that it can always write
     try:
         for line in process.stderr:
             event = json.loads(line)

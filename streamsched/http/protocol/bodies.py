@@ -1,7 +1,7 @@
 """Bodies in JSON, msgpack or the project's columnar frames: which type an answer has, and how a request's is read.
 
-What a client sends is bounded before anything walks through it: no nesting beyond `_MOST_DEPTH`, and no search for the
-wrong entry beyond `_MOST_ENTRIES`.
+What a client sends is bounded before anything walks through it: no nesting beyond `_MOST_DEPTH`, no values beyond
+`_MOST_VALUES` but those that a message has, and no search for the wrong entry beyond `_MOST_ENTRIES`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from streamsched.connectors.reading.rejections import ParseError
 from streamsched.connectors.records import RecordType
 from streamsched.errors import InvalidRecord
 from streamsched.http.protocol.problems import HttpError, invalid, shorten_text, validation_problem
+from streamsched.http.protocol.value_count import has_more_values
 
 Content = TypeVar("Content")
 
@@ -29,6 +30,7 @@ PROBLEM: Final = "application/problem+json"
 _EXACT: Final = 2.0**53  # up to which a float holds every whole number
 _OFFERED: Final = (JSON, MSGPACK)
 _MOST_DEPTH: Final = 32  # of lists and objects in each other; messages have four
+_MOST_VALUES: Final = 1 << 18  # of a body that is decoded without a type; the largest message has 210,002
 _MOST_ENTRIES: Final = 1_000  # of a mapping that are searched for the wrong one: the most that a message may have
 _A_FLOAT: Final = "got `float`"  # in what msgspec says of a float in place of a whole number
 _SOME_KEY: Final = "[...]"  # in its paths: a key of a mapping
@@ -65,7 +67,12 @@ def decode_body(body: bytes, media_type: str, kind: type[Content]) -> Content:
 
 
 def decode_plain(body: bytes, media_type: str) -> Any:
-    """Return what `body` holds, of any type but not nested deeply. O(bytes). Raises HttpError."""
+    """Return what `body` holds, of any type but not nested deeply; `_UNSEEN` if these are too many values. O(bytes).
+
+    Raises HttpError.
+    """
+    if has_more_values(body, _MOST_VALUES, is_msgpack=media_type == MSGPACK):
+        return _UNSEEN
     try:
         content = msgspec.msgpack.decode(body) if media_type == MSGPACK else msgspec.json.decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError, TypeError) as error:
@@ -79,6 +86,22 @@ def decode_plain(body: bytes, media_type: str) -> Any:
     raise malformed(f"lists and objects in each other, more than {_MOST_DEPTH} deep")
 
 
+def _check_values(body: bytes, media_type: str) -> None:
+    """Raise HttpError if `body` has too many values. Microseconds for a message that has few; see `has_more_values`."""
+    if has_more_values(body, _MOST_VALUES, is_msgpack=media_type == MSGPACK):
+        raise invalid("body", "more", f"at most {_MOST_VALUES:,} values")
+
+
+class _Unseen:
+    """Stands for what is not decoded, in the words of an error."""
+
+    def __repr__(self) -> str:
+        return f"one of more than {_MOST_VALUES:,} values"
+
+
+_UNSEEN: Final = _Unseen()
+
+
 def malformed(reason: str) -> HttpError:
     """Return the answer to a body that cannot be decoded at all."""
     detail = f"the body cannot be decoded: {shorten_text(reason)}"
@@ -90,7 +113,7 @@ def _convert(content: object, kind: type[Content], refusal: msgspec.ValidationEr
 
     5.0 is a whole number too, as JSON Schema has it: some languages have no other numbers. Raises HttpError.
     """
-    if _A_FLOAT in str(refusal):
+    if _A_FLOAT in str(refusal) and content is not _UNSEEN:
         content = _make_whole(content)
         try:
             return msgspec.convert(content, kind)
@@ -164,6 +187,7 @@ class BodyReader:
         Raises HttpError.
         """
         if self._records is None:
+            _check_values(body, media_type)
             return decode_body(body, media_type, self.kind)
         return self._read_records(self._records, body, media_type)
 
@@ -180,6 +204,7 @@ class BodyReader:
         return records.batch.from_events(events)
 
     def _read_frame(self, records: RecordType[Any], body: bytes) -> Any:
+        _check_values(body, MSGPACK)
         try:
             frame = msgspec.msgpack.decode(body, type=self._frame)
             batch = records.decode_frame(structs.asdict(frame))
