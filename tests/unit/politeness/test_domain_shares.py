@@ -94,7 +94,8 @@ def test_pages_without_scores_go_by_their_order_too(k: int) -> None:
         scheduler = Scheduler(formula="pow(1e300, 2) * t - pow(1e300, 2) * t", new_share=0.0, host_share=share)
         scheduler.observe([Outcome(url, START) for url in urls])
         orders.append(scheduler.next_batch(100 if share is None else k, now=START + DAY).urls)
-    rooms, expected = dict.fromkeys("abcdefghij", k // 5), []
+    rooms = dict.fromkeys("abcdefghij", k // 5)
+    expected: list[str] = []
     for url in orders[0]:
         if rooms[url[8]] and len(expected) < k:
             rooms[url[8]] -= 1
