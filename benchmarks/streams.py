@@ -27,6 +27,7 @@ from benchmarks.report import Row, best_seconds, speeds
 from streamsched import OutcomeBatch, PackedUrls, Scheduler, SignalBatch
 from streamsched.connectors import open_signals, open_source, write_jsonl, write_msgpack
 from streamsched.connectors.kafka import open_kafka, open_sink
+from streamsched.fields import GIVEN
 from tests.integration.kafka.broker import Broker, NoBroker, find_jars
 
 _PARTITIONS = 4
@@ -188,7 +189,7 @@ def _announce(urls: PackedUrls, rng: np.random.Generator) -> SignalBatch:
     """Return a signal of each page, a third of them with a significance."""
     count = len(urls)
     signals = SignalBatch(urls, DAY_S + rng.random(count), rng.integers(0, 3, count), rng.random(count), names=_NAMES)
-    signals.given = (rng.random(count) < 1 / 3).astype(np.uint8)
+    signals.given = (rng.random(count) < 1 / 3).astype(GIVEN)
     return signals
 
 

@@ -232,6 +232,16 @@ class VisitBatch(Protocol):
         ...
 
     @property
+    def etags(self) -> list[str | None]:
+        """The ETag of each page's content, None where none is kept."""
+        ...
+
+    @property
+    def last_modified(self) -> list[str | None]:
+        """Likewise the Last-Modified."""
+        ...
+
+    @property
     def now(self) -> float:
         """The time of the ranking, UTC epoch seconds."""
         ...

@@ -45,7 +45,7 @@ class Kind:
 
     - ``expected``: what an error says
     - ``wire``: their type in the tables of docs
-    - ``dtype``: of the column, None for URLs
+    - ``dtype``: of the column, None for URLs and headers, which are packed
     - ``packed``: element types of packed arrays; frames are written with the first that holds the values
     """
 
@@ -103,6 +103,24 @@ class Url(Kind):
     def faults(self, column: Any) -> Iterator[_Fault]:
         """Yield the URLs of a wrong length, then those that are not UTF-8."""
         yield column.out_of_range(), URL_EXPECTED
+        yield column.not_utf8(), "UTF-8"
+
+
+class Header(Kind):
+    """Values of HTTP headers: at most 8,192 bytes of UTF-8."""
+
+    def fits(self, value: Any) -> bool:
+        """Return whether `value` is such a text."""
+        return isinstance(value, str) and (not value or fits_utf8(value, MAX_URL_BYTES))
+
+    def column(self, values: list[Any], *, has_texts: bool) -> Column:
+        """Return `values` packed, none of them None."""
+        del has_texts
+        return PackedUrls.pack(values)
+
+    def faults(self, column: Any) -> Iterator[_Fault]:
+        """Yield the texts that are too long, then those that are not UTF-8."""
+        yield np.flatnonzero(np.diff(column.offsets) > MAX_URL_BYTES), self.expected
         yield column.not_utf8(), "UTF-8"
 
 
@@ -220,11 +238,13 @@ class Name(Kind):
         return isinstance(value, str) and value.isprintable() and fits_utf8(value, MAX_NAME_BYTES)
 
 
+GIVEN: Final = np.dtype(np.uint16)  # of the bits of optional fields
 MAX_NAME_BYTES: Final = 64
 MAX_STATUS: Final = 999  # three digits, as HTTP writes them
 HEX_64: Final = "^[0-9a-fA-F]{16}$"
 
 URL: Final = Url(URL_EXPECTED, "text")
+HEADER: Final = Header(f"at most {MAX_URL_BYTES} bytes of UTF-8", "text")
 TIME: Final = Time("UTC epoch seconds", "number", np.dtype(np.float64), ("<f8",))
 AMOUNT: Final = Number(
     f"a finite number of 0 or more, at most {_LARGEST:.6g}", "number", np.dtype(np.float64), _WIDE, most=_LARGEST
@@ -319,8 +339,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
 class RecordColumns:
     """n records as columns, in stream order: what `OutcomeBatch` and `SignalBatch` share, by loops over ``FIELDS``.
 
-    ``urls``: PackedUrls of n; ``given``: uint8[n], the bits of the optional fields that each record has. A column of an
-    optional field that no record has is of length 0, otherwise n; where a bit is not set, the value is meaningless.
+    ``urls``: PackedUrls of n; ``given``: uint16[n], the bits of the optional fields that each record has. A column of
+    an optional field that no record has is of length 0, otherwise n; where a bit is not set, the value is meaningless.
     """
 
     __slots__ = ("given", "urls")
@@ -331,7 +351,7 @@ class RecordColumns:
     RECORD: ClassVar[type[Any]]  # likewise, checked
 
     urls: PackedUrls
-    given: npt.NDArray[np.uint8]
+    given: npt.NDArray[np.uint16]
 
     @classmethod
     def _from_records(cls, name: str, records: Iterable[Any]) -> Self:
@@ -350,7 +370,7 @@ class RecordColumns:
         Raises ValueError or OverflowError if a number does not fit its column.
         """
         batch = object.__new__(cls)
-        batch.given = np.zeros(len(events), np.uint8)
+        batch.given = np.zeros(len(events), GIVEN)
         for field in cls.FIELDS:
             values: list[Any] = list(map(attrgetter(field.name), events))
             if not field.bit:
@@ -361,11 +381,11 @@ class RecordColumns:
                 continue
             kinds = set(map(type, values))
             if NoneType in kinds:
-                batch.given |= np.array([0 if value is None else field.bit for value in values]).astype(np.uint8)
+                batch.given |= np.array([0 if value is None else field.bit for value in values]).astype(GIVEN)
                 nothing: Any = "" if field.kind.dtype is None else 0
                 values = [nothing if value is None else value for value in values]
             else:
-                batch.given |= np.uint8(field.bit)
+                batch.given |= GIVEN.type(field.bit)
             batch._set(field, values, has_texts=str in kinds)
         return batch
 
@@ -399,7 +419,7 @@ class RecordColumns:
                 continue
             cells = read_cells(field.name, columns[field.name])
             if count < 0:
-                count, batch.given = len(cells.values), np.zeros(len(cells.values), np.uint8)
+                count, batch.given = len(cells.values), np.zeros(len(cells.values), GIVEN)
             if len(cells.values) != count:
                 raise ValueError(f"{field.name}: expected {count} values, found {len(cells.values)}")
             batch._set_cells(field, cells)
@@ -412,7 +432,7 @@ class RecordColumns:
             raise self.ERROR(int(np.argmax(gaps)), field.name, None, field.kind.expected)
         present = None if gaps is None else ~gaps
         if field.bit:
-            self.given |= np.uint8(field.bit) if present is None else np.where(present, field.bit, 0).astype(np.uint8)
+            self.given |= GIVEN.type(field.bit) if present is None else np.where(present, field.bit, 0).astype(GIVEN)
         if field.kind.dtype is None or field.kind is NAME:
             absent = repeat(False) if gaps is None else gaps
             self._set_texts(field, ["" if gap else text for text, gap in zip(values, absent, strict=False)])
@@ -487,7 +507,7 @@ class RecordColumns:
         """
         parts = read_items("batches", batches, f"{cls.__name__} objects")
         joined, counts = object.__new__(cls), [len(part) for part in parts]
-        joined.given = join_columns([part.given for part in parts], counts, np.dtype(np.uint8))
+        joined.given = join_columns([part.given for part in parts], counts, GIVEN)
         for field in cls.FIELDS:
             columns = [getattr(part, field.column) for part in parts]
             dtype = field.kind.dtype

@@ -9,7 +9,7 @@ key                 value                      meaning
 ``url_offsets``     bin, uint32[n + 1]         URL i is ``url[url_offsets[i]:url_offsets[i + 1]]``
 a field's name      bin                        its column; of the URLs of another field as ``url``, with ``…_offsets``
 ``names``           list of str                the different sources of signals; ``source`` has positions in it
-``given``           bin, uint8[n]              the bits of the optional fields that record i has; absent: all that the
+``given``           bin, uint8[n] or uint16[n] the bits of the optional fields that record i has; absent: all that the
                                                frame has columns of
 ==================  =========================  ======================================================================
 
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
-from streamsched.fields import NAME, Field, RecordColumns
+from streamsched.fields import GIVEN, NAME, Field, RecordColumns
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.signals import SignalBatch
@@ -41,6 +41,7 @@ Packed: TypeAlias = memoryview | list[Any] | None
 VERSION: Final = 1
 _MARKS: Final[Mapping[type[RecordColumns], str | None]] = {OutcomeBatch: None, SignalBatch: "signals"}
 _OFFSETS: Final = ("<u4",)
+_GIVEN: Final = ("u1", "<u2")
 
 
 def frame_type(batch: type[RecordColumns]) -> type[msgspec.Struct]:
@@ -76,7 +77,7 @@ def encode_frame(batch: RecordColumns) -> bytes:
         else:
             frame[field.name] = _narrow(field, column if source is None or field.kind is not NAME else source).tobytes()
     if (batch.given != carried).any():
-        frame["given"] = batch.given.tobytes()
+        frame["given"] = batch.given.astype(_GIVEN[carried > 0xFF]).tobytes()
     return msgspec.msgpack.encode(frame)
 
 
@@ -206,12 +207,13 @@ def _read_names(names: Any, source: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _read_given(value: Any, count: int, present: int) -> npt.NDArray[np.uint8]:
-    """Return the column of bits that say which fields a record has, a subset of `present`: uint8[n]."""
-    given: npt.NDArray[np.uint8] = np.asarray(_read_column("given", value, count, ("u1",)))
-    if given.dtype != np.uint8:
-        raise InvalidOutcome(0, "given", "a list", "uint8[n], packed")
-    strange = np.flatnonzero(given & np.uint8(0xFF ^ present))
+def _read_given(value: Any, count: int, present: int) -> npt.NDArray[np.uint16]:
+    """Return the column of bits that say which fields a record has, a subset of `present`: uint16[n]."""
+    column = _read_column("given", value, count, _GIVEN)
+    if isinstance(column, list):
+        raise InvalidOutcome(0, "given", "a list", "uint8[n] or uint16[n], packed")
+    given: npt.NDArray[np.uint16] = column.astype(GIVEN)
+    strange = np.flatnonzero(given & GIVEN.type(0xFFFF ^ present))
     if strange.size:
         record = int(strange[0])
         raise InvalidOutcome(record, "given", given[record].item(), "bits of the columns that the frame has")

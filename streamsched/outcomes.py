@@ -16,6 +16,8 @@ from streamsched.fields import (
     AMOUNT,
     FINGERPRINT_64,
     FLAG,
+    GIVEN,
+    HEADER,
     HEX_64,
     MAX_STATUS,
     PART,
@@ -41,6 +43,8 @@ COST: Final = 16
 RETRY_AFTER: Final = 32
 MOVED_TO: Final = 64
 SIGNIFICANCE: Final = 128
+ETAG: Final = 256
+LAST_MODIFIED: Final = 512
 
 # Codes of the status words in columns. They fit into the int16 of frames, and no crawler is known to use them.
 ROBOTS_DENIED: Final = 30_001
@@ -122,6 +126,14 @@ class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         float | None,
         Field(PART, "how much of the page changed, 0 to 1; used if the visit saw a change, see below", SIGNIFICANCE),
     ] = None
+    etag: Annotated[
+        str | None,
+        Field(HEADER, "the ETag of the answer, kept and returned with the page if it has at most 255 bytes", ETAG),
+    ] = None
+    last_modified: Annotated[
+        str | None,
+        Field(HEADER, "the Last-Modified of the answer, as text, likewise if it has at most 64 bytes", LAST_MODIFIED),
+    ] = None
 
 
 FIELDS: Final = read_fields(OutcomeEvent)
@@ -147,10 +159,10 @@ class Outcome(OutcomeEvent, frozen=True, gc=False, omit_defaults=True):
 class OutcomeBatch(RecordColumns):
     """n crawl outcomes as columns, in stream order.
 
-    ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds; ``given``: uint8[n], the bits of the
+    ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds; ``given``: uint16[n], the bits of the
     optional fields that each record has: STATUS, FINGERPRINT and so on. A column of an optional field that no record
-    has is of length 0, otherwise n: ``moved_to`` is PackedUrls, ``status`` has the codes of STATUSES for words. If a
-    bit is not set, the value in the column is meaningless.
+    has is of length 0, otherwise n: ``moved_to``, ``etag`` and ``last_modified`` are PackedUrls, ``status`` has the
+    codes of STATUSES for words. If a bit is not set, the value in the column is meaningless.
 
     >>> len(OutcomeBatch(["https://a.example/", "https://b.example/"], [1.0, 2.0], changed=[True, None]))
     2
@@ -168,6 +180,8 @@ class OutcomeBatch(RecordColumns):
     retry_after: npt.NDArray[np.float64]
     moved_to: PackedUrls
     significance: npt.NDArray[np.float64]
+    etag: PackedUrls
+    last_modified: PackedUrls
 
     def __init__(
         self,
@@ -191,7 +205,7 @@ class OutcomeBatch(RecordColumns):
         self.fetched_at, missing = as_column("fetched_at", np.dtype(np.float64), fetched_at, count)
         if missing is not None:
             raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "fetched_at", None, TIME.expected)
-        self.given = np.zeros(count, np.uint8)
+        self.given = np.zeros(count, GIVEN)
         for field in OPTIONAL:
             values: Any = optional.get(field.name)
             column: Any
@@ -203,7 +217,9 @@ class OutcomeBatch(RecordColumns):
                 column, missing = as_column(field.name, field.kind.dtype, _read_texts(field, values), count)
             setattr(self, field.column, column)
             if values is not None:
-                self.given |= np.uint8(field.bit) if missing is None else np.where(missing, 0, field.bit).astype("u1")
+                self.given |= (
+                    GIVEN.type(field.bit) if missing is None else np.where(missing, 0, field.bit).astype(GIVEN)
+                )
 
     @classmethod
     def from_outcomes(cls, outcomes: Iterable[Outcome]) -> OutcomeBatch:

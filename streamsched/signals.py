@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome, InvalidSignal, shorten
-from streamsched.fields import NAME, PART, TIME, URL, Field, RecordColumns, check_record, read_fields
+from streamsched.fields import GIVEN, NAME, PART, TIME, URL, Field, RecordColumns, check_record, read_fields
 from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.packed_urls import PackedUrls
@@ -61,7 +61,7 @@ class SignalBatch(RecordColumns):
     """n signals as columns, in stream order.
 
     ``urls``: PackedUrls of n; ``at``: float64[n], UTC epoch seconds; ``source``: int32[n], the position of each
-    signal's source in ``names``; ``given``: uint8[n], 1 for signals that have a significance; ``significance``:
+    signal's source in ``names``; ``given``: uint16[n], 1 for signals that have a significance; ``significance``:
     float64[n], or of length 0 if none has one; meaningless where it is not given.
 
     >>> batch = SignalBatch(["https://a.example/", "https://a.example/b"], [1.0, 2.0], "sitemap")
@@ -102,11 +102,11 @@ class SignalBatch(RecordColumns):
             if missing is not None:
                 raise InvalidSignal(int(np.flatnonzero(missing)[0]), "at", None, TIME.expected)
             self.names, self.source = _encode_sources(source, names, count)
-            self.given = np.zeros(count, np.uint8)
+            self.given = np.zeros(count, GIVEN)
             self.significance = np.empty(0)
             if significance is not None:
                 self.significance, missing = as_column("significance", np.dtype(np.float64), significance, count)
-                self.given = np.ones(count, np.uint8) if missing is None else (~missing).astype(np.uint8)
+                self.given = np.ones(count, GIVEN) if missing is None else (~missing).astype(GIVEN)
         except InvalidOutcome as error:
             raise InvalidSignal(error.record, error.field, error.found, error.expected) from None
 

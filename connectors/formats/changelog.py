@@ -25,6 +25,7 @@ import numpy as np
 
 from streamsched.connectors.reading.lines import LineChunk, LineFormat
 from streamsched.connectors.reading.rejections import ParseError, RecordProblem, describe
+from streamsched.fields import GIVEN
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, SIGNIFICANCE, STATUS, OutcomeBatch
 
@@ -77,10 +78,10 @@ def _to_columns(
     op = np.frombuffer(b"".join(ops), np.uint8)
     appeared = op == ord("A")
     columns: dict[str, Any] = {"status": np.where(op == ord("D"), 404, 200).astype(np.int32), "changed": ~appeared}
-    given = np.where(appeared, STATUS, STATUS | CHANGED).astype(np.uint8)
+    given = np.where(appeared, STATUS, STATUS | CHANGED).astype(GIVEN)
     if any(parts):
         columns["significance"] = np.array([float(part or 0) for part in parts])
-        given |= np.array([SIGNIFICANCE if part else 0 for part in parts], np.uint8)
+        given |= np.array([SIGNIFICANCE if part else 0 for part in parts], GIVEN)
     batch = OutcomeBatch(PackedUrls.pack_bytes(urls), np.array(list(map(float, epochs)), np.float64), **columns)
     batch.given = given
     return batch

@@ -41,6 +41,7 @@ from streamsched.connectors.reading.rejections import (
 )
 from streamsched.connectors.records import UNREADABLE
 from streamsched.errors import SourceError
+from streamsched.fields import GIVEN
 from streamsched.numerics.argument_checks import check_path, check_whole
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
@@ -119,12 +120,12 @@ class CrawlHistory:
         counts = np.array([page.days.size for page in pages])
         first = np.zeros(counts.sum(), np.bool_)
         first[np.cumsum(counts) - counts] = True
-        given = np.where(first, 0, CHANGED).astype(np.uint8)
+        given = np.where(first, 0, CHANGED).astype(GIVEN)
         columns: dict[str, Any] = {"changed": np.concatenate([page.changed for page in pages])}
         if importances is not None:
             values, known = importances.find(ids)
             columns["importance"] = np.repeat(values, counts)
-            given |= np.repeat(np.where(known, IMPORTANCE, 0).astype(np.uint8), counts)
+            given |= np.repeat(np.where(known, IMPORTANCE, 0).astype(GIVEN), counts)
         fetched_at = self._origin_s + _DAY_S * np.concatenate([page.days for page in pages])
         batch = OutcomeBatch(_expand_urls(ids, counts, urls), fetched_at, **columns)
         batch.given = given

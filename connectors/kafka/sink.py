@@ -17,13 +17,14 @@ from streamsched.connectors.source import Records, VisitBatch
 from streamsched.errors import SettingsError
 from streamsched.fields import RecordColumns
 from streamsched.frames import encode_frame
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.signals import SignalBatch
 
 FORMATS: Final = ("frames", "msgpack", "json")
 FRAME_ROWS: Final = 1_000  # records in a frame: 80 kB, a tenth of the default limit of brokers
 _FRAME_BYTES: Final = 500_000  # of a frame, half of that limit: URLs may be long
-_ROW_BYTES: Final = 48  # most bytes of a record in a frame, besides its URL
+_ROW_BYTES: Final = 71  # most bytes of a record in a frame, besides its texts
 _ENCODERS: Final[dict[str, Callable[[object], bytes]]] = {
     "json": msgspec.json.Encoder().encode,
     "msgpack": msgspec.msgpack.Encoder().encode,
@@ -67,16 +68,19 @@ class KafkaSink:
     def send_batch(self, batch: VisitBatch, format: str = "json") -> None:  # noqa: A002  the name that users know
         """Send each page of `batch` as a map, with its host as key.
 
-        The map has ``url``, ``host``, ``score``, ``probability``, ``now`` and, if the pages were leased,
-        ``lease_until_s``.
+        The map has ``url``, ``host``, ``score``, ``probability``, ``now``, if the pages were leased ``lease_until_s``,
+        and ``etag`` and ``last_modified`` of pages that have them.
         """
         encode = _ENCODERS.get(format)
         if encode is None:
             raise SettingsError("format", format, "json or msgpack")
         common = {"now": batch.now} | ({} if batch.lease_until_s is None else {"lease_until_s": batch.lease_until_s})
         columns = batch.urls, batch.hosts, batch.scores.tolist(), batch.probabilities.tolist()
-        for url, host, score, probability in zip(*columns, strict=True):
+        pairs = zip(batch.etags, batch.last_modified, strict=True)
+        for url, host, score, probability, validators in zip(*columns, pairs, strict=True):
             page = {"url": url, "host": host, "score": score, "probability": probability, **common}
+            named = zip(("etag", "last_modified"), validators, strict=True)
+            page |= {name: text for name, text in named if text is not None}
             self._producer.send(self.settings.topic, encode(page), host.encode())
 
     def flush(self) -> None:
@@ -132,7 +136,11 @@ class KafkaSink:
 
 def cut_frames(records: Records, rows: int) -> list[Records]:
     """Return `records` in parts of at most `rows`, and 500 kB unless one record is larger; at least one part."""
-    ends = records.urls.offsets + np.arange(len(records) + 1) * _ROW_BYTES
+    ends = np.arange(len(records) + 1) * _ROW_BYTES
+    for field in records.FIELDS:
+        column = getattr(records, field.column)
+        if isinstance(column, PackedUrls) and len(column):
+            ends += column.offsets
     parts, start = [], 0
     while start + rows < len(records) or ends[-1] - ends[start] > _FRAME_BYTES:
         within = int(np.searchsorted(ends, ends[start] + _FRAME_BYTES, "right")) - 1

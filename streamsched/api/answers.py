@@ -28,10 +28,16 @@ class Ranking(Answer, frozen=True, kw_only=True):
 
 
 class LeasedPage(RankedPage, frozen=True, kw_only=True):
-    """A page to visit until ``lease_until``, UTC epoch seconds. ``why``: an ``in_batch_*`` code of docs/reasons.md."""
+    """A page to visit until ``lease_until``, UTC epoch seconds. ``why``: an ``in_batch_*`` code of docs/reasons.md.
+
+    ``etag``, ``last_modified``: of its content as last reported, null if not kept: what If-None-Match and
+    If-Modified-Since send back.
+    """
 
     lease_until: float
     why: str
+    etag: str | None = None
+    last_modified: str | None = None
 
 
 class LeasedBatch(Answer, frozen=True, kw_only=True):

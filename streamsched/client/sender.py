@@ -18,7 +18,7 @@ from streamsched.client.retries import check_seconds
 from streamsched.errors import SettingsError
 from streamsched.outcomes import Outcome
 
-_MOST_CHARACTERS: Final = 1 << 20  # of the URLs in a frame: 4 MiB at most, and the service takes 8 by default
+_MOST_CHARACTERS: Final = 1 << 20  # of the texts in a frame: 4 MiB at most, and the service takes 8 by default
 
 
 class _Waiting(NamedTuple):
@@ -27,8 +27,9 @@ class _Waiting(NamedTuple):
 
     @property
     def characters(self) -> int:
-        """The length of its URLs."""
-        return len(self.outcome.url) + len(self.outcome.moved_to or "")
+        """The length of its texts."""
+        one = self.outcome
+        return sum(len(text) for text in (one.url, one.moved_to, one.etag, one.last_modified) if text)
 
 
 class OutcomeBuffer:

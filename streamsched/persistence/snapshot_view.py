@@ -17,7 +17,8 @@ import numpy.typing as npt
 from streamsched.numerics.arrays import Hashes, Ints, Records
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.group_schema import GROUP
-from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, ShardArrays
+from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, OLD_TEXT, ShardArrays
+from streamsched.records.validators import list_blocks
 from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import ARRAYS, BY_NAME, Saved, as_bytes
 
@@ -69,7 +70,9 @@ class SnapshotView:
         self._schedules = int(arrays.seasonality.state["schedules"][0])
         self._by_row = [one for one in ARRAYS if one.saved is Saved.BY_ROW and one.in_use(arrays).size]
         self._has_signals = BY_NAME["signals"] in self._by_row
-        self._dirty = shard.pages.marks.begin(self.rows, self.groups, signals=self._has_signals)
+        self._blocks = int(arrays.validators.state["blocks"][0])
+        marks = shard.pages.marks
+        self._dirty = marks.begin(self.rows, self.groups, signals=self._has_signals, texts=self._blocks)
 
     @property
     def rows(self) -> int:
@@ -84,7 +87,7 @@ class SnapshotView:
     def counts(self) -> dict[str, int]:
         """Return how many records the arrays must hold."""
         text, names = int(self.corpus["text_end"][0]), int(self.corpus["names_end"][0])
-        return {"pages": self.rows, "text": text, "groups": self.groups, "names": names}
+        return {"pages": self.rows, "text": text, "groups": self.groups, "names": names, "blocks": self._blocks}
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the state piece by piece; iterate outside the shard's lock. O(bytes).
@@ -102,8 +105,9 @@ class SnapshotView:
         yield from _run_bytes("text", self._text, self._since, self.corpus)
         yield from _run_bytes("names", self._names, self._since, self.corpus)
         with self._shard.lock:
-            old_rows, old_schedules, old_signals, old_groups = self._shard.pages.marks.end()
+            old_rows, old_schedules, old_signals, old_texts, old_groups = self._shard.pages.marks.end()
         yield "changed_schedules", 0, old_schedules
+        yield "changed_texts", 0, old_texts
         for name, old in (("changed_rows", old_rows), ("changed_signals", old_signals)):
             yield name, 0, _only(old, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
         groups = _only(old_groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
@@ -131,10 +135,12 @@ class SnapshotView:
                 for array, out in copies:
                     _copy(out, array.of(shard), first, stop)
                 found = self._gather_schedules(np.arange(first, stop), schedules)
+                texts = self._gather_texts(np.arange(first, stop))
                 self._shard.pages.marks.copied(rows=stop)
             for array, out in copies:
                 yield array.name, first, out[: stop - first]
             yield "changed_schedules", 0, found
+            yield "changed_texts", 0, texts
 
     def _run_groups(self, start: int) -> Iterator[Piece]:
         groups = np.empty(_RUN, GROUP)
@@ -153,9 +159,11 @@ class SnapshotView:
                 changed = _gather(self._shard.pages.arrays, rows, out)
                 signalled = _gather(self._shard.pages.arrays, rows, signals) if self._has_signals else signals
                 found = self._gather_schedules(rows, schedules)
+                texts = self._gather_texts(rows)
                 self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
             yield "changed_rows", 0, changed
             yield "changed_schedules", 0, found
+            yield "changed_texts", 0, texts
             yield "changed_signals", 0, signalled
 
     def _pick_groups(self) -> Iterator[Piece]:
@@ -174,6 +182,23 @@ class SnapshotView:
         shard = self._shard.pages.arrays
         numbers = shard.seasonality.links["schedule"][rows]
         return _gather(shard, numbers[(numbers > 0) & (numbers <= self._schedules)], out)
+
+    def _gather_texts(self, rows: Ints) -> Records:
+        """Return the blocks of the validators of the pages ``rows``: int64[m].
+
+        Not those of pages written to since the instant: they may have blocks that were another page's, and their own
+        are kept elsewhere.
+        """
+        shard = self._shard.pages.arrays
+        pages, written = shard.pages, shard.dirty.rows
+        rows = rows[pages.validators[rows] > 0]
+        rows = rows[(written[rows >> 6] >> (rows & 63).astype(np.uint64)) & np.uint64(1) == 0]
+        if not rows.size:
+            return np.empty(0, OLD_TEXT)
+        numbers = np.empty(0, np.int64)
+        numbers = np.empty(list_blocks(pages.validators, pages.validator_texts, rows, numbers), np.int64)
+        list_blocks(pages.validators, pages.validator_texts, rows, numbers)
+        return _gather(shard, numbers, np.empty(numbers.size, OLD_TEXT))
 
 
 def _copy_visits(shard: ShardArrays, before: int) -> Iterator[Piece]:

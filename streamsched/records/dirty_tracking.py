@@ -19,8 +19,9 @@ from streamsched.numerics.compilation.machine_operations import trailing_zeros
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.page_schema import PageArrays
-from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, DirtyArrays
+from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, OLD_TEXT, DirtyArrays
 from streamsched.records.seasonality_schema import SeasonalityArrays
+from streamsched.records.validators import chain_length
 
 # Positions in DirtyArrays.counts.
 _ROWS: Final = 0  # rows at the instant; 0 while nothing is marked
@@ -30,13 +31,14 @@ _GROUPS_COPIED: Final = 3
 _OLD_ROWS: Final = 4  # records kept
 _OLD_GROUPS: Final = 5
 _OLD_SCHEDULES: Final = 6
+_OLD_TEXTS: Final = 7
 
 _ALL: Final = 1 << 62
 
 
 @inlined_kernel
 def mark_dirty_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
-    """Mark that the page, trace, lease, signal, link or schedule of `row` is about to be written to. O(1)."""
+    """Mark that what the arrays hold of the page of `row` is about to be written to. O(1)."""
     if row < dirty.counts[_ROWS]:
         bit = np.uint64(1) << np.uint64(row & 63)
         if dirty.rows[row >> 6] & bit == np.uint64(0):
@@ -76,7 +78,22 @@ def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArr
         signal: Record = dirty.old_signals[at]
         signal.row = row
         signal.signals = pages.signals[row]
+    old.validators = pages.validators[row]
+    if old.validators and dirty.old_texts.size:
+        _keep_texts(dirty, pages, np.int64(old.validators))
     dirty.counts[_OLD_ROWS] = at + 1
+
+
+@bare_kernel
+def _keep_texts(dirty: DirtyArrays, pages: PageArrays, head: int) -> None:
+    number: Any = head
+    for _ in range(chain_length(pages.validator_texts, number)):
+        kept: Record = dirty.old_texts[dirty.counts[_OLD_TEXTS]]
+        kept.number = number - 1
+        kept.validator_texts = pages.validator_texts[number - 1]
+        dirty.counts[_OLD_TEXTS] += 1
+        block: Record = pages.validator_texts[number - 1]
+        number = np.int64(block.next)
 
 
 @bare_kernel
@@ -126,17 +143,18 @@ class DirtyTracker:
         self.marking = False
         self.turn = threading.Lock()
 
-    def begin(self, rows: int, groups: int, *, signals: bool = False) -> DirtySet:
+    def begin(self, rows: int, groups: int, *, signals: bool = False, texts: int = 0) -> DirtySet:
         """Begin a save now, of that many rows and groups; return what was marked before. O(rows / 64).
 
-        `signals`: whether pages have records of signals.
+        `signals`: whether pages have records of signals; `texts`: how many blocks of validators there are.
         """
         before, self.marking = self.arrays, True
-        counts = np.array([rows, groups, 0, 0, 0, 0, 0], np.int64)
+        counts = np.array([rows, groups, 0, 0, 0, 0, 0, 0], np.int64)
         old = _no_marks()._replace(
             old_rows=_allocate_lazily(OLD_ROW, rows),
             old_schedules=_allocate_lazily(OLD_SCHEDULE, rows),
             old_signals=_allocate_lazily(OLD_SIGNAL, rows if signals else 0),
+            old_texts=_allocate_lazily(OLD_TEXT, texts),
             old_groups=_allocate_lazily(OLD_GROUP, groups),
         )
         self.arrays = old._replace(rows=_bits(rows), groups=_bits(groups), counts=counts)
@@ -149,25 +167,27 @@ class DirtyTracker:
         if groups is not None:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
-    def end(self) -> tuple[Records, Records, Records, Records]:
-        """Stop keeping records; return those kept: OLD_ROW[m], OLD_SCHEDULE[s], OLD_SIGNAL[m or 0], OLD_GROUP[k].
+    def end(self) -> tuple[Records, Records, Records, Records, Records]:
+        """Stop keeping records; return those kept.
 
-        Marking continues. O(1).
+        OLD_ROW[m], OLD_SCHEDULE[s], OLD_SIGNAL[m or 0], OLD_TEXT[t], OLD_GROUP[k]. Marking continues. O(1).
         """
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
         old_schedules = self.arrays.old_schedules[: counts[_OLD_SCHEDULES]]
         old_signals = self.arrays.old_signals[: counts[_OLD_ROWS]]
+        old_texts = self.arrays.old_texts[: counts[_OLD_TEXTS]]
         old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
-        counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0, 0
+        counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0, 0, 0
         empty = _no_marks()
         self.arrays = self.arrays._replace(
             old_rows=empty.old_rows,
             old_schedules=empty.old_schedules,
             old_signals=empty.old_signals,
+            old_texts=empty.old_texts,
             old_groups=empty.old_groups,
         )
-        return old_rows, old_schedules, old_signals, old_groups
+        return old_rows, old_schedules, old_signals, old_texts, old_groups
 
     def take_back(self, dirty: DirtySet) -> None:
         """Mark again what `begin` returned, after a save that failed. O(rows / 64)."""
@@ -224,7 +244,8 @@ def _allocate_lazily(dtype: np.dtype[Any], count: int) -> Records:
 
 
 def _no_marks() -> DirtyArrays:
-    counts = np.array([0, 0, _ALL, _ALL, 0, 0, 0], np.int64)
+    counts = np.array([0, 0, _ALL, _ALL, 0, 0, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
     no_rows, no_schedules, no_signals = np.empty(0, OLD_ROW), np.empty(0, OLD_SCHEDULE), np.empty(0, OLD_SIGNAL)
-    return DirtyArrays(none, none, no_rows, no_schedules, no_signals, np.empty(0, OLD_GROUP), counts)
+    no_texts, no_groups = np.empty(0, OLD_TEXT), np.empty(0, OLD_GROUP)
+    return DirtyArrays(none, none, no_rows, no_schedules, no_signals, no_texts, no_groups, counts)

@@ -81,6 +81,8 @@ class PageArrays(NamedTuple):
     # float32[rows]: if LEASED is set, the length of the lease, rounded up: it began then or a little later.
     lease_s: npt.NDArray[np.float32]
     signals: Records  # SIGNAL[rows], or of length 0 before the first signal
+    validators: npt.NDArray[np.uint32]  # uint32[rows]: number plus 1 of the first block of the page's; 0: none
+    validator_texts: Records  # BLOCK[m], see `streamsched.records.validators`
 
 
 @inlined_kernel

@@ -20,6 +20,7 @@ from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.related_schema import RelatedArrays
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, SeasonalityArrays
 from streamsched.records.signal_schema import SIGNAL, SignalArrays
+from streamsched.records.validators import BLOCK, ValidatorArrays
 
 VISIT: Final = np.dtype(
     [
@@ -45,11 +46,13 @@ OLD_ROW: Final = np.dtype(
         ("lease_until_s", "<f8"),
         ("lease_s", "<f4"),
         ("links", SEASONAL_LINK),
+        ("validators", "<u4"),
     ]
 )
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("groups", GROUP)])
 OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signals", SIGNAL)])
 OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedules", SCHEDULE)])
+OLD_TEXT: Final = np.dtype([("number", "<u8"), ("validator_texts", BLOCK)])
 CORPUS: Final = np.dtype(
     [
         ("pages", "<i8"),  # rows in use
@@ -110,8 +113,9 @@ class DirtyArrays(NamedTuple):
     old_rows: Records  # OLD_ROW[m]: of rows that a save in progress has not copied yet
     old_schedules: Records  # OLD_SCHEDULE[s]: of those of these rows that have one
     old_signals: Records  # OLD_SIGNAL[m]: of the same rows; of length 0 if pages had no signals at the instant
+    old_texts: Records  # OLD_TEXT[k]: the blocks of the validators of these rows
     old_groups: Records  # OLD_GROUP[m]
-    counts: Ints  # int64[7], positions named in `dirty_tracking`
+    counts: Ints  # int64[8], positions named in `dirty_tracking`
 
 
 class ShardArrays(NamedTuple):
@@ -126,6 +130,7 @@ class ShardArrays(NamedTuple):
     seasonality: SeasonalityArrays
     related: RelatedArrays
     signals: SignalArrays
+    validators: ValidatorArrays
 
 
 class PageLookup(Protocol):

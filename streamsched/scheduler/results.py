@@ -54,6 +54,8 @@ class Batch:
       visit, or since it became known if it was never visited;
     - ``rows``: int64[m], their rows;
     - ``now``: the time of the ranking;
+    - ``etags``, ``last_modified``: of each page's content, as its crawler reported them, None where none is kept; for
+      the headers If-None-Match and If-Modified-Since;
     - ``lease_until_s``: when the leases of these pages expire, None where none was taken;
     - ``repeated``: whether an earlier call with the same key has already returned this batch.
 
@@ -71,6 +73,8 @@ class Batch:
     lease_until_s: float | None = None
     panel: int = 0
     repeated: bool = False
+    etags: list[str | None] = field(default_factory=list, repr=False)
+    last_modified: list[str | None] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -82,13 +86,14 @@ class Batch:
         for values in zip(*columns.values(), strict=True):
             yield page(**dict(zip(columns, values, strict=True)))
 
-    def to_table(self) -> dict[str, list[str] | npt.NDArray[Any]]:
+    def to_table(self) -> dict[str, list[Any] | npt.NDArray[Any]]:
         """Return the pages as columns of length m, from which pandas and polars make frames. O(m).
 
         ``url``, ``host``: str; ``score``, ``probability``: float64; ``tier``: uint8; of leased pages also
-        ``lease_until``: float64, UTC epoch seconds, and ``why``: str, an ``in_batch_*`` code.
+        ``lease_until``: float64, UTC epoch seconds, ``why``: str, an ``in_batch_*`` code, and ``etag`` and
+        ``last_modified``: str or None.
         """
-        table: dict[str, list[str] | npt.NDArray[Any]] = {
+        table: dict[str, list[Any] | npt.NDArray[Any]] = {
             "url": self.urls,
             "host": self.hosts,
             "score": self.scores,
@@ -98,6 +103,7 @@ class Batch:
         if self.lease_until_s is not None:
             table["lease_until"] = np.full(len(self), self.lease_until_s)
             table["why"] = [reason.value for reason in self.reasons]
+            table |= {"etag": self.etags, "last_modified": self.last_modified}
         return table
 
     def _repr_html_(self) -> str:
@@ -119,13 +125,14 @@ class Batch:
         return self.find_reasons()
 
 
-def _as_list(column: list[str] | npt.NDArray[Any]) -> list[Any]:
+def _as_list(column: list[Any] | npt.NDArray[Any]) -> list[Any]:
     return column if isinstance(column, list) else column.tolist()
 
 
 def _html_cell(value: object) -> str:
     """Return a cell; a URL is a stranger's, so nothing in it is markup."""
-    return f"<td>{escape(f'{value:.6g}' if isinstance(value, float) else str(value))}</td>"
+    text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"<td>{escape(text)}</td>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ def _observe_columns() -> None:
         scheduler.observe(OutcomeBatch(urls, times, changed=np.arange(len(_URLS)) % 2 == 0, status=[200] * len(_URLS)))
     late = _START_S + 4 * _DAY_S
     scheduler.observe([Outcome(_URLS[0], late, moved_to="https://host9.example/"), Outcome(_URLS[1], late, status=503)])
+    scheduler.observe([Outcome(_URLS[2], late, etag='"1"')])
+    scheduler.next_batch(1, now=late + 1.0)
 
 
 def _serve() -> None:
@@ -108,6 +110,7 @@ def _keep() -> None:
         Scheduler.load(Path(folder, "saved")).next_batch(k=2, now=_START_S)
         with DurableScheduler.open(Path(folder, "kept")) as durable:
             durable.observe(OutcomeBatch(_URLS, _START_S + np.arange(len(_URLS)), changed=[False] * len(_URLS)))
+            durable.observe([Outcome(_URLS[0], _START_S + 10.0, changed=False, etag='"1"')])
             durable.snapshot()
             durable.next_batch(k=2, now=_START_S + _DAY_S)
             durable.digest()

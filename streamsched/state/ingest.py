@@ -12,6 +12,7 @@ from streamsched.estimation.change_detection import (
     FAILURE,
     FIRST,
     NO_EVIDENCE,
+    SAME,
     count_evidence,
     detect_change,
     is_gone,
@@ -34,8 +35,10 @@ from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.outcomes import (
     CHANGED,
     COST,
+    ETAG,
     FINGERPRINT,
     IMPORTANCE,
+    LAST_MODIFIED,
     MOVED_TO,
     NOT_ATTEMPTED,
     RETRY_AFTER,
@@ -57,6 +60,7 @@ from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
+from streamsched.records.validators import ValidatorColumns
 from streamsched.records.visit_journal import NO_EVIDENCE as WITHOUT
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
 from streamsched.state.known_pages import NewUrl
@@ -96,7 +100,7 @@ class OutcomeColumns(NamedTuple):
     blob: Bytes
     offsets: Ints
     fetched_at: Floats
-    given: Bytes
+    given: npt.NDArray[np.uint16]
     status: npt.NDArray[np.int32]
     fingerprint: Hashes
     changed: Bools
@@ -106,6 +110,7 @@ class OutcomeColumns(NamedTuple):
     significance: Floats
     moved_blob: Bytes
     moved_offsets: Ints  # of length 1 if absent
+    validators: ValidatorColumns
 
 
 class IngestCounts(NamedTuple):
@@ -198,6 +203,8 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         prefetch_field(shard.groups.records, group, SURGES_AT)
         prefetch(shard.seasonality.of_group, group)
         prefetch(shard.seasonality.links, rows[i + _AHEAD])
+        if shard.validators.state[0].pages > 0:
+            prefetch(shard.pages.validators, rows[i + _AHEAD])
         if soon.flags & LEASED:
             prefetch(shard.pages.lease_until_s, rows[i + _AHEAD])
             prefetch(shard.pages.lease_s, rows[i + _AHEAD])
@@ -280,6 +287,7 @@ def _apply_one(
         _learn_significance(shard, row, columns, at)
     renewed = verdict in (CHANGE, NO_EVIDENCE)
     _store_visit(page, trace, status, renewed, shows_content(given, status), fingerprint)
+    _keep_validators(shard, row, at, columns, is_success(status), verdict == SAME, rules.lazy.keep_validators)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
     return _count_visit(shard, row, fetched_at, verdict, rules)
@@ -376,6 +384,21 @@ def _store_weights(page: Record, given: int, columns: OutcomeColumns, at: int) -
         page.importance = columns.importance[at]
     if given & COST and np.float32(columns.cost[at]) > 0.0:
         page.cost = columns.cost[at]
+
+
+@inlined_kernel
+def _keep_validators(  # noqa: PLR0913, PLR0917  a kernel
+    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, succeeded: bool, same: bool, keep: int
+) -> None:
+    """Store the validators that outcome `at` has of a page, by the kernel `keep`. O(1), O(bytes) if there are any.
+
+    If the content is the `same`, those that are not reported stay. An answer that has not `succeeded` removes all.
+    """
+    given = columns.given[at] & np.uint16(ETAG | LAST_MODIFIED)
+    if given or shard.validators.state[0].pages > 0:
+        reported = np.int64(given) if succeeded else np.int64(0)
+        heads, texts = shard.pages.validators, shard.pages.validator_texts
+        call(keep, (heads, texts, shard.validators, row, columns.validators, at, reported, succeeded and same))
 
 
 @inlined_kernel

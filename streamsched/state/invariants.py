@@ -16,6 +16,7 @@ from streamsched.records.related_schema import KEY_BITS, MOST_MEMBERS
 from streamsched.records.schema import SHADOW_PAGES, ShardArrays
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS
 from streamsched.records.url_index import hash_urls
+from streamsched.records.validators import are_sound
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
 from streamsched.state.state_arrays import ARRAYS, arrays_in_use
 
@@ -31,7 +32,7 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
         return ["every array has room for what is in use"]
     used = arrays_in_use(shard)
     holds = _check_pages(shard, used, found) | _check_groups(shard, used) | _check_seasonality(used)
-    holds |= _check_related(used) | _check_signals(used)
+    holds |= _check_related(used) | _check_signals(used) | _check_validators(shard, used)
     return [name for name, fits in holds.items() if not fits]
 
 
@@ -128,6 +129,15 @@ def _check_signals(used: _Used) -> dict[str, bool]:
         "each source is one of its host": _are_chained(used["groups"], sources),
         "sources are of known kinds": not np.any(sources["kind"] >= used["signal_state"]["kinds"][0]),
         "evidence on sources is finite": all(bool(np.all(np.isfinite(one))) for one in evidence),
+    }
+
+
+def _check_validators(shard: ShardArrays, used: _Used) -> dict[str, bool]:
+    blocks, claimed = used["validator_texts"], np.zeros(used["validator_texts"].size, np.uint8)
+    return {
+        "each block of validators belongs to one page or is free": are_sound(
+            used["validators"], blocks, shard.validators, claimed
+        )
     }
 
 

@@ -26,6 +26,7 @@ from streamsched.records.related_schema import KEY_BITS
 from streamsched.records.schema import DirtyArrays, ShardArrays
 from streamsched.records.url_index import LOOKUP_CHUNK, NOT_FOUND, IndexArrays, append_page, find_row, resolve
 from streamsched.records.url_patterns import assign_group, locate_host, remove_member, renew_candidates
+from streamsched.records.validators import drop_validators
 from streamsched.records.visit_journal import narrow_sample
 
 _EMPTY_PAGE: Final = {
@@ -127,6 +128,8 @@ def forget_rows(shard: ShardArrays, rows: Ints) -> None:
     shard.pages.lease_until_s[rows] = -np.inf
     if shard.pages.signals.size:
         shard.pages.signals[rows] = np.zeros((), shard.pages.signals.dtype)
+    if shard.validators.state["pages"][0]:
+        drop_validators(shard.pages.validators, shard.pages.validator_texts, shard.validators, rows)
     links, schedules = shard.seasonality.links, shard.seasonality.schedules
     links["related"][rows] &= KEY_BITS
     own = links["schedule"][rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.estimation.gamma_posterior import ObservedInterval
 from streamsched.estimation.hierarchical_prior import SWEEP_EVERY, step_sweep
@@ -12,10 +13,11 @@ from streamsched.estimation.related_members import join_pages
 from streamsched.estimation.seasonality.seasonality_update import OUTCOMES_OF_SCHEDULE, update_own_schedule
 from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.jit import address_of
-from streamsched.outcomes import MOVED_TO
+from streamsched.outcomes import ETAG, LAST_MODIFIED, MOVED_TO
 from streamsched.records.page_bounds import BoundLimits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import IndexArrays, resolve
+from streamsched.records.validators import ValidatorColumns, keep_validators
 from streamsched.state.known_pages import NewUrl, add_page
 
 _MANY: Final = 1_000  # outcomes of a batch that need not be looked up to expect a new page among them
@@ -28,17 +30,24 @@ class LazyKernels(NamedTuple):
     join_pages: int
     step_sweep: int
     update_own_schedule: int
+    keep_validators: int
 
 
-_known: Final = [LazyKernels(0, 0, 0, 0)]  # the types of their arguments are the same in all tables
+_known: Final = [LazyKernels(0, 0, 0, 0, 0)]  # the types of their arguments are the same in all tables
 
 
-def lazy_kernels(
-    shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, given: Bytes, bounds: BoundLimits
+def lazy_kernels(  # noqa: PLR0913, PLR0917  the arguments of kernels
+    shard: ShardArrays,
+    index: IndexArrays,
+    blob: Bytes,
+    offsets: Ints,
+    given: npt.NDArray[np.uint16],
+    validators: ValidatorColumns,
+    bounds: BoundLimits,
 ) -> LazyKernels:
     """Return the kernels that a part of a batch may need, compiled. O(1), O(URLs) until a page has been added.
 
-    `blob`, `offsets`: the part's URLs; `given`: which fields its outcomes have.
+    `blob`, `offsets`: the part's URLs; `given`: which fields its outcomes have; `validators`: the columns of the batch.
     """
     known = _known[0]
     if 0 not in known:
@@ -54,11 +63,15 @@ def lazy_kernels(
     if not known.update_own_schedule and corpus["applied"] + count >= OUTCOMES_OF_SCHEDULE:
         observed = ObservedInterval(0.0, 0.0, 0.0, False)
         known = known._replace(update_own_schedule=address_of(update_own_schedule, shard, 0, observed))
+    if not known.keep_validators and (shard.validators.state["pages"][0] or np.any(given & (ETAG | LAST_MODIFIED))):
+        pages, arrays = shard.pages, shard.validators
+        places = (pages.validators, pages.validator_texts, arrays, 0, validators, 0, 0, False)
+        known = known._replace(keep_validators=address_of(keep_validators, *places))
     _known[0] = known
     return known
 
 
-def _may_add(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, given: Bytes) -> bool:
+def _may_add(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, given: npt.NDArray[np.uint16]) -> bool:
     """Return whether an outcome may be of, or name, a page that is unknown."""
     if given.size >= _MANY or np.any(given & MOVED_TO):
         return True

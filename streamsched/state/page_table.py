@@ -27,6 +27,7 @@ from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex, url_texts
 from streamsched.records.url_patterns import place_groups, rebuild_members
+from streamsched.records.validators import ValidatorColumns, count_blocks, find_free
 from streamsched.signals import SignalBatch
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
 from streamsched.state.invariants import find_faults
@@ -45,9 +46,9 @@ _NO_KIND: Final = -1  # in place of the number of a kind of source without an ap
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
-    Grows without moving a row. 124 bytes a page in `PAGE`, `TRACE` and the lease columns, 8 in the member lists of
-    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the URL's own text, and at
-    most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
+    Grows without moving a row. 128 bytes a page in `PAGE`, `TRACE`, the lease columns and the column of validators, 8
+    in the member lists of groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the
+    URL's own text, and at most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
 
     ``threads``: how many `observe` may use, itself included; the result is the same.
     """
@@ -132,9 +133,10 @@ class PageTable:
             for start in range(0, max(len(batch), 1), _CHUNK):  # an empty batch compiles the kernel
                 span = (start, min(start + _CHUNK, len(batch)))
                 self._ensure_room(batch.urls, *span, batch.moved_to)
+                self._ensure_blocks(columns, *span)
                 shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
                 offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
-                lazy = lazy_kernels(shard, index, columns.blob, offsets, given, bounds)
+                lazy = lazy_kernels(shard, index, columns.blob, offsets, given, columns.validators, bounds)
                 rules = IngestRules(self.cycle_s, CHANGE_BITS, limits, surges, stream, bounds, lazy)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 self._join_pages()
@@ -218,6 +220,7 @@ class PageTable:
         shard.seasonality.state["off"] = self.regions is None
         assign_profiles(shard.seasonality, shard.groups, groups)
         self._rejoin_keys()
+        self._free_blocks()
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory that each part of the state takes, in whole pages where it grows. O(1)."""
@@ -270,6 +273,21 @@ class PageTable:
         self._memory.make_slots(self.arrays, groups, new)
         self._index.ensure(known + new)
 
+    def _ensure_blocks(self, columns: OutcomeColumns, start: int, stop: int) -> None:
+        """Make room for the validators of the outcomes from `start` up to `stop`."""
+        more = count_blocks(columns.validators, columns.given, start, stop)
+        if more:
+            arrays = self.arrays.validators
+            free = int(arrays.free["count"][0])
+            self.reserve(Room(blocks=int(arrays.state["blocks"][0]) + max(more - free, 0)))
+
+    def _free_blocks(self) -> None:
+        """Find the free blocks of validators, after the records were loaded. O(pages) if there are any."""
+        shard = self.arrays
+        used = np.zeros(int(shard.validators.state["blocks"][0]), np.uint8)
+        if used.size:
+            find_free(shard.pages.validators[: len(self)], shard.pages.validator_texts, shard.validators, used)
+
 
 def _as_columns(batch: OutcomeBatch) -> OutcomeColumns:
     """Return the columns of `batch` for kernels; texts become their bytes and offsets. O(1)."""
@@ -279,5 +297,9 @@ def _as_columns(batch: OutcomeBatch) -> OutcomeColumns:
         "moved_blob": batch.moved_to.blob,
         "moved_offsets": batch.moved_to.offsets,
     }
-    columns = (texts[name] if name in texts else getattr(batch, name) for name in OutcomeColumns._fields)
-    return OutcomeColumns(*map(frozen, columns))
+    etag, modified = batch.etag, batch.last_modified
+    headers: list[Any] = [etag.blob, etag.offsets, modified.blob, modified.offsets]
+    *names, _ = OutcomeColumns._fields
+    columns: list[Any] = [frozen(texts[name] if name in texts else getattr(batch, name)) for name in names]
+    columns.append(ValidatorColumns(*map(frozen, headers)))
+    return OutcomeColumns(*columns)

@@ -38,20 +38,25 @@ from streamsched.records.seasonality_schema import (
 )
 from streamsched.records.signal_schema import MOST_KINDS, SIGNAL, SIGNAL_KIND, SIGNAL_SOURCE, SIGNAL_STATE
 from streamsched.records.url_patterns import candidate_space
+from streamsched.records.validators import BLOCK, FREE_BLOCKS, VALIDATOR_STATE, pack_entries
 from streamsched.records.visit_journal import JOURNAL_VISITS
 
-_DIGEST_VERSION: Final = 12  # of what is hashed, not of the format on disk
+_DIGEST_VERSION: Final = 13  # of what is hashed, not of the format on disk
 _KEYS_OF_PAGE: Final = 5  # a name, a token, each also of two segments, and a directory; a key has two pages or more
 
 
 class Room(NamedTuple):
-    """What a shard has room for: pages, groups, bytes of URLs and of names, and regions with profiles."""
+    """What a shard has room for.
+
+    Pages, groups, bytes of URLs and of names, regions with profiles, and blocks of validators.
+    """
 
     pages: int = 0
     groups: int = 0
     text: int = 0
     names: int = 0
     regions: int = 0
+    blocks: int = 0
 
 
 class Places(NamedTuple):
@@ -140,6 +145,7 @@ _HEARD_ROWS: Final = Places(
 _SOURCES: Final = Places(
     lambda shard: int(shard.signals.state["sources"][0]), lambda room: MOST_KINDS * room.groups, heard=True
 )
+_BLOCKS: Final = Places(lambda shard: int(shard.validators.state["blocks"][0]), lambda room: room.blocks)
 _KINDS: Final = Places(lambda _: MOST_KINDS, lambda _: MOST_KINDS)
 
 _U1, _U4, _F4, _F8 = np.dtype("u1"), np.dtype("<u4"), np.dtype("<f4"), np.dtype("<f8")
@@ -153,6 +159,8 @@ ARRAYS: Final = (
     Array("lease_s", "pages.lease_s", _F4, _ROWS, Saved.BY_ROW, "leases"),
     Array("links", "seasonality.links", SEASONAL_LINK, _ROWS, Saved.BY_ROW, "seasonality"),
     Array("signals", "pages.signals", SIGNAL, _HEARD_ROWS, Saved.BY_ROW, "signals"),
+    Array("validators", "pages.validators", _U4, _ROWS, Saved.BY_ROW, "validators"),
+    Array("validator_texts", "pages.validator_texts", BLOCK, _BLOCKS, Saved.OF_ROWS, "validators"),
     Array("text", "pages.text", _U1, _TEXT, Saved.APPENDED, "url_text"),
     Array("groups", "groups.records", GROUP, _GROUPS, Saved.BY_GROUP, "groups"),
     Array("names", "groups.names", _U1, _NAMES, Saved.APPENDED, "groups"),
@@ -176,6 +184,8 @@ ARRAYS: Final = (
     Array("signal_sources", "signals.sources", SIGNAL_SOURCE, _SOURCES, Saved.COPIED, "signals"),
     Array("signal_kinds", "signals.kinds", SIGNAL_KIND, _KINDS, Saved.COPIED, None),
     Array("signal_state", "signals.state", SIGNAL_STATE, _ONE, Saved.COPIED, None),
+    Array("validator_state", "validators.state", VALIDATOR_STATE, _ONE, Saved.COPIED, None),
+    Array("free_blocks", "validators.free", FREE_BLOCKS, _ONE, None, None),
 )
 BY_NAME: Final = MappingProxyType({array.name: array for array in ARRAYS})
 
@@ -209,6 +219,10 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     domains["day"] = np.where(domains["visits"] > 0, day, 0)
     arrays["corpus"]["day"] = day if arrays["corpus"]["day_visits"][0] else 0
     arrays["corpus"]["refused_pages"] = 0  # a repeated outcome that is refused counts again
+    rows = np.flatnonzero(arrays["validators"])
+    heads, arrays["validators"] = arrays["validators"][rows].astype(np.int64), rows
+    arrays["validator_texts"] = pack_entries(arrays["validator_texts"], heads)[0] if rows.size else heads
+    arrays["validator_state"] = arrays["validator_state"]["pages"]  # which blocks are free is not part of the state
     whole = hashlib.sha256(json.dumps([_DIGEST_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
         whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)

@@ -20,9 +20,11 @@ from streamsched.records.related_schema import MOST_MEMBERS, RelatedArrays
 from streamsched.records.schema import DirtyArrays, ShardArrays
 from streamsched.records.seasonality_schema import KEY_KINDS, WEEK_HOURS, SeasonalityArrays
 from streamsched.records.signal_schema import SignalArrays
+from streamsched.records.validators import WORK_BYTES, ValidatorArrays
 from streamsched.state.state_arrays import ARRAYS, Array, Room
 
-_RESERVED: Final = Room(1 << 27, 1 << 24, 1 << 33, 1 << 30)  # address space only; 134 M pages would be 16 GB of memory
+# Address space only; 134 M pages would be 16 GB of memory.
+_RESERVED: Final = Room(1 << 27, 1 << 24, 1 << 33, 1 << 30, blocks=1 << 28)
 _FEWEST_SLOTS: Final = 1 << 10
 _NEW_KEYS: Final = 5  # of a new page at most: its own three, and two as one of the 64 pages of a name ...
 _LENGTHENED: Final = 2 * MOST_MEMBERS  # ... more whenever such a name of known pages becomes common
@@ -52,6 +54,7 @@ class StateMemory:
         self._seasonal_work = np.zeros(2 * WEEK_HOURS)
         self._hashes = np.zeros(AT_ONCE * KEY_KINDS, np.uint64)
         self._found = np.zeros(KEY_KINDS, np.int64)
+        self._entries = np.zeros(WORK_BYTES, np.uint8)
         self._related_work = np.zeros(2 * MOST_MEMBERS, np.int64)
         self.reserve(Room())
 
@@ -80,6 +83,7 @@ class StateMemory:
                 **owned["related"],
             ),
             signals=SignalArrays(**owned["signals"]),
+            validators=ValidatorArrays(work=self._entries, **owned["validators"]),
             dirty=dirty,
             **owned[""],
         )

@@ -132,7 +132,9 @@ def test_per_host_is_a_limit_beside_those_of_the_state(streamsched: Command, sta
 
 def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:
     batch = streamsched("next", "--state", state, "-k", "3", "--now", str(NOW), "--lease", "90s", "--json").json
-    assert set(batch) == {"urls", "scores", "probabilities", "hosts", "reasons", "now", "lease_until"}
+    names = {"urls", "scores", "probabilities", "hosts", "reasons", "now", "lease_until", "etags", "last_modified"}
+    assert set(batch) == names
+    assert batch["etags"] == batch["last_modified"] == [None] * 3
     assert [len(batch[name]) for name in ("urls", "scores", "probabilities", "hosts", "reasons")] == [3] * 5
     assert set(batch["reasons"]) == {"in_batch_by_score"}
     assert batch["hosts"] == [url.split("/")[2] for url in batch["urls"]]

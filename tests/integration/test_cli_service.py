@@ -49,7 +49,8 @@ def test_next_leases(ask: Command, service: Running) -> None:
 
 def test_next_prints_what_it_prints_of_a_state(ask: Command) -> None:
     leased = ask("next", "-k", "2", "--per-host", "1", "--json").json
-    assert leased.keys() == {"urls", "scores", "probabilities", "hosts", "reasons", "now", "lease_until"}
+    names = {"urls", "scores", "probabilities", "hosts", "reasons", "now", "lease_until", "etags", "last_modified"}
+    assert leased.keys() == names
     assert leased["lease_until"] == leased["now"] + 600.0
     assert leased["reasons"] == ["in_batch_by_score"] * 2
     assert len(set(leased["hosts"])) == 2

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from streamsched import OutcomeBatch, Scheduler, SignalBatch
+from streamsched import Outcome, OutcomeBatch, Scheduler, SignalBatch
 from streamsched.api.values import MOST_RECORDS
 from streamsched.frames import encode_frame
 from streamsched.http.protocol import bodies
@@ -110,6 +110,25 @@ def test_a_batch_names_its_pages_and_why(crawler: httpx.Client) -> None:
     page = crawler.get(f"/v1/pages/{quote(batch['pages'][0]['url'], safe='')}").json()
     assert page["held_back"] == "leased"
     assert page["lease_until_s"] == batch["now"] + 3600.0
+
+
+def test_validators_come_back_with_the_page(crawler: httpx.Client) -> None:
+    seen = {"status": 200, "changed": True, "etag": 'W/"ä"', "last_modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    framed = OutcomeBatch.from_outcomes(
+        [Outcome(URLS[6], NOW - 9.0, **seen), Outcome(URLS[7], NOW - 9.0, changed=True)]  # type: ignore[arg-type]
+    )
+    answers = [
+        crawler.post("/v1/outcomes", json={"outcomes": [outcome(URLS[5], NOW - 9.0, **seen)]}),
+        crawler.post("/v1/outcomes", content=encode_frame(framed), headers=FRAMES),
+    ]
+    assert [answer.json()["applied"] for answer in answers] == [1, 2]
+    crawler.post("/v1/ask", json={"urls": URLS[5:8]})
+    pages = {page["url"]: page for page in crawler.post("/v1/next", json={"k": 1_000}).json()["pages"]}
+    for url in URLS[5:7]:
+        assert {name: pages[url][name] for name in ("etag", "last_modified")} == {
+            name: seen[name] for name in ("etag", "last_modified")
+        }
+    assert (pages[URLS[7]]["etag"], pages[URLS[7]]["last_modified"]) == (None, None)
 
 
 def test_rejected_outcomes_are_named_and_the_others_applied(crawler: httpx.Client) -> None:

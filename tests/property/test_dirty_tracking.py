@@ -39,6 +39,7 @@ def rows_of(scheduler: Scheduler) -> list[bytes]:
         + shard.pages.traces[row].tobytes()
         + shard.pages.lease_until_s[row].tobytes()
         + shard.pages.lease_s[row].tobytes()
+        + shard.pages.validators[row].tobytes()
         for row in range(int(shard.corpus["pages"][0]))
     ]
 
@@ -76,11 +77,11 @@ def test_nothing_is_written_unmarked(
     moved, stirred = changed(rows, rows_of(scheduler)), changed(groups, groups_of(scheduler))
     assert moved <= numbers(arrays.rows, len(rows))
     assert stirred <= numbers(arrays.groups, len(groups))
-    old_rows, _, _, old_groups = marks.end()
+    old_rows, *_, old_groups = marks.end()
     assert {row for row in moved if row >= rows_copied} <= set(old_rows["row"].tolist())
     assert {group for group in stirred if group >= groups_copied} <= set(old_groups["number"].tolist())
     for old in old_rows:
-        kept = b"".join(old[name].tobytes() for name in ("pages", "traces", "lease_until_s", "lease_s"))
+        kept = b"".join(old[name].tobytes() for name in ("pages", "traces", "lease_until_s", "lease_s", "validators"))
         assert old["row"] >= rows_copied
         assert kept == rows[old["row"]]
     for old in old_groups:

@@ -23,6 +23,7 @@ from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import DENIED, SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
+from streamsched.records.validators import read_validators
 from streamsched.records.visit_journal import NO_EVIDENCE, SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
 from streamsched.state import page_table, state_arrays
 from tests.reference import estimators
@@ -183,6 +184,8 @@ def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page)
     assert bool(record["flags"] & SUCCEEDED) == left["success"]
     assert bool(record["flags"] & WITH_FINGERPRINT) == ("fingerprint" in left)
     assert trace["fingerprint"] == left.get("fingerprint", trace["fingerprint"])
+    found = read_validators(shard.pages.validators, shard.pages.validator_texts, np.array([row]))
+    assert (found[0][0], found[1][0]) == page.validators
 
 
 def test_twin_counts_prefixes_as_the_sketch_does() -> None:

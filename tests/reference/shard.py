@@ -62,6 +62,7 @@ class Page:
     link: seasonality.Link | None = None
     significance: PageSignificance = field(default_factory=PageSignificance)
     crawl_rate: float = 0.0
+    validators: tuple[str | None, str | None] = (None, None)  # ETag and Last-Modified
     lease_until_s: float | None = None  # of the last lease that neither an outcome nor a release has ended
     leased_s: float = math.inf  # when it began
     for_panel: bool = False
@@ -208,6 +209,7 @@ class Shard:
             if self.has_source(page.url):
                 self.signals.begin(page.url, self.host_of(page), outcome.fetched_at, 0.0)
         page.left = left_behind(visit, page.left, verdict in ("change", "no_evidence"))
+        page.validators = validators_after(outcome, verdict, page.validators)
         page.failures = 0
         page.gone = min(page.gone + 1, 255) if outcome.status in (404, 410) else 0
         page.last_visit_s = outcome.fetched_at
@@ -500,6 +502,23 @@ class Shard:
         """The pages that are neither denied nor leased: a lease ends at the very second of its expiry."""
         allowed = {url: page for url, page in self.pages.items() if not page.denied}
         return [url for url, page in allowed.items() if page.lease_until_s is None or page.lease_until_s <= now]
+
+
+def validators_after(
+    outcome: Outcome, verdict: str, kept: tuple[str | None, str | None]
+) -> tuple[str | None, str | None]:
+    """The ETag and the Last-Modified of a page after an outcome that reached it: those of its content."""
+    if isinstance(outcome.status, int) and outcome.status >= 400:
+        return None, None
+    reported = zip((outcome.etag, outcome.last_modified), (255, 64), kept, strict=True)
+    found = []
+    for text, most, before in reported:
+        if text is None:
+            found.append(before if verdict == "same" else None)
+        else:
+            fits = len(text.encode()) <= most and all(ord(sign) >= 32 and ord(sign) != 127 for sign in text)
+            found.append(text if text and fits else None)
+    return found[0], found[1]
 
 
 @dataclass

@@ -31,6 +31,8 @@ outcomes = st.builds(
     retry_after=st.none() | amounts,
     significance=st.none() | st.floats(0, 1),
     moved_to=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=41, max_size=60),
+    etag=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
+    last_modified=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
 )
 
 
@@ -53,6 +55,8 @@ def make_outcomes(count: int, seed: int = 0) -> list[Outcome]:
             retry_after=sometimes(float(rng.integers(0, 3600))),
             significance=sometimes(float(rng.random())),
             moved_to=f"https://other.example/é{i}" if rng.random() < 0.2 else None,
+            etag=sometimes(f'W/"é{i}"'),
+            last_modified=sometimes("Wed, 21 Oct 2015 07:28:00 GMT"),
         )
         for i in range(count)
     ]

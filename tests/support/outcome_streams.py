@@ -41,6 +41,8 @@ class Crawl:
     retry_afters: Sequence[float | None] = (None,)
     moved_tos: Sequence[str | None] = (None,)
     significances: Sequence[float | None] = (None,)
+    etags: Sequence[str | None] = (None,)
+    last_modifieds: Sequence[str | None] = (None,)
 
     def outcomes(self) -> Iterator[Outcome]:
         for i in range(self.count):
@@ -57,6 +59,8 @@ class Crawl:
                 self.retry_afters[i % len(self.retry_afters)],
                 None if moved_to == url else moved_to,
                 self.significances[i % len(self.significances)],
+                self.etags[i % len(self.etags)],
+                self.last_modifieds[i % len(self.last_modifieds)],
             )
 
 
@@ -98,6 +102,8 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
                 some(None, None, None, f"{draw(prefixes)}{draw(st.integers(0, 20))}", "https://c.example/ä")
             ),
             significances=draw(some(None, None, 0.0, 0.3, 1.0)),
+            etags=draw(some(None, None, "", 'W/"1"', '"ä"', '"' + 25 * "2" + '"', 255 * "3", 256 * "4", "a\nb")),
+            last_modifieds=draw(some(None, None, "Wed, 21 Oct 2015 07:28:00 GMT", 64 * "5", 65 * "6", "\x7f")),
         )
         outcomes += crawl.outcomes()
     return outcomes

@@ -128,7 +128,8 @@ def _grant(scheduler: Scheduler, urls: list[str], now: float, key: str | None) -
 
 
 def _plain(batch: Any) -> Any:
-    return batch.urls, [repr(score) for score in batch.scores.tolist()], batch.panel
+    scores = [repr(score) for score in batch.scores.tolist()]
+    return batch.urls, scores, batch.panel, batch.etags, batch.last_modified
 
 
 def _plain_counts(counts: Observed | Noticed) -> Any:

@@ -137,7 +137,8 @@ def outcome_cases() -> list[Case]:
     amounts = {key: {"none", "fraction"} for key in fields}
     arrays = {key: {"none", "nones", "floats"} for key in fields}
     columns = dict.fromkeys(COLUMNS, ABSENT) | arrays
-    single = dict.fromkeys(COLUMNS, NONE) | amounts | {"changed": {"none", "flag"}, "moved_to": {"none", "text"}}
+    texts = {"moved_to": {"none", "text"}, "etag": {"none", "text"}, "last_modified": {"none", "text"}}
+    single = dict.fromkeys(COLUMNS, NONE) | amounts | {"changed": {"none", "flag"}} | texts
     return [
         *of("OutcomeBatch", OutcomeBatch, columns, urls=URLS, fetched_at=[1.0, 2.0]),
         *of("OutcomeBatch", OutcomeBatch, {"urls": NOTHING}, fetched_at=[1.0, 2.0]),

@@ -104,6 +104,14 @@ def test_given_is_left_out_where_every_column_is_full() -> None:
     assert sorted(frame) == ["changed", "fetched_at", "url", "url_offsets", "v"]
 
 
+def test_given_is_wide_if_a_field_has_a_high_bit() -> None:
+    batch = OutcomeBatch(["u", "w"], [1.0, 2.0], changed=[True, None], etag=['"1"', ""], last_modified=["é", None])
+    frame = unpack(encode_frame(batch))
+    assert frame["given"] == np.array([4 + 256 + 512, 256], "<u2").tobytes()
+    assert (frame["etag"], frame["last_modified"]) == (b'"1"', "é".encode())
+    assert same(decode_frame(frame), batch)
+
+
 def test_narrow_and_wide_elements() -> None:
     frame = unpack(encode_frame(OutcomeBatch(["u", "w"], [1.0, 2.0])))
     frame["importance"] = np.array([0.5, 0.25], "<f4").tobytes()
@@ -158,11 +166,14 @@ def test_good_is_good() -> None:
         "whole number": [({"status": [200, 2.5]}, "status"), ({"status": [200, 2**31]}, "status")],
         "16 bytes": [({"fingerprint": bytes(8)}, "fingerprint")],
         "2**64": [({"fingerprint": [1, -1]}, "fingerprint")],
-        "2 bytes": [({"changed": b"\1"}, "changed"), ({"given": b"\0"}, "given")],
+        "2 bytes": [({"changed": b"\1"}, "changed")],
+        "2 or 4 bytes": [({"given": b"\0"}, "given"), ({"given": bytes(3)}, "given")],
         "true or false": [({"changed": b"\1\2"}, "changed"), ({"changed": [True, 1]}, "changed")],
         "16 or 8 bytes": [({"importance": bytes(12)}, "importance")],
         "16 or 8 bytes, 2 values": [({name: bytes(4)}, name) for name in ("retry_after", "significance")],
-        "columns that the frame has": [({"given": b"\0\1"}, "given"), ({"given": b"\0\x80"}, "given")],
+        "columns that the frame has": [
+            ({"given": given}, "given") for given in (b"\0\1", b"\0\x80", bytes([0, 0, 0, 1]))
+        ],
         "uint8": [({"given": [0, 0]}, "given")],
     },
 )

@@ -46,6 +46,8 @@ def outcome_with(field: str, value: Any) -> Outcome:
         "retry_after": [-1, math.inf, "60"],
         "significance": [-0.1, 1.1, math.nan, "1"],
         "moved_to": ["", "\ud800"],
+        "etag": ["e" * 8193, "\ud800", b"1"],
+        "last_modified": ["ä" * 4097, 1_700_000_000],
     },
 )
 def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) -> None:
@@ -69,6 +71,7 @@ def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) ->
         "cost": [np.float64(0.0), 2**60],
         "retry_after": [0],
         "significance": [0, 1, np.float32(0.5)],
+        "etag": ["", "ä" * 4096],
     },
 )
 def test_value_at_the_ends_of_the_format(field: str, value: Any) -> None:

@@ -58,12 +58,13 @@ def test_gaps_are_absent_fields(made: Callable[[dict[str, Any]], Any]) -> None:
         "changed": [None, True, False],
         "importance": [None, None, 2.5],
         "moved_to": ["https://b.example/", None, None],
+        "etag": [None, '"1"', ""],
         "title": ["not", "a", "field"],
     }
     assert outcomes(made(columns)) == [
         Outcome(URLS[0], TIMES[0], status=200, moved_to="https://b.example/"),
-        Outcome(URLS[1], TIMES[1], changed=True),
-        Outcome(URLS[2], TIMES[2], status=404, changed=False, importance=2.5),
+        Outcome(URLS[1], TIMES[1], changed=True, etag='"1"'),
+        Outcome(URLS[2], TIMES[2], status=404, changed=False, importance=2.5, etag=""),
     ]
 
 

@@ -107,6 +107,8 @@ def _answer(client: Client, arguments: SimpleNamespace) -> dict[str, Any]:
         until_s = batch.pages[0].lease_until if batch.pages else None
         more = {"reasons": [page.why for page in batch.pages], "now": batch.now, "lease_until": until_s}
         pages = [*batch.pages]
+        more |= {"etags": [page.etag for page in batch.pages]}
+        more |= {"last_modified": [page.last_modified for page in batch.pages]}
     scores = [math.nan if page.score is None else page.score for page in pages]
     return {
         "urls": [page.url for page in pages],
@@ -127,6 +129,8 @@ def _batch_fields(batch: Batch) -> dict[str, Any]:
         "reasons": batch.reasons,
         "now": batch.now,
         "lease_until": batch.lease_until_s,
+        "etags": batch.etags,
+        "last_modified": batch.last_modified,
     }
 
 

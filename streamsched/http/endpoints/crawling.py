@@ -108,11 +108,21 @@ class Crawling:
 def _show_batch(batch: Batch) -> LeasedBatch:
     until_s = batch.now if batch.lease_until_s is None else batch.lease_until_s
     scores = map(finite, batch.scores.tolist())
-    columns = batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.probabilities.tolist(), batch.reasons
+    ranked = batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.probabilities.tolist()
     pages = [
         LeasedPage(
-            url=url, host=host, score=score, tier=tier, probability=probability, lease_until=until_s, why=why.value
+            url=url,
+            host=host,
+            score=score,
+            tier=tier,
+            probability=probability,
+            lease_until=until_s,
+            why=why.value,
+            etag=etag,
+            last_modified=modified,
         )
-        for url, host, score, tier, probability, why in zip(*columns, strict=True)
+        for url, host, score, tier, probability, why, etag, modified in zip(
+            *ranked, batch.reasons, batch.etags, batch.last_modified, strict=True
+        )
     ]
     return LeasedBatch(pages=pages, now=batch.now, repeated=batch.repeated)

@@ -33,6 +33,7 @@ from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
+from streamsched.records.validators import read_validators
 from streamsched.scheduler.batches.batch_requests import (
     BatchKeys,
     BatchRequest,
@@ -208,6 +209,7 @@ class BatchBuilder:
             kept.until_s,
             kept.panel,
             repeated,
+            *read_validators(shard.pages.validators, shard.pages.validator_texts, kept.rows),
         )
 
     def explain(self, row: int, champion: Champion, query: Query, plan: CrawlPlan | None) -> Explanation:
@@ -269,6 +271,8 @@ class BatchBuilder:
             now,
             until,
             composed.panel,
+            False,
+            *read_validators(shard.pages.validators, shard.pages.validator_texts, ranked.rows),
         )
 
     def _compose(

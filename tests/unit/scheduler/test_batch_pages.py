@@ -63,8 +63,9 @@ def test_score_that_is_not_finite_is_none() -> None:
 def test_columns_make_frames() -> None:
     batch = crawled().next_batch(5, now=86_400.0, lease="10m")
     for frame in (pd.DataFrame(batch.to_table()), pl.DataFrame(batch.to_table())):
-        assert frame.shape == (5, 7)
-        assert list(frame.columns) == ["url", "host", "score", "tier", "probability", "lease_until", "why"]
+        assert frame.shape == (5, 9)
+        named = ["url", "host", "score", "tier", "probability", "lease_until", "why", "etag", "last_modified"]
+        assert list(frame.columns) == named
         assert list(frame["url"]) == batch.urls
 
 

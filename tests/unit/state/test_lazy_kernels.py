@@ -16,20 +16,20 @@ KEY = np.array([3, 5], np.uint64)
 
 
 def stream() -> list[Outcome]:
-    """Return outcomes with new pages, moved ones, failures, several sweeps, and pages that earn schedules."""
+    """Return outcomes with new pages, moved ones, failures, validators, sweeps, and pages that earn schedules."""
     found = []
     for i in range(240):
         page = i % 6 if i < 200 else i % 11
         moved = f"https://a.example/moved/{i % 5}" if i % 50 == 20 else None
         status = 503 if i % 17 == 0 else 200
-        found.append(
-            Outcome(f"https://a.example/docs/{page}", i * DAY / 12, changed=i % 3 > 0, status=status, moved_to=moved)
-        )
+        etag = str(i) if i % 40 == 30 else None
+        url, at_s = f"https://a.example/docs/{page}", i * DAY / 12
+        found.append(Outcome(url, at_s, changed=i % 3 > 0, status=status, moved_to=moved, etag=etag))
     return found
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy_kernels, "_known", [LazyKernels(0, 0, 0, 0)])
+    monkeypatch.setattr(lazy_kernels, "_known", [LazyKernels(0, 0, 0, 0, 0)])
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
@@ -53,6 +53,6 @@ def test_a_first_batch_of_known_pages_needs_none(monkeypatch: pytest.MonkeyPatch
     table.discover(batch.urls, 0.0)
     forget(monkeypatch)
     table.observe(batch)
-    assert lazy_kernels._known == [LazyKernels(0, 0, 0, 0)]
+    assert lazy_kernels._known == [LazyKernels(0, 0, 0, 0, 0)]
     table.observe(OutcomeBatch.from_outcomes([Outcome("https://a.example/new", DAY)]))
     assert lazy_kernels._known[0].add_page != 0

@@ -20,19 +20,22 @@ from streamsched.state.state_arrays import ARRAYS, Array, Saved, digest_state
 
 DAY = 86_400.0
 SAVED = [array for array in ARRAYS if array.saved]
-WRITTEN_AT = {"lease_until_s": 0, "journal": 0, "profiles": 0}  # places in use at which any byte counts; else the last
+# Places in use at which any byte counts; else the last.
+WRITTEN_AT = {"lease_until_s": 0, "journal": 0, "profiles": 0, "validators": 1}
 BESIDE = {  # arrays whose lengths do not follow from what is in use
     *("groups.key", "groups.slots", "groups.scratch", "seasonality.work"),
     *("related.slots", "related.key", "related.hashes", "related.found", "related.work"),
+    "validators.work",
 }
 
 
 def made() -> Scheduler:
-    """A scheduler that uses every array: pages with schedules, related pages, leases, signals."""
+    """A scheduler that uses every array: pages with schedules, related pages, leases, signals, validators."""
     scheduler = Scheduler(seed=3, cycle="1d")
     urls = [f"https://a.example/{folder}/page{number}.html" for folder in ("docs", "en/docs") for number in range(20)]
     for day in range(6):
         scheduler.observe([Outcome(url, day * DAY, changed=number % 2 == 0) for number, url in enumerate(urls)])
+    scheduler.observe([Outcome(url, 5.5 * DAY, changed=False, etag=str(number)) for number, url in enumerate(urls)])
     scheduler.notice([Signal(url, 6 * DAY, "sitemap") for url in urls])
     assert len(scheduler.next_batch(40, now=7 * DAY, lease=DAY)) == 40
     return scheduler
@@ -131,8 +134,8 @@ def test_every_part_is_verified(tmp_path: Path) -> None:
     scheduler = made()
     save_twice(tmp_path, scheduler, ARRAYS[1])
     whole, increment = (read_image(ImageName(1, step).in_directory(tmp_path)) for step in range(2))
-    in_full = {array.name for array in SAVED} - {"schedules"}
-    assert {part.name for part in whole.parts} == in_full | {"changed_schedules"}
+    in_full = {array.name for array in SAVED} - {"schedules", "validator_texts"}
+    assert {part.name for part in whole.parts} == in_full | {"changed_schedules", "changed_texts"}
     assert {part.name for part in increment.parts} >= set(PATCHES)
     for image in (whole, increment):
         raw = image.path.read_bytes()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from streamsched import Outcome, Scheduler
 from streamsched.connectors import Position, encode_frame
-from streamsched.connectors.kafka import open_kafka, open_sink, read_settings
+from streamsched.connectors.kafka import open_kafka, open_sink, read_settings, sink
 from streamsched.connectors.kafka.clients.factory import choose_client
 from streamsched.connectors.kafka.clients.options import to_confluent, to_python
 from streamsched.connectors.kafka.clients.protocol import Messages, partition_path
@@ -232,6 +234,32 @@ def test_frames_are_cut_by_bytes() -> None:
     assert [one for frame in frames for one in frame] == list(batch)
     assert len(frames) == 4
     assert max(len(encode_frame(frame)) for frame in frames) < 500_000
+
+
+def test_frames_are_cut_by_the_bytes_of_all_texts() -> None:
+    urls = [f"https://a.example/{i}" for i in range(200)]
+    batch = OutcomeBatch(urls, np.arange(200.0), etag=["e" * 4_000] * 200, moved_to=["m" * 4_000] * 200)
+    frames = cut_frames(batch, 1_000)
+    assert [one for frame in frames for one in frame] == list(batch)
+    assert len(frames) == 4
+    assert max(len(encode_frame(frame)) for frame in frames) < 500_000
+
+
+def test_pages_are_published_with_their_validators(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+
+    class Kept:
+        def send(self, _topic: str, value: bytes, _key: bytes) -> None:
+            sent.append(value)
+
+    monkeypatch.setattr(sink, "open_producer", lambda _: Kept())
+    scheduler = Scheduler(max_ahead=None)
+    scheduler.observe([Outcome("https://a.example/", 0.0, etag='"1"'), Outcome("https://b.example/", 0.0)])
+    sink.KafkaSink(read_settings(URL)).send_batch(scheduler.next_batch(2, now=86_400.0))
+    pages = {page["url"]: page for page in map(json.loads, sent)}
+    assert pages["https://a.example/"]["etag"] == '"1"'
+    assert not {"etag", "last_modified"} & pages["https://b.example/"].keys()
+    assert "last_modified" not in pages["https://a.example/"]
 
 
 def test_messages_before_an_offset() -> None:
