@@ -68,8 +68,11 @@ class Setup(NamedTuple):
     workers: int
 
     def scheduler(self, **settings: Any) -> Scheduler:
-        """Return a new Scheduler. Without `host_share`: a replay compares formulas, and other policies have none."""
-        return Scheduler(cycle=self.cycle_s, seed=self.seed, host_share=None, **settings)
+        """Return a new Scheduler for pages with any names.
+
+        Without `host_share`: a replay compares formulas, and other policies have none.
+        """
+        return Scheduler(cycle=self.cycle_s, seed=self.seed, host_share=None, schemes=None, **settings)
 
 
 Make: TypeAlias = Callable[[Setup], Policy]

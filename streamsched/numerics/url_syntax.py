@@ -1,12 +1,162 @@
-"""URL syntax for kernels: the position of the host, the default port of a scheme, the top-level domain."""
+"""URL syntax for kernels: whether a URL is absolute, the host, the default port of a scheme, the top-level domain."""
 
 from __future__ import annotations
 
-from streamsched.numerics.arrays import Bytes
+import numpy as np
+
+from streamsched.numerics.arrays import Bytes, Ints
+from streamsched.numerics.compilation.machine_operations import load_word
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 
 _SLASH, _QUERY, _HASH, _COLON, _AT = ord("/"), ord("?"), ord("#"), ord(":"), ord("@")
 _DOT, _BRACKET = ord("."), ord("]")
+_DELETE = 0x7F
+_ONES, _TOPS, _NOTHING = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080), np.uint64(0)
+_CASE, _SEVEN = _ONES << np.uint64(5), np.uint64((1 << 56) - 1)  # the bit of small letters; the first 7 bytes of 8
+_ATS, _SLASHES = _ONES * np.uint64(_AT), _ONES * np.uint64(_SLASH)
+
+
+@bare_kernel
+def count_relative(blob: Bytes, offsets: Ints, starts: Bytes, ends: Ints, out: Ints) -> int:
+    """Write the indices of URLs that are not absolute to ``out``: int64[n]; return how many. O(n * starts + bytes).
+
+    An absolute one begins with one of the ``starts``, lower-case texts such as ``https://`` that end at ``ends``:
+    int64[m], in upper or lower case, and names a host that is not empty. Without ``starts`` with any scheme.
+    """
+    found = 0
+    for i in range(offsets.size - 1):
+        start, stop = offsets[i], offsets[i + 1]
+        after = _skip_scheme(blob, start, stop) if ends.size == 0 else _skip_start(blob, start, stop, starts, ends)
+        if after < 0 or not _has_host(blob, start, after, stop):
+            out[found] = i
+            found += 1
+    return found
+
+
+@inlined_kernel
+def _skip_start(text: Bytes, start: int, stop: int, starts: Bytes, ends: Ints) -> int:
+    """Return where the one of `starts` ends with which ``text[start:stop]`` begins, -1 for none.
+
+    Up to eight bytes are compared at once; control characters in place of : and / are left to `count_blank`.
+    """
+    first = 0
+    for k in range(ends.size):
+        size, i = ends[k] - first, 0
+        if size <= stop - start:
+            if size >= 7 and stop - start >= 8:
+                different = (load_word(text, start) | _CASE) ^ load_word(starts, first)
+                i = min(size, 8)
+                if (different if size > 7 else different & _SEVEN) != _NOTHING:
+                    i = size + 1
+            while i < size and _small(text[start + i]) == starts[first + i]:
+                i += 1
+            if i == size:
+                return int(start + size)
+        first = ends[k]
+    return -1
+
+
+@inlined_kernel
+def _small(byte: int) -> int:
+    """Return the small letter of a capital one of ASCII, other bytes as they are."""
+    return byte | 32 if 65 <= byte <= 90 else byte
+
+
+@inlined_kernel
+def _skip_scheme(text: Bytes, start: int, stop: int) -> int:
+    """Return where the scheme of ``text[start:stop]`` and its ``://`` end, -1 if it has none (RFC 3986, 3.1)."""
+    i = start
+    while i < stop:
+        byte = _small(text[i])
+        is_other = 48 <= byte <= 57 or 45 <= byte <= 46 or byte == 43  # a digit, + - .
+        if not (97 <= byte <= 122 or (is_other and i > start)):
+            break
+        i += 1
+    if i == start or i + 3 > stop or text[i] != _COLON or text[i + 1] != _SLASH or text[i + 2] != _SLASH:
+        return -1
+    return i + 3
+
+
+@inlined_kernel
+def _has_host(text: Bytes, start: int, after: int, stop: int) -> bool:
+    """Return whether a URL has a host beside user information and port; its scheme ends before `after`."""
+    i = after
+    if i >= stop or text[i] == _COLON or text[i] == _SLASH or text[i] == _QUERY or text[i] == _HASH:
+        return _names_host(text, start, stop)
+    while i + 8 <= stop:
+        word = load_word(text, i)
+        if _has_byte(word, _ATS):
+            return _names_host(text, start, stop)
+        if _has_byte(word, _SLASHES):
+            return True
+        i += 8
+    while i < stop:
+        if text[i] == _AT:
+            return _names_host(text, start, stop)
+        i += 1
+    return True
+
+
+@bare_kernel
+def _names_host(text: Bytes, start: int, stop: int) -> bool:
+    """Return what `_has_host` does, byte by byte."""
+    first, last, _ = find_authority(text, start, stop)
+    return bool(last > first and text[first] != _COLON)
+
+
+@inlined_kernel
+def _has_byte(word: np.uint64, eight: np.uint64) -> bool:
+    """Return whether one of 8 bytes is that of which there are `eight`."""
+    other = word ^ eight
+    return bool((other - _ONES) & ~other & _TOPS != _NOTHING)
+
+
+@bare_kernel
+def count_blank(blob: Bytes, offsets: Ints, out: Ints) -> int:
+    """Write which URLs have white space or control characters to ``out``: int64[n]; return how many. O(bytes)."""
+    found = 0
+    for i in range(offsets.size - 1):
+        if _has_blank(blob, offsets[i], offsets[i + 1]):
+            out[found] = i
+            found += 1
+    return found
+
+
+@inlined_kernel
+def _has_blank(text: Bytes, start: int, stop: int) -> bool:
+    """Return whether ``text[start:stop]``, UTF-8, has white space or a control character. O(length).
+
+    Beyond ASCII these are U+0080 to U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F and U+3000.
+    """
+    i = start
+    while i < stop:
+        if i + 8 <= stop and _is_graphic(load_word(text, i)):
+            i += 8
+            continue
+        byte = text[i]
+        if byte <= 0x20 or byte == _DELETE:
+            return True
+        if byte == 0xC2 and i + 1 < stop and text[i + 1] <= 0xA0:
+            return True
+        if 0xE1 <= byte <= 0xE3 and i + 2 < stop:
+            middle, last = text[i + 1], text[i + 2]
+            if byte == 0xE1 and middle == 0x9A and last == 0x80:
+                return True
+            if byte == 0xE2 and middle == 0x80 and (last <= 0x8A or 0xA8 <= last <= 0xA9 or last == 0xAF):
+                return True
+            if byte == 0xE2 and middle == 0x81 and last == 0x9F:
+                return True
+            if byte == 0xE3 and middle == 0x80 and last == 0x80:
+                return True
+        i += 1
+    return False
+
+
+@inlined_kernel
+def _is_graphic(word: np.uint64) -> bool:
+    """Return whether 8 bytes are ASCII from ! to ~, all at once."""
+    below = (word - _ONES * np.uint64(0x21)) | word  # the top bit of a byte: it is below !, or not ASCII
+    return bool((below | (word + _ONES)) & _TOPS == _NOTHING)  # or 0x7F
 
 
 @bare_kernel

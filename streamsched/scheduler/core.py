@@ -38,6 +38,7 @@ from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import digest_state
 from streamsched.state.stream_clock import StreamClock, SuspendedStreams
+from streamsched.state.url_rule import UrlRule
 
 _log: Final = logging.getLogger("streamsched.evidence")
 
@@ -49,11 +50,11 @@ _NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key
 class SchedulerCore:
     """The state of one shard behind a lock.
 
-    ``pages``: the page table; ``clock``: the newest time of its stream; ``reached``: up to where each stream is
-    applied; ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken
-    over; ``listeners``: each is called under the lock with the valid outcomes and the result of each `observe`, the
-    result of each `notice`, and each new batch. All methods may be called from several threads. Arguments are checked
-    by the caller unless a method says otherwise.
+    ``pages``: the page table; ``clock``: the newest time of its stream; ``url_rule``: which URLs it takes;
+    ``reached``: up to where each stream is applied; ``lock``: held while the state changes; ``on_champion``: called
+    under the lock when a formula has taken over; ``listeners``: each is called under the lock with the valid outcomes
+    and the result of each `observe`, the result of each `notice`, and each new batch. All methods may be called from
+    several threads. Arguments are checked by the caller unless a method says otherwise.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class SchedulerCore:
         self.pages = pages
         pages.threads = settings.threads or pages.threads
         self.clock = StreamClock(settings.max_ahead)
+        self.url_rule = UrlRule(settings.schemes)
         self.politeness_policy = policy
         self.panel = Panel(settings.panel, settings.cycle_s)
         self.quotas = BatchQuotas(settings.new_share, settings.seed)

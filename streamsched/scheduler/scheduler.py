@@ -92,6 +92,7 @@ from streamsched.signals import Signal, SignalBatch
 from streamsched.state.crawl_plan import CrawlPlan, write_crawl_rates
 from streamsched.state.known_pages import forget_rows
 from streamsched.state.stream_clock import MAX_AHEAD, admit_outcomes, admit_signals, parse_max_ahead
+from streamsched.state.url_rule import SCHEMES
 
 _log: Final = logging.getLogger("streamsched.persistence")
 _GROUPS_READ: Final = 1 << 16  # at a time under the lock: some 2 ms
@@ -120,6 +121,8 @@ class Scheduler:
     - ``regions``: top-level domains and clocks whose weekly profiles are learned separately, None to learn no
       seasonality, which saves some memory and time;
     - ``signals_discover``: whether change signals of unknown pages add them;
+    - ``schemes``: reject URLs that are not absolute with one of these schemes, such as ``"https ftp"``; ``any`` for all
+      schemes, None to accept texts that are no URLs, such as names of pages in a replay;
     - ``max_pages``: the most pages, None for no bound; further ones are refused and counted;
     - ``max_pages_per_host``: the most pages of a host, as ``max_pages``;
     - ``max_patterns_per_host``: the most URL patterns of a host, whose new pages then join the larger ones;
@@ -155,6 +158,7 @@ class Scheduler:
         max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
         signals_discover: bool = True,
+        schemes: str | None = SCHEMES,
         max_pages: int | None = None,
         max_pages_per_host: int | None = MAX_PAGES_PER_HOST,
         max_patterns_per_host: int | None = MAX_PATTERNS_PER_HOST,
@@ -173,6 +177,7 @@ class Scheduler:
             max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
             signals_discover=signals_discover,
+            schemes=schemes,
             bounds=PageBounds(
                 max_pages=max_pages,
                 max_pages_per_host=max_pages_per_host,
@@ -240,15 +245,15 @@ class Scheduler:
     ) -> Observed:
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
 
-        Outcomes that break the format, or lie too far in the future, are rejected and listed in the result. Outcomes
-        no newer than their page's last one are duplicates or late and change nothing. Those of unknown pages beyond
-        `max_pages` or `max_pages_per_host` are refused.
+        Outcomes that break the format, lie too far in the future, or have URLs that are not absolute (``schemes``) are
+        rejected and listed in the result. Outcomes no newer than their page's last one are duplicates or late and
+        change nothing. Those of unknown pages beyond `max_pages` or `max_pages_per_host` are refused.
 
         - `latest_s`: the latest time that is valid, in place of that of the scheduler's clock;
         - `stream`: what delivered them, see `suspend_streams`.
         """
         core, batch = self.core, as_outcomes(outcomes)
-        problems = batch.problems()
+        problems = core.url_rule.check(batch, batch.problems())
         with core.lock:
             batch, problems = admit_outcomes(core.clock, batch, problems, latest_s)
             limits, then = core.politeness_policy.limits, core.formula_switch.count
@@ -264,11 +269,12 @@ class Scheduler:
     def notice(self, signals: SignalBatch | Signal | Iterable[Signal], *, latest_s: float | None = None) -> Noticed:
         """Apply change signals in their order; return how many had which fate. O(1) a signal.
 
-        Signals that break the format, or lie too far in the future, are rejected as outcomes are. A signal raises the
-        probability that its page has changed as far as its source has proved true. `latest_s`: as for `observe`.
+        Signals that break the format, lie too far in the future, or have wrong URLs are rejected as outcomes are. A
+        signal raises the probability that its page has changed as far as its source has proved true. `latest_s`: as for
+        `observe`.
         """
         core, batch = self.core, as_signals(signals)
-        problems = batch.problems()
+        problems = core.url_rule.check(batch, batch.problems())
         with core.lock:
             batch, problems = admit_signals(core.clock, batch, problems, latest_s)
             fates = core.pages.notice(batch, discovers=core.signals_discover).tolist()
@@ -281,12 +287,19 @@ class Scheduler:
     def find_ahead(
         self, records: OutcomeBatch | SignalBatch | Outcome | Iterable[Outcome]
     ) -> list[InvalidOutcome] | list[InvalidSignal]:
-        """Return which of these valid outcomes or signals would be rejected for their times; changes nothing. O(n)."""
+        """Return which of these valid outcomes or signals would be rejected for their times or URLs. O(n).
+
+        It changes nothing.
+        """
+        rule = self.core.url_rule
+        if isinstance(records, SignalBatch):
+            wrong_signals: list[InvalidSignal] = rule.check(records, [])
+            with self.core.lock:
+                return admit_signals(copy(self.core.clock), records, wrong_signals, self._latest_s())[1]
+        outcomes = as_outcomes(records)
+        wrong: list[InvalidOutcome] = rule.check(outcomes, [])
         with self.core.lock:
-            clock, latest_s = copy(self.core.clock), self._latest_s()
-            if isinstance(records, SignalBatch):
-                return admit_signals(clock, records, [], latest_s)[1]
-            return admit_outcomes(clock, as_outcomes(records), [], latest_s)[1]
+            return admit_outcomes(copy(self.core.clock), outcomes, wrong, self._latest_s())[1]
 
     @logged(Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
@@ -298,7 +311,7 @@ class Scheduler:
         """
         core, packed = self.core, as_urls(urls)
         weights = None if importance is None else as_weights(importance, len(packed))
-        _check_urls(packed, now, weights)
+        _check_urls(core, packed, now, weights)
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
@@ -411,7 +424,7 @@ class Scheduler:
         applies. Unknown pages are added as by `discover`. Raises InvalidOutcome for a URL that breaks the format.
         """
         core, packed = self.core, as_urls(urls)
-        _check_urls(packed, now)
+        _check_urls(core, packed, now)
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
@@ -807,7 +820,8 @@ class Scheduler:
         return scheduler
 
 
-def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
+def _check_urls(core: SchedulerCore, urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
     """Raise InvalidOutcome for the first URL or weight that breaks the format."""
-    for problem in OutcomeBatch(urls, np.full(len(urls), now), importance=importance).problems():
+    batch = OutcomeBatch(urls, np.full(len(urls), now), importance=importance)
+    for problem in core.url_rule.check(batch, batch.problems()):
         raise problem

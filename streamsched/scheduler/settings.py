@@ -16,6 +16,7 @@ from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.page_bounds import PageBounds
 from streamsched.state.stream_clock import parse_max_ahead
+from streamsched.state.url_rule import parse_schemes
 
 DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
 SHARES_ROUNDING: Final = 1e-9  # of a sum of shares, which may be more than 1
@@ -41,6 +42,7 @@ class SchedulerSettings:
     max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
     signals_discover: bool
+    schemes: str | None
     bounds: PageBounds
     threads: int | None = None
 
@@ -53,6 +55,7 @@ class SchedulerSettings:
             "host_share": None if self.host_share is None else check_part("host_share", self.host_share),
             "surges": check_flag("surges", self.surges),
             "signals_discover": check_flag("signals_discover", self.signals_discover),
+            "schemes": parse_schemes(self.schemes),
             "max_ahead": parse_max_ahead(self.max_ahead),
             "regions": None if self.regions is None else check_regions(self.regions),
         }

@@ -65,7 +65,8 @@ def _observe_columns() -> None:
         times = _START_S + _DAY_S * day + np.arange(len(_URLS))
         scheduler.observe(OutcomeBatch(urls, times, changed=np.arange(len(_URLS)) % 2 == 0, status=[200] * len(_URLS)))
     late = _START_S + 4 * _DAY_S
-    scheduler.observe([Outcome(_URLS[0], late, moved_to="https://host9.example/"), Outcome(_URLS[1], late, status=503)])
+    moved = Outcome(_URLS[0], late, moved_to="https://host9.example/ä")
+    scheduler.observe([moved, Outcome(_URLS[1], late, status=503)])
     scheduler.observe([Outcome(_URLS[2], late, etag='"1"')])
     scheduler.next_batch(1, now=late + 1.0)
 

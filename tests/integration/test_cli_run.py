@@ -178,6 +178,25 @@ def test_rejected_records_are_named_counted_and_kept(streamsched: Command, tmp_p
     assert len(letters.read_text().splitlines()) == len(bad) + 1
 
 
+def test_pages_without_a_host_are_kept_aside_and_the_stream_goes_on(streamsched: Command, tmp_path: Path) -> None:
+    wrong = ["a", "//x", "javascript:alert(1)", " https://a.example/", "ftp://a.example/"]
+    bad = [json.dumps({"url": url, "fetched_at": NOW}) for url in wrong]
+    bad.append(json.dumps({"url": "https://a.example/", "fetched_at": NOW, "moved_to": "/x"}))
+    source = write(tmp_path / "outcomes.jsonl", [outcome(0, 1), *bad, outcome(2, 1)])
+    letters = tmp_path / "bad.jsonl"
+    answer = streamsched("run", "--source", source, "--state", tmp_path / "state", "--dead-letters", letters, "--json")
+    assert (answer.code, answer.json["applied"], answer.json["rejected"]) == (0, 2, len(bad))
+    assert "line 2: url: expected an absolute URL: https:// or http:// and a host" in answer.err.splitlines()[0]
+    kept = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert [json.loads(letter["raw"]) for letter in kept] == [json.loads(line) for line in bad]
+    assert [letter["field"] for letter in kept] == ["url"] * 5 + ["moved_to"]
+    words = ("run", "--source", source, "--state", tmp_path / "any", "--json", "--set")
+    assert streamsched(*words, "scheduler.schemes=any").json["rejected"] == 5
+    answer = streamsched(*words, "scheduler.schemes=ftp")
+    assert answer.code == 2
+    assert "scheduler.schemes: expected any, as in the saved state" in answer.err
+
+
 def test_a_truncated_gzip_is_read_as_far_as_it_goes(streamsched: Command, tmp_path: Path, at_one_go: str) -> None:
     source, state = write(tmp_path / "outcomes.jsonl.gz", LINES), tmp_path / "state"
     whole = source.read_bytes()

@@ -28,7 +28,7 @@ from streamsched.client import (
 from tests.support.faulty_proxy import proxy_before
 from tests.support.http_service import NOW, TOKENS, URLS, Running, running, started
 
-ODD = "https://ä.example/%2F?a=b c&d=1#e"
+ODD = "https://ä.example/%2F?a=b|c&d=1#e"
 PATIENT = RetryPolicy(attempt_s=300.0)  # the first calls compile kernels
 Caller = Callable[..., Any]
 

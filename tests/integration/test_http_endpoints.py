@@ -138,13 +138,15 @@ def test_rejected_outcomes_are_named_and_the_others_applied(crawler: httpx.Clien
         outcome("", NOW - 5.0),
         outcome("https://new.example/", NOW - 1.0, importance=-1.0, fingerprint="00000000000000ff"),
         outcome("https://new.example/", NOW, changed=True, status="robots_denied"),
+        outcome("new.example/", NOW),
     ]
     counts = crawler.post("/v1/outcomes", json={"outcomes": events}).json()
-    assert (counts["applied"], counts["rejected"], counts["first_visits"], counts["robots_denied"]) == (2, 3, 1, 1)
+    assert (counts["applied"], counts["rejected"], counts["first_visits"], counts["robots_denied"]) == (2, 4, 1, 1)
     assert [(one["record"], one["field"]) for one in counts["rejections"]] == [
         (1, "fetched_at"),
         (2, "url"),
         (3, "importance"),
+        (5, "url"),
     ]
     assert counts["rejections"][0]["found"] == "1700000000000.0"
 
@@ -160,10 +162,11 @@ def test_frames_are_applied_as_events_are(service: Running, crawler: httpx.Clien
 
 
 def test_discoveries_that_are_no_urls_are_named(crawler: httpx.Client) -> None:
-    urls = ["https://found.example/", "", "https://found.example/" + "ü" * 5_000]
-    found = crawler.post("/v1/discover", json={"urls": urls}).json()
-    assert (found["added"], found["rejected"]) == (1, 2)
-    assert [one["record"] for one in found["rejections"]] == [1, 2]
+    urls = ["https://found.example/", "", "https://found.example/" + "ü" * 5_000, "javascript:alert(1)", "//x"]
+    for call, added in (("discover", 1), ("ask", 0)):
+        found = crawler.post(f"/v1/{call}", json={"urls": urls}).json()
+        assert (found["added"], found["rejected"]) == (added, 4)
+        assert [one["record"] for one in found["rejections"]] == [1, 2, 3, 4]
 
 
 def test_whole_numbers_may_be_written_as_floats(crawler: httpx.Client) -> None:

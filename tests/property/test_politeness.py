@@ -229,7 +229,7 @@ def test_a_page_goes_by_the_rule_of_its_twin(
     urls: list[str], rules: list[tuple[str, Rule]], data: st.DataObject
 ) -> None:
     """Whether the rules were there before it or came one by one; and after some were taken back."""
-    scheduler = Scheduler()
+    scheduler = Scheduler(schemes=None)
     known: dict[str, Rule] = {}
     first = data.draw(st.integers(0, len(urls)))
     scheduler.discover(urls[:first], now=0.0)

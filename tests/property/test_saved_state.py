@@ -68,7 +68,7 @@ def test_loaded_scheduler_goes_on_as_the_saved_one(
     scheduler.observe(outcomes[:at])
     scheduler.next_batch(5, now=1e5)
     scheduler.next_batch(5, now=1.05e5, lease=7e3)
-    scheduler.ask(["https://a.example/docs/1", "b.example/1"], now=1e5)
+    scheduler.ask(["https://a.example/docs/1", "https://b.example/1"], now=1e5)
     scheduler.block("b.example", 1.2e5)
     scheduler.positions["crawl"] = {"offset": at}
     with TemporaryDirectory() as folder:

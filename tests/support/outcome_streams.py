@@ -18,7 +18,7 @@ PREFIXES = (  # a page's number follows; all spellings of one host and of one di
     "https://user@a.example/docs/api/v1/",
     "http://a.example/blog/",
     "http://a.example:8080/docs/",
-    "b.example/",
+    "https://b.example/",
     "https://b.example/?page=/docs/",
     "https://[::1]/ä/1/2/3/4/5/6/7/8/9/",
 )

@@ -190,6 +190,7 @@ def settings_cases() -> list[Case]:
         "host_share": NONE,
         "surges": FLAG,
         "signals_discover": FLAG,
+        "schemes": NONE,
         "max_ahead": {"none", "fraction"},
         "max_pages": NONE,
         "max_pages_per_host": NONE,

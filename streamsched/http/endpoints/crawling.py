@@ -93,7 +93,8 @@ class Crawling:
         urls = PackedUrls.pack(given)
 
         def add(scheduler: DurableScheduler, now: float) -> Discovered:
-            problems = OutcomeBatch(urls, np.full(len(urls), now)).problems()
+            batch = OutcomeBatch(urls, np.full(len(urls), now))
+            problems = scheduler.core.url_rule.check(batch, batch.problems())
             valid = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
             added = call(scheduler, urls.take(valid) if problems else urls, now)
             return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))

@@ -51,7 +51,7 @@ URLS = [
     st.lists(st.integers(0, 5), max_size=6, unique=True),
 )
 def test_marked_are_those_that_fit(scheme: str, path: str, places: list[int]) -> None:
-    scheduler = Scheduler()
+    scheduler = Scheduler(schemes=None)
     scheduler.discover(URLS, now=0.0)
     rows = np.arange(6)[::-1].copy()
     numbers = np.full(6, 9, np.uint8)

@@ -271,13 +271,13 @@ def test_discovery_weighs_new_and_known_pages(importance: Any) -> None:
 @pytest.mark.parametrize(
     ("urls", "importance", "field"),
     [
-        (["u", ""], None, "url"),
-        (["u", "x" * 8193], None, "url"),
-        (["u", "\ud800"], None, "url"),
-        (["u", 5], None, "url"),
-        (PackedUrls(b"u\xff", [0, 1, 2]), None, "url"),
-        (["u", "v"], [1.0, -1.0], "importance"),
-        (["u", "v"], [1.0, math.nan], "importance"),
+        (["https://u", ""], None, "url"),
+        (["https://u", "x" * 8193], None, "url"),
+        (["https://u", "\ud800"], None, "url"),
+        (["https://u", 5], None, "url"),
+        (PackedUrls(b"http://u\xff", [0, 8, 9]), None, "url"),
+        (["https://u", "https://v"], [1.0, -1.0], "importance"),
+        (["https://u", "https://v"], [1.0, math.nan], "importance"),
     ],
 )
 def test_discovery_of_anything_invalid_adds_nothing(urls: Any, importance: Any, field: str) -> None:
