@@ -114,6 +114,7 @@ class DurableScheduler(Scheduler):
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
                 last = describe_image(loaded, begin_marks(core))
                 applied = apply_log(core, directory, loaded, reread)
+                core.reached.beyond.clear()  # streams deliver again what follows their positions
             scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end)
             scheduler._clock = clock
             if applied.number < applied.end.sequence:

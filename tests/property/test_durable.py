@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -197,6 +197,7 @@ def read_parted(_path: str, position: Any) -> Iterator[OutcomeBatch]:
 
 
 @given(STEPS)
+@example([("part", 1), ("call", 1), ("restart", 1), ("whole", 1), ("call", 1)])
 @settings(max_examples=60)
 def test_streams_taken_in_parts_are_read_again_as_they_were_taken(steps: list[tuple[str, int]]) -> None:
     """Parts of what comes as one have the position before it: whatever was saved or called between, none is lost."""
