@@ -250,14 +250,15 @@ class CalibrationView(Answer, frozen=True, kw_only=True):
 class Stats(Answer, frozen=True, kw_only=True):
     """Figures of the service; times are UTC epoch seconds.
 
-    ``now``, ``started_s``: the present time and that of the start; ``pages``: known pages; ``unproven_share``: of the
-    newest visits, how many say nothing about a change, null before 100 visits;
+    ``version``: of streamsched; ``now``, ``started_s``: the present time and that of the start; ``pages``: known
+    pages; ``unproven_share``: of the newest visits, how many say nothing about a change, null before 100 visits;
     ``waiting``: requests that wait for the scheduler; ``requests``: answers since the start, by status;
     ``outcomes``, ``signals``: those since the start, from whichever source, by their fates; ``batches``,
     ``handed_out``: batches and pages leased since the start; ``trouble``: what keeps the service from its work, null if
     nothing does; ``sample_every_s``: seconds between two samples; ``samples``: oldest first, the last ones up to now.
     """
 
+    version: str
     now: float
     started_s: float
     pages: int

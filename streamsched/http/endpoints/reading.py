@@ -144,6 +144,7 @@ class Reading:
         """Return figures of the service and samples of them."""
         service, scheduler, figures = self._service, self._service.scheduler, self._service.figures
         return Stats(
+            version=service.version,
             now=service.clock(),
             started_s=service.started_s,
             pages=len(scheduler),

@@ -23,6 +23,8 @@ const PARTS = [
   ["bulk", "Surges and signals"],
 ];
 
+const QUARTER_S = 900; // offsets of local times are whole quarters of an hour
+
 /** The console, or the form for a token as soon as a call has been refused. */
 export function App() {
   const [refusal, setRefusal] = useState(null);
@@ -41,6 +43,7 @@ function Console({ onSignOut }) {
   const [explained, setExplained] = useState(null);
   const [week, setWeek] = useState({ kind: "all", name: "" });
   const { stats, samples } = figures;
+  const quarter = stats && QUARTER_S * Math.floor(stats.now / QUARTER_S);
 
   const showWeek = (url) => {
     setExplained(null);
@@ -56,11 +59,11 @@ function Console({ onSignOut }) {
       html`
         <${Ranking} onExplain=${setExplained} />
         <${Formula} formula=${stats.formula} />
-        <${Hosts} />
-        <${Week} target=${week} onTarget=${setWeek} />
+        <${Hosts} now=${quarter} />
+        <${Week} now=${quarter} target=${week} onTarget=${setWeek} />
         <${Surges} />
       `,
-    [stats?.formula, week],
+    [stats?.formula, week, quarter],
   );
 
   return html`
@@ -71,6 +74,7 @@ function Console({ onSignOut }) {
       <section id="now" aria-label="Now">${now ?? html`<${Waiting} error=${figures.error} />`}</section>
       ${parts}
     </main>
+    ${stats && html`<${Foot} version=${stats.version} />`}
     <${Explanation} url=${explained} onClose=${() => setExplained(null)} onWeek=${showWeek} />
   `;
 }
@@ -94,6 +98,13 @@ function Head({ figures, onSignOut }) {
     </header>
   `;
 }
+
+const Foot = ({ version }) => html`
+  <footer class="foot muted">
+    <span>streamsched ${version}</span>
+    <a href="/openapi.json" target="_blank" rel="noopener">Description of the API</a>
+  </footer>
+`;
 
 function describeState({ stats, error }) {
   if (error) return { level: "error", text: error.problem.code === "stopping" ? "stopping" : "no answer" };

@@ -25,8 +25,8 @@ const CAUSES = {
   blocked: "blocked by a call",
 };
 
-/** Shows a part of the list of hosts, or the one that was searched for. */
-export function Hosts() {
+/** Shows a part of the list of hosts, or the one that was searched for. `now`: by the service's clock. */
+export function Hosts({ now }) {
   const [starts, setStarts] = useState([0]);
   const [order, setOrder] = useState(ORDERS[0][0]);
   const [name, setName] = useState("");
@@ -42,8 +42,8 @@ export function Hosts() {
       </div>
       <div class="card">
         ${name
-          ? html`<${OneHost} name=${name} />`
-          : html`<${HostList} order=${order} onOrder=${sort} starts=${starts} onStarts=${setStarts} />`}
+          ? html`<${OneHost} name=${name} now=${now} />`
+          : html`<${HostList} order=${order} onOrder=${sort} starts=${starts} onStarts=${setStarts} now=${now} />`}
       </div>
     </section>
   `;
@@ -69,13 +69,13 @@ function Search({ onName }) {
   `;
 }
 
-function OneHost({ name }) {
+function OneHost({ name, now }) {
   const polled = usePolled(`/v1/hosts/${encodeURIComponent(name)}`, {}, 10);
   if (polled.error?.status === 404) return html`<${Nothing}>No page of ${name} is known.<//>`;
-  return html`<${Loaded} polled=${polled}>${(host) => html`<${Table} hosts=${[host]} />`}<//>`;
+  return html`<${Loaded} polled=${polled}>${(host) => html`<${Table} hosts=${[host]} now=${now} />`}<//>`;
 }
 
-function HostList({ order, onOrder, starts, onStarts }) {
+function HostList({ order, onOrder, starts, onStarts, now }) {
   const polled = usePolled("/v1/hosts", { start: starts.at(-1), size: SIZE, order }, 10);
   return html`
     <p class="sizes">
@@ -87,7 +87,7 @@ function HostList({ order, onOrder, starts, onStarts }) {
     </p>
     <${Loaded} polled=${polled}>
       ${({ hosts, next }) => html`
-        ${hosts.length ? html`<${Table} hosts=${hosts} />` : html`<${Nothing}>${NO_HOST[order]}<//>`}
+        ${hosts.length ? html`<${Table} hosts=${hosts} now=${now} />` : html`<${Nothing}>${NO_HOST[order]}<//>`}
         ${(next !== null || starts.length > 1) &&
         html`
           <p class="sizes">
@@ -100,7 +100,7 @@ function HostList({ order, onOrder, starts, onStarts }) {
   `;
 }
 
-function Table({ hosts }) {
+function Table({ hosts, now }) {
   return html`
     <div class="scroll" tabindex="0" role="region" aria-label="Hosts">
       <table>
@@ -115,13 +115,13 @@ function Table({ hosts }) {
             <th>held back by</th>
           </tr>
         </thead>
-        <tbody>${hosts.map((host) => html`<${Row} key=${host.host} host=${host} />`)}</tbody>
+        <tbody>${hosts.map((host) => html`<${Row} key=${host.host} host=${host} now=${now} />`)}</tbody>
       </table>
     </div>
   `;
 }
 
-function Row({ host }) {
+function Row({ host, now }) {
   const most = (limit) => (limit === null ? "" : ` of ${count(limit)}`);
   return html`
     <tr>
@@ -133,21 +133,21 @@ function Row({ host }) {
       <td class="right">${count(host.leased)}<span class="muted">${most(host.in_flight)}</span></td>
       <td class="right">${host.delay_s ? duration(host.delay_s) : html`<span class="muted">none</span>`}</td>
       <td class="right">${host.per_batch ?? html`<span class="muted">any</span>`}</td>
-      <td class="wait">${describeWait(host)}</td>
+      <td class="wait">${describeWait(host, now)}</td>
     </tr>
   `;
 }
 
 /** Says what holds a host back, since when it demanded rests, and until when. */
-function describeWait(host) {
+function describeWait(host, now) {
   if (!host.held_back) return html`<span class="muted">nothing</span>`;
   const parts = [
     HELD[host.held_back] ?? host.held_back,
     host.held_back === "host_resting" && CAUSES[host.cause],
     host.backoffs > 1 && `${host.backoffs} times in a row`,
-    host.eligible_from_s !== null && `until ${describeTime(host.eligible_from_s)}`,
+    host.eligible_from_s !== null && `until ${describeTime(host.eligible_from_s, now)}`,
   ];
   return html`<span class="held">${parts.filter(Boolean).join(", ")}</span>`;
 }
 
-const describeTime = (seconds) => (seconds - Date.now() / 1000 < 43_200 ? clock(seconds) : moment(seconds));
+const describeTime = (seconds, now) => (seconds - now < 43_200 ? clock(seconds) : moment(seconds));

@@ -11,8 +11,11 @@ const LEVELS = 9; // classes heat-0 to heat-8; 4 is the mean hour
 const PER_LEVEL = Math.sqrt(2); // ratio of busyness between two levels
 const HINTS = { url: "https://…", host: "example.org" };
 
-/** Shows the week of `target`, `{kind, name}`; kind: "all", "url", "host" or "region". */
-export function Week({ target, onTarget }) {
+/**
+ * Shows the week of `target`, `{kind, name}`; kind: "all", "url", "host" or "region". `now`: by the service's clock, to
+ * the quarter of an hour.
+ */
+export function Week({ now, target, onTarget }) {
   const parameters = target.kind === "all" ? {} : { [target.kind]: target.name };
   const polled = usePolled("/v1/week", parameters, 60);
   const [regions, setRegions] = useState([]);
@@ -28,7 +31,8 @@ export function Week({ target, onTarget }) {
           ? html`<p class="notice">${target.name} is not known.</p>`
           : html`
               <${Loaded} polled=${polled}>
-                ${(week) => html`<p class="muted">${describe(week, target)}</p><${HeatMap} week=${week} /><${Scale} />`}
+                ${(week) => html`<p class="muted">${describe(week, target)}</p><${HeatMap} week=${week} now=${now} />
+                  <${Scale} />`}
               <//>
             `}
       </article>
@@ -83,8 +87,8 @@ function describe(week, target) {
   return `${what} by hour of the week, ${zone}, learned from ${from}${own}.`;
 }
 
-function HeatMap({ week }) {
-  const [day, hour] = present(week.utc_offset_s);
+function HeatMap({ week, now }) {
+  const [day, hour] = hourOfWeek(now + week.utc_offset_s);
   return html`
     <div class="scroll" tabindex="0" role="region" aria-label="Heat map of the week">
       <table class="heat">
@@ -127,8 +131,8 @@ function levelOf(factor) {
   return Math.min(Math.max(level, 0), LEVELS - 1);
 }
 
-/** Returns the present weekday, from Monday, and hour, in the local time of the pages. */
-function present(offsetS) {
-  const local = new Date(Date.now() + 1000 * offsetS);
+/** Returns the weekday, from Monday, and the hour of a local time, in seconds. */
+function hourOfWeek(seconds) {
+  const local = new Date(1000 * seconds);
   return [(local.getUTCDay() + 6) % 7, local.getUTCHours()];
 }
