@@ -250,7 +250,8 @@ class CalibrationView(Answer, frozen=True, kw_only=True):
 class Stats(Answer, frozen=True, kw_only=True):
     """Figures of the service; times are UTC epoch seconds.
 
-    ``version``: of streamsched; ``now``, ``started_s``: the present time and that of the start; ``pages``: known
+    ``version``: of streamsched; ``scopes``: of the token that asks, all if there are no tokens;
+    ``now``, ``started_s``: the present time and that of the start; ``pages``: known
     pages; ``unproven_share``: of the newest visits, how many say nothing about a change, null before 100 visits;
     ``waiting``: requests that wait for the scheduler; ``requests``: answers since the start, by status;
     ``outcomes``, ``signals``: those since the start, from whichever source, by their fates; ``batches``,
@@ -259,6 +260,7 @@ class Stats(Answer, frozen=True, kw_only=True):
     """
 
     version: str
+    scopes: tuple[str, ...]
     now: float
     started_s: float
     pages: int

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import ContextVar
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
@@ -31,6 +32,15 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
+_scopes: ContextVar[frozenset[str] | None] = ContextVar("_scopes", default=None)  # of the caller, None for all
+
+
+def may(scope: Scope) -> bool:
+    """Return whether the caller of the request that is being answered has `scope`."""
+    scopes = _scopes.get()
+    return scopes is None or scope in scopes
+
+
 class Gate:
     """Checks callers. `tokens`: None lets every client of this machine do everything.
 
@@ -44,7 +54,8 @@ class Gate:
         self._local_names = _LOCAL_NAMES | {host}
 
     def identify(self, request: Request) -> tuple[str, frozenset[str] | None]:
-        """Return the caller's name and scopes, None for all. Raises HttpError: 401, 421 or 429."""
+        """Return the caller's name and scopes, None for all; `may` tells of them. Raises HttpError: 401, 421 or 429."""
+        _scopes.set(None)
         if self._tokens is None:
             self._check_host(request)
             self._check_rate(address_of(request))
@@ -63,6 +74,7 @@ class Gate:
                 headers={"www-authenticate": _CHALLENGE},
             )
         self._check_rate(token.name)
+        _scopes.set(token.scopes)
         return token.name, token.scopes
 
     def check_scope(self, scopes: frozenset[str] | None, scope: Scope) -> None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 DAY = 86_400.0
 URLS = [f"https://h{page % 5}.example/docs/{page // 5}" for page in range(150)]
 FORMULA = "worth * gain / (1 + log(1 + confidence))"
-NAVIGATION = ("Now", "Ranking", "Formula", "Hosts", "Week", "Surges and signals")
+STRANGE = "<img src=x onerror=alert(1)>"
+NAVIGATION = ("Now", "Ranking", "Formula", "Hosts", "Rules", "Week", "Surges and signals")
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +199,64 @@ def test_hosts_say_what_holds_them_back(page: Page) -> None:
     wait_for_text(page, "#hosts", "No page of nowhere.example is known")
 
 
+def test_an_administrator_sets_rules_blocks_hosts_and_asks_for_visits(
+    tmp_path_factory: pytest.TempPathFactory, browser: Browser
+) -> None:
+    with running(tmp_path_factory.mktemp("changed")) as service:
+        service.scheduler.discover(URLS, now=NOW - DAY)
+        with opened(browser, f"http://{service.server.address}/") as page:
+            wait_for_text(page, "#rules", "No rule is set")
+            page.fill("#rules input >> nth=0", STRANGE)
+            page.fill("#rules [name=in_flight]", "many")
+            page.click("text=Set the rule")
+            wait_for_text(page, "#rules .outcome", "Not done: .*in_flight")
+            page.fill("#rules [name=in_flight]", "")  # an empty rule for hosts is none for pages
+            page.click("text=Set the rule")
+            wait_for_text(page, "#rules .outcome", "Not done: .*a host")
+            page.fill("#rules input >> nth=0", "h1.example")
+            page.fill("#rules [name=delay]", "2h")
+            page.fill("#rules [name=in_flight]", "3")
+            page.click("text=Set the rule")
+            wait_for_text(page, "#rules .outcome", "The rule for h1.example is set; 30 known pages may be concerned")
+            wait_for_text(page, "#rules tr", r"h1\.example\s*hosts\s*delay between visits: 2 h; pages in flight: 3")
+            page.click("#rules >> text=Edit")
+            assert page.input_value("#rules [name=delay]") == "7200"
+            page.select_option("#rules select", "pages")
+            page.fill("#rules input >> nth=0", "h2.example/docs/*")
+            page.check("text=Never visit")
+            page.click("text=Set the rule")
+            wait_for_text(page, "#rules tr", r"h2\.example/docs/\*\s*pages\s*never visited")
+            page.locator("#rules tr", has_text="h1.example").locator("text=Remove").click()
+            page.locator("#rules tr", has_text="h1.example").wait_for(state="detached")
+            wait_for_text(page, "#rules .outcome", "No rule for h1.example is left")
+
+            page.fill("#hosts .act input", "h3.example")
+            page.click("#hosts .act >> text=Block")
+            wait_for_text(page, "#hosts .outcome", "h3.example, 1 known host, blocked until 22 Aug 2025, 01:00 UTC")
+            wait_for_text(page, "#hosts tr", r"h3\.example.*rests, blocked by a call")
+            page.select_option("#hosts .act select", "0")
+            page.click("#hosts .act >> text=End the block")
+            page.locator("#hosts tr", has_text="blocked by a call").wait_for(state="detached")
+
+            page.fill("#ranking input", URLS[0])
+            page.keyboard.press("Enter")
+            wait_for_text(page, "dialog .history", r"Last outcome of any kind\s*none")
+            page.click("dialog >> text=Ask for a visit")
+            wait_for_text(page, "dialog .outcome", "A visit is requested")
+            wait_for_text(page, "dialog .history", r"Visit requested\s*yes")
+        assert service.scheduler.rules.pages.keys() == {"h2.example/docs/*"}
+        asked = service.scheduler.page(URLS[0], now=NOW)
+        assert asked is not None
+        assert asked.asked_for
+
+
+def test_the_history_of_an_explained_page(page: Page) -> None:
+    page.fill("#ranking input", "https://h1.example/docs/1")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "dialog .history", r"Changes\s*\d+ in \d\d visits after the first")
+    wait_for_text(page, "dialog .history", r"Last outcome of any kind\s*2\d Aug 2025, \d\d:\d\d, fetched")
+
+
 def test_failed_fetches_are_counted_by_kind_and_by_host(
     tmp_path_factory: pytest.TempPathFactory, browser: Browser
 ) -> None:
@@ -239,8 +298,8 @@ def test_keys_reach_everything_in_order(page: Page) -> None:
     for _ in range(10):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.textContent.trim()"))
-    assert tuple(reached[:6]) == NAVIGATION
-    assert "Explain" in reached[6:]  # after the tables that scroll
+    assert tuple(reached[:7]) == NAVIGATION
+    assert "Explain" in reached[7:]  # after the tables that scroll
 
 
 def test_only_new_samples_are_asked_for_and_none_while_hidden(browser: Browser, service: Running) -> None:
@@ -300,6 +359,28 @@ def test_a_token_is_asked_for_once(tmp_path_factory: pytest.TempPathFactory, bro
         page.click("text=Sign out")
         page.locator("#token").wait_for()
         assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_reader_sees_rules_and_changes_nothing(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> None:
+    with running(tmp_path_factory.mktemp("readers"), tokens=True) as service:
+        service.scheduler.discover(URLS, now=NOW - DAY)
+        service.scheduler.set_rule("h1.example", HostRule(delay="2s"))
+        with opened(browser, f"http://{service.server.address}/") as page:
+            page.fill("#token", TOKENS["read"])
+            page.keyboard.press("Enter")
+            wait_for_text(page, "#rules tr", r"h1\.example\s*hosts\s*delay between visits: 2 s")
+            page.locator("#ranking tbody button").first.click()
+            page.locator("dialog .history").wait_for()
+            assert page.locator(".act").count() == 0
+            assert page.locator("text=/^(Remove|Ask for a visit)$/").count() == 0
+
+
+@pytest.mark.parametrize(("name", "scopes"), [("read", ["read"]), ("all", ["crawl", "read", "admin"])])
+def test_figures_tell_the_scopes_of_the_token(
+    tmp_path_factory: pytest.TempPathFactory, name: str, scopes: list[str]
+) -> None:
+    with running(tmp_path_factory.mktemp("scopes"), tokens=True) as service, service.as_token(name) as client:
+        assert client.get("/v1/stats").json()["scopes"] == scopes
 
 
 def ask_now(page: Page) -> None:

@@ -49,8 +49,10 @@ from streamsched.formula.champion import parse_provided
 from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.syntax.printer import print_number
 from streamsched.formula.terminal_table import TERMINALS
+from streamsched.http.gate import may
 from streamsched.http.protocol.problems import HttpError, invalid
 from streamsched.http.service import Service
+from streamsched.http.tokens import SCOPES
 from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
 from streamsched.scheduler.results import Batch
 
@@ -145,6 +147,7 @@ class Reading:
         service, scheduler, figures = self._service, self._service.scheduler, self._service.figures
         return Stats(
             version=service.version,
+            scopes=tuple(scope for scope in SCOPES if may(scope)),
             now=service.clock(),
             started_s=service.started_s,
             pages=len(scheduler),

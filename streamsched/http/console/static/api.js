@@ -20,7 +20,7 @@ export const token = {
   forget: () => sessionStorage.removeItem(TOKEN_NAME),
 };
 
-/** Sets what is called with the ApiError whenever a token is missing, invalid or lacks the scope "read". */
+/** Sets what is called with the ApiError whenever a token is missing, invalid or may not read. */
 export function onRefused(callback) {
   refused = callback;
 }
@@ -29,19 +29,29 @@ export function onRefused(callback) {
 export async function get(path, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
   const query = new URLSearchParams(given).toString();
-  const response = await send(query ? `${path}?${query}` : path);
+  return answerOf(await send(query ? `${path}?${query}` : path), [401, 403]);
+}
+
+/** Returns the answer to a call that changes something: `method` is POST or PUT. Throws ApiError. */
+export async function call(method, path, body) {
+  return answerOf(await send(path, { method, body: JSON.stringify(body) }), [401]);
+}
+
+/** Returns what the service answers. Throws ApiError; `refusals`: the statuses after which a token is asked for. */
+async function answerOf(response, refusals) {
   const content = await response.json().catch(() => ({}));
   if (response.ok) return content;
   const error = new ApiError(response.status, content);
-  if (error.status === 401 || error.status === 403) refused(error);
+  if (refusals.includes(error.status)) refused(error);
   throw error;
 }
 
-async function send(address) {
+async function send(address, options = {}) {
   const headers = { accept: "application/json" };
+  if (options.body) headers["content-type"] = "application/json";
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   try {
-    return await fetch(address, { headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    return await fetch(address, { ...options, headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
   } catch {
     throw new ApiError(0, { detail: "the service does not answer" });
   }

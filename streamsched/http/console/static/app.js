@@ -10,6 +10,7 @@ import { Hosts } from "./hosts.js";
 import { useStats } from "./polling.js";
 import { html, useEffect, useMemo, useState } from "./preact.js";
 import { Ranking } from "./ranking.js";
+import { Rules } from "./rules.js";
 import { SignIn } from "./signin.js";
 import { Surges } from "./surges.js";
 import { Week } from "./week.js";
@@ -19,6 +20,7 @@ const PARTS = [
   ["ranking", "Ranking"],
   ["formula", "Formula"],
   ["hosts", "Hosts"],
+  ["rules", "Rules"],
   ["week", "Week"],
   ["bulk", "Surges and signals"],
 ];
@@ -43,6 +45,7 @@ function Console({ onSignOut }) {
   const [explained, setExplained] = useState(null);
   const [week, setWeek] = useState({ kind: "all", name: "" });
   const { stats, samples } = figures;
+  const may = (scope) => stats?.scopes.includes(scope) ?? false;
   const quarter = stats && QUARTER_S * Math.floor(stats.now / QUARTER_S);
 
   const showWeek = (url) => {
@@ -59,11 +62,12 @@ function Console({ onSignOut }) {
       html`
         <${Ranking} onExplain=${setExplained} />
         <${Formula} formula=${stats.formula} />
-        <${Hosts} now=${quarter} />
+        <${Hosts} now=${quarter} mayChange=${may("admin")} />
+        <${Rules} mayChange=${may("admin")} />
         <${Week} now=${quarter} target=${week} onTarget=${setWeek} />
         <${Surges} />
       `,
-    [stats?.formula, week, quarter],
+    [stats?.formula, week, quarter, stats?.scopes.join()],
   );
 
   return html`
@@ -75,7 +79,7 @@ function Console({ onSignOut }) {
       ${parts}
     </main>
     ${stats && html`<${Foot} version=${stats.version} />`}
-    <${Explanation} url=${explained} onClose=${() => setExplained(null)} onWeek=${showWeek} />
+    <${Explanation} url=${explained} mayAsk=${may("crawl")} onClose=${() => setExplained(null)} onWeek=${showWeek} />
   `;
 }
 

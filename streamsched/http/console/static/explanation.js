@@ -1,11 +1,17 @@
 // A dialog with all that is known of a page: its place, why it is there, and the terminals of its score.
 
+import { useAction } from "./actions.js";
 import { get } from "./api.js";
-import { count, moment, number } from "./format.js";
+import { count, moment, number, plural } from "./format.js";
+import { usePolled } from "./polling.js";
 import { html, useLayoutEffect, useRef, useState } from "./preact.js";
+import { Loaded } from "./states.js";
 
-/** Explains the page of `url`; is closed while that is null. `onWeek`: called with the URL to show its week. */
-export function Explanation({ url, onClose, onWeek }) {
+/**
+ * Explains the page of `url`; is closed while that is null. `mayAsk`: whether a visit can be requested; `onWeek`:
+ * called with the URL to show its week.
+ */
+export function Explanation({ url, mayAsk, onClose, onWeek }) {
   const dialog = useRef(null);
   const [state, setState] = useState({ url: null, found: null, error: null });
 
@@ -35,7 +41,7 @@ export function Explanation({ url, onClose, onWeek }) {
         </div>
         ${state.error && html`<p class="notice">${describeError(state.error)}</p>`}
         ${!state.error && !state.found && html`<p class="muted">Loading…</p>`}
-        ${state.found && html`<${Found} found=${state.found} />`}
+        ${url !== null && state.found && html`<${Found} found=${state.found} mayAsk=${mayAsk} />`}
         ${state.found &&
         html`
           <p class="sizes">
@@ -53,24 +59,67 @@ const describeError = (error) => (error.status === 404 ? "This page is not known
 /** Returns the address if a click on it loads a page and runs nothing. */
 const safeAddress = (url) => (/^https?:/i.test(url) ? url : undefined);
 
-function Found({ found }) {
+function Found({ found, mayAsk }) {
   return html`
     <dl class="facts">
       <div><dt>Score</dt><dd>${number(found.score)}</dd></div>
       <div><dt>Place in the ranking</dt><dd>${describePlace(found)}</dd></div>
       <div><dt>May be visited</dt><dd>${describeEligibility(found)}</dd></div>
-      <div><dt>Last visit</dt><dd>${moment(found.last_visit_s)}</dd></div>
       <div><dt>Pattern</dt><dd class="url">${found.pattern}, ${count(found.prior_pages)} pages</dd></div>
-      <div><dt>Failures in a row</dt><dd>${found.failures}</dd></div>
     </dl>
     <h3>Why</h3>
     <ul class="reasons">
       ${found.reasons.map((reason) => html`<li><span>${sentence(reason.text)}</span><code>${reason.code}</code></li>`)}
     </ul>
+    <${History} key=${found.url} url=${found.url} mayAsk=${mayAsk} />
     <h3>Terms of the score</h3>
     <p><code>${found.formula}</code></p>
     <${Terminals} terminals=${found.terminals} formula=${found.formula} />
   `;
+}
+
+/** Shows what the page's record knows of its visits. */
+function History({ url, mayAsk }) {
+  const [turn, setTurn] = useState(0);
+  const { act, outcome, busy } = useAction();
+  const polled = usePolled(`/v1/pages/${encodeURIComponent(url)}`, {}, 10, turn);
+  const ask = async () => {
+    const describe = ({ rejections: [rejection] }) =>
+      rejection ? `Not done: expected ${rejection.expected}.` : "A visit is requested; it comes before others.";
+    if (await act("POST", "/v1/ask", { urls: [url] }, describe)) setTurn(turn + 1);
+  };
+  return html`
+    <h3>History</h3>
+    <${Loaded} polled=${polled}>${(page) => html`<${Record} page=${page} />`}<//>
+    ${mayAsk && html`<p class="sizes"><button disabled=${busy} onClick=${ask}>Ask for a visit</button></p>`}
+    ${outcome}
+  `;
+}
+
+function Record({ page }) {
+  const facts = [
+    page.last_visit_s === null && ["Known since", moment(page.known_since_s)],
+    ["Last visit that showed the page", moment(page.last_visit_s)],
+    ["Last outcome of any kind", describeOutcome(page)],
+    ["Changes", `${count(page.changes)} in ${plural(page.visits, "visit")} after the first`],
+    ["Expected changes", `${number(page.rate)} per cycle`],
+    ["Failures in a row", count(page.failures)],
+    page.gone > 0 && ["Gone in a row", count(page.gone)],
+    ["Leased", page.lease_until_s === null ? "no" : `until ${moment(page.lease_until_s)}`],
+    ["Visit requested", page.asked_for ? "yes" : "no"],
+    ["Forbidden by robots.txt", page.robots_denied ? "yes" : "no"],
+    ["Importance, cost", `${number(page.importance)}, ${number(page.cost)}`],
+  ];
+  return html`
+    <dl class="facts history">
+      ${facts.filter(Boolean).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+    </dl>
+  `;
+}
+
+function describeOutcome(page) {
+  if (page.last_outcome_s === null) return "none";
+  return `${moment(page.last_outcome_s)}, ${page.succeeded ? "fetched" : "not fetched"}`;
 }
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;

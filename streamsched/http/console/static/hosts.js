@@ -1,6 +1,7 @@
 // Hosts, their limits, and what holds them back.
 
-import { clock, count, duration, moment, share } from "./format.js";
+import { useAction } from "./actions.js";
+import { clock, count, duration, moment, plural, share } from "./format.js";
 import { usePolled } from "./polling.js";
 import { html, useState } from "./preact.js";
 import { Loaded, Nothing } from "./states.js";
@@ -11,6 +12,14 @@ const ORDERS = [
   ["failing", "Most failures first"],
 ];
 const NO_HOST = { known: "No host is known.", failing: "The last fetch of no page failed." };
+const BLOCKS = [
+  [600, "10 minutes"],
+  [3_600, "1 hour"],
+  [21_600, "6 hours"],
+  [86_400, "1 day"],
+  [604_800, "7 days"],
+  [0, "no longer"],
+];
 const HELD = {
   host_resting: "rests",
   host_probing: "one page finds out whether it answers again",
@@ -25,11 +34,15 @@ const CAUSES = {
   blocked: "blocked by a call",
 };
 
-/** Shows a part of the list of hosts, or the one that was searched for. `now`: by the service's clock. */
-export function Hosts({ now }) {
+/**
+ * Shows a part of the list of hosts, or the one that was searched for. `now`: by the service's clock; `mayChange`:
+ * whether hosts can be blocked.
+ */
+export function Hosts({ now, mayChange }) {
   const [starts, setStarts] = useState([0]);
   const [order, setOrder] = useState(ORDERS[0][0]);
   const [name, setName] = useState("");
+  const [turn, setTurn] = useState(0);
   const sort = (chosen) => {
     setStarts([0]);
     setOrder(chosen);
@@ -42,8 +55,12 @@ export function Hosts({ now }) {
       </div>
       <div class="card">
         ${name
-          ? html`<${OneHost} name=${name} now=${now} />`
-          : html`<${HostList} order=${order} onOrder=${sort} starts=${starts} onStarts=${setStarts} now=${now} />`}
+          ? html`<${OneHost} name=${name} now=${now} turn=${turn} />`
+          : html`
+              <${HostList} order=${order} onOrder=${sort} starts=${starts} onStarts=${setStarts} now=${now}
+                turn=${turn} />
+            `}
+        ${mayChange && html`<${BlockForm} onDone=${() => setTurn(turn + 1)} />`}
       </div>
     </section>
   `;
@@ -69,14 +86,14 @@ function Search({ onName }) {
   `;
 }
 
-function OneHost({ name, now }) {
-  const polled = usePolled(`/v1/hosts/${encodeURIComponent(name)}`, {}, 10);
+function OneHost({ name, now, turn }) {
+  const polled = usePolled(`/v1/hosts/${encodeURIComponent(name)}`, {}, 10, turn);
   if (polled.error?.status === 404) return html`<${Nothing}>No page of ${name} is known.<//>`;
   return html`<${Loaded} polled=${polled}>${(host) => html`<${Table} hosts=${[host]} now=${now} />`}<//>`;
 }
 
-function HostList({ order, onOrder, starts, onStarts, now }) {
-  const polled = usePolled("/v1/hosts", { start: starts.at(-1), size: SIZE, order }, 10);
+function HostList({ order, onOrder, starts, onStarts, now, turn }) {
+  const polled = usePolled("/v1/hosts", { start: starts.at(-1), size: SIZE, order }, 10, turn);
   return html`
     <p class="sizes">
       ${ORDERS.map(
@@ -97,6 +114,36 @@ function HostList({ order, onOrder, starts, onStarts, now }) {
         `}
       `}
     <//>
+  `;
+}
+
+/** The form that blocks a host, or ends its block. `onDone`: called after it. */
+function BlockForm({ onDone }) {
+  const [host, setHost] = useState("");
+  const [seconds, setSeconds] = useState(3_600);
+  const { act, outcome, busy } = useAction();
+  const submit = async (event) => {
+    event.preventDefault();
+    const name = host.trim();
+    const until = (answer) => (seconds ? `until ${moment(answer.until)} UTC` : "no longer");
+    const describe = (answer) => `${name}, ${plural(answer.hosts, "known host")}, blocked ${until(answer)}.`;
+    if (await act("POST", `/v1/hosts/${encodeURIComponent(name)}/block`, { seconds }, describe)) onDone();
+  };
+  return html`
+    <form class="act" aria-label="Block a host" onSubmit=${submit}>
+      <label>
+        Visit no page of
+        <input required value=${host} placeholder="example.org" onInput=${(event) => setHost(event.target.value)} />
+      </label>
+      <label>
+        For
+        <select value=${seconds} onChange=${(event) => setSeconds(Number(event.target.value))}>
+          ${BLOCKS.map(([one, text]) => html`<option value=${one}>${text}</option>`)}
+        </select>
+      </label>
+      <button type="submit" disabled=${busy}>${seconds ? "Block" : "End the block"}</button>
+    </form>
+    ${outcome}
   `;
 }
 

@@ -42,8 +42,11 @@ function useRepeated(ask, everyS, inputs, share = 1) {
   }, [everyS, ...inputs]);
 }
 
-/** Returns `{value, error}` of GET `path`, asked every `everyS` seconds; the value of other parameters is dropped. */
-export function usePolled(path, parameters = {}, everyS = 10) {
+/**
+ * Returns `{value, error}` of GET `path`, asked every `everyS` seconds and when `turn` changes; the value of other
+ * parameters is dropped.
+ */
+export function usePolled(path, parameters = {}, everyS = 10, turn = 0) {
   const key = `${path}?${JSON.stringify(parameters)}`;
   const [state, setState] = useState({ key, value: null, error: null });
   useRepeated(
@@ -56,7 +59,7 @@ export function usePolled(path, parameters = {}, everyS = 10) {
       }
     },
     everyS,
-    [key],
+    [key, turn],
     PART_SHARE,
   );
   return state.key === key ? state : { value: null, error: null };
