@@ -173,6 +173,10 @@ def test_the_foot_has_the_version_and_a_way_to_the_documentation(page: Page, ser
     assert text_of(page, ".foot").startswith(f"streamsched {__version__} ")
     link = page.locator(".foot a").get_attribute("href")
     assert service.client.get(str(link)).json()["info"]["version"] == __version__
+    page.click("text=Calls of the API")
+    wait_for_text(page, ".foot tr", r"POST /v1/next\s*crawl\s*Lease the pages to visit next")
+    wait_for_text(page, ".foot tr", r"GET /healthz\s*none")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_formula_is_a_tree_with_its_contests(page: Page) -> None:
@@ -285,6 +289,8 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service: Running,
     with opened(browser, f"http://{service.server.address}/", viewport=size, color_scheme=scheme) as page:
         page.locator(".heat").wait_for()
         page.locator("#hosts table").wait_for()
+        page.click("text=Calls of the API")
+        page.locator(".foot tr").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         wait_for_text(page, "#bulk tr", r"h0\.example\s*8")
         assert page.evaluate("document.querySelector('#bulk tbody tr').offsetHeight") < 40  # one line

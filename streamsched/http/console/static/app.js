@@ -4,6 +4,7 @@ import { findAlerts } from "./alerts.js";
 import { onRefused, token } from "./api.js";
 import { Explanation } from "./explanation.js";
 import { Figures } from "./figures.js";
+import { Foot } from "./foot.js";
 import { count, duration, moment } from "./format.js";
 import { Formula } from "./formula.js";
 import { Hosts } from "./hosts.js";
@@ -102,13 +103,6 @@ function Head({ figures, onSignOut }) {
     </header>
   `;
 }
-
-const Foot = ({ version }) => html`
-  <footer class="foot muted">
-    <span>streamsched ${version}</span>
-    <a href="/openapi.json" target="_blank" rel="noopener">Description of the API</a>
-  </footer>
-`;
 
 function describeState({ stats, error }) {
   if (error) return { level: "error", text: error.problem.code === "stopping" ? "stopping" : "no answer" };
