@@ -138,6 +138,7 @@ class PageView(Answer, frozen=True, kw_only=True):
     - ``failures``: failed visits in a row; ``gone``: answers of 404 or 410 in a row;
     - ``succeeded``: whether the last visit had a status below 400;
     - ``rate``: posterior mean of its change rate, changes per cycle;
+    - ``etag``, ``last_modified``: of its content as last reported, None if not kept;
     - ``asked_for``: whether a visit was requested; ``robots_denied``: whether robots.txt forbids it;
     - ``lease_until_s``: None unless it is leased;
     - ``eligible_from_s``: the earliest time from now on at which it may be visited, None if the clock alone does not
@@ -160,6 +161,8 @@ class PageView(Answer, frozen=True, kw_only=True):
     gone: int
     succeeded: bool
     rate: float
+    etag: str | None
+    last_modified: str | None
     asked_for: bool
     robots_denied: bool
     lease_until_s: float | None

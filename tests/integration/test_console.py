@@ -56,6 +56,7 @@ def fill(scheduler: DurableScheduler) -> None:
     for at in range(int(NOW - 21 * DAY), int(NOW - DAY), int(DAY / 4)):
         changed = [at % DAY == DAY / 4 and page % 3 == 0 for page in range(len(URLS))]
         scheduler.observe(OutcomeBatch(URLS, [at + page / 100 for page in range(len(URLS))], changed=changed))
+    scheduler.observe([Outcome(URLS[6], NOW - DAY / 2, changed=False, etag=f'W/"{STRANGE}"')])
     bulk = [url for url in URLS if url.startswith("https://h2.")][:12]
     scheduler.observe([Outcome(url, NOW - 900.0 + place, changed=True) for place, url in enumerate(bulk)])
     scheduler.notice([Signal(url, NOW - 300.0, "sitemap") for url in URLS[:40]])
@@ -255,10 +256,13 @@ def test_an_administrator_sets_rules_blocks_hosts_and_asks_for_visits(
 
 
 def test_the_history_of_an_explained_page(page: Page) -> None:
+    assert URLS[6] == "https://h1.example/docs/1"
     page.fill("#ranking input", "https://h1.example/docs/1")
     page.keyboard.press("Enter")
     wait_for_text(page, "dialog .history", r"Changes\s*\d+ in \d\d visits after the first")
     wait_for_text(page, "dialog .history", r"Last outcome of any kind\s*2\d Aug 2025, \d\d:\d\d, fetched")
+    wait_for_text(page, "dialog .history", "ETag.*" + re.escape(f'W/"{STRANGE}"'))
+    assert page.locator("dialog img").count() == 0
 
 
 def test_failed_fetches_are_counted_by_kind_and_by_host(

@@ -15,6 +15,7 @@ from streamsched.records.page_schema import SHOWN_FLAGS, VISITED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
+from streamsched.records.validators import read_validators
 from streamsched.scheduler.reason_text import describe_reasons
 
 
@@ -29,6 +30,7 @@ def view_page(shard: ShardArrays, row: int, now: float, limits: Limits, streams:
     eligible_from_s, reasons = eligibility_reasons(shard, row, now, limits, streams)
     group = int(page["group"])
     plain: dict[str, Any] = {name: int(page[name]) for name in ("visits", "changes", "failures", "gone")}
+    etags, modified = read_validators(shard.pages.validators, shard.pages.validator_texts, np.array([row]))
     plain |= {name: bool(flags & bit) for name, (bit, _) in SHOWN_FLAGS.items()}
     return PageView(
         url=url_text(shard.pages, row),
@@ -41,6 +43,8 @@ def view_page(shard: ShardArrays, row: int, now: float, limits: Limits, streams:
         last_outcome_s=float(trace["last_outcome_s"]) if np.isfinite(trace["last_outcome_s"]) else None,
         **plain,
         rate=float((page["prior_shape"] + page["own_shape"]) / (page["prior_exposure"] + page["own_exposure"])),
+        etag=etags[0],
+        last_modified=modified[0],
         lease_until_s=float(shard.pages.lease_until_s[row]) if is_leased else None,
         eligible_from_s=eligible_from_s,
         reasons=describe_reasons(reasons),

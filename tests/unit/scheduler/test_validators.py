@@ -86,6 +86,13 @@ def test_pages_of_a_batch_have_them() -> None:
     assert batch.to_table()["etag"] == batch.etags
 
 
+def test_what_is_known_of_a_page_has_them() -> None:
+    scheduler = Scheduler(max_ahead=None)
+    scheduler.observe([Outcome(URL, 0.0, etag='"1"', last_modified=DATE), Outcome("https://b.example/", 0.0)])
+    found = [scheduler.page(url, now=DAY) for url in (URL, "https://b.example/")]
+    assert [page and (page.etag, page.last_modified) for page in found] == [('"1"', DATE), (None, None)]
+
+
 def test_they_are_part_of_the_digest() -> None:
     one, other, none = (Scheduler(max_ahead=None, seed=1) for _ in range(3))
     for scheduler, etags in ((one, ('"1"', '"2"')), (other, ('"1"', '"3"')), (none, ('"1"', None))):

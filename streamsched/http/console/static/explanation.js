@@ -105,6 +105,8 @@ function Record({ page }) {
     ["Expected changes", `${number(page.rate)} per cycle`],
     ["Failures in a row", count(page.failures)],
     page.gone > 0 && ["Gone in a row", count(page.gone)],
+    page.etag !== null && ["ETag", page.etag],
+    page.last_modified !== null && ["Last-Modified", page.last_modified],
     ["Leased", page.lease_until_s === null ? "no" : `until ${moment(page.lease_until_s)}`],
     ["Visit requested", page.asked_for ? "yes" : "no"],
     ["Forbidden by robots.txt", page.robots_denied ? "yes" : "no"],
