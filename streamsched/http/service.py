@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
-from streamsched.errors import SnapshotError
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.scheduler_thread import QueueFull, SchedulerThread
 from streamsched.http.service_figures import RequestDurations, ServiceFigures
@@ -52,24 +51,13 @@ class Service:
         self.statuses: Counter[int] = Counter()
         self.durations = RequestDurations()
         self.figures = figures
-        self._not_written: SnapshotError | None = None  # why the last change could not be written
 
     @property
     def directory(self) -> Path:
         """The state directory."""
         return self.scheduler.directory
 
-    async def write(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
-        """Run a state-changing call as `read` does; if it cannot be written, `trouble` reports the error."""
-        try:
-            result = await self.read(call)
-        except SnapshotError as error:
-            self._not_written = error
-            raise
-        self._not_written = None
-        return result
-
-    async def read(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
+    async def call(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
         """Queue `call` for the scheduler thread; return its result once what it has changed is durable.
 
         `call` takes the scheduler and the time at which its turn comes. Raises HttpError, 503, if too many requests
@@ -92,7 +80,7 @@ class Service:
             return "starting: what requests need is being compiled"
         if not self.thread.is_alive:
             return "the thread of the scheduler has ended"
-        trouble = self._not_written or self.scheduler.trouble
+        trouble = self.scheduler.trouble
         return self.figures.backlog if trouble is None else f"the state {trouble.reason}"
 
 

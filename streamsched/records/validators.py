@@ -74,8 +74,8 @@ def keep_validators(  # noqa: PLR0913, PLR0917  a kernel
 ) -> None:
     """Store those validators of outcome `at` that `given` names as those of a page, the others as none. O(bytes).
 
-    `keeps`: keep the page's others instead. A text that is too long or has control characters is none. ``heads``,
-    ``blocks``: of `PageArrays`, with room for another entry.
+    `keeps`: keep the page's others instead. A text that is too long, or not of printable ASCII characters, is none.
+    ``heads``, ``blocks``: of `PageArrays`, with room for another entry.
     """
     head = np.int64(heads[row])
     if not given & (ETAG | LAST_MODIFIED) and (keeps or head == 0):
@@ -264,7 +264,7 @@ def _copy_text(blob: Bytes, offsets: Ints, at: int, out: Bytes, place: int, most
     if stop - start > most:
         return place
     for i in range(start, stop):
-        if blob[i] < 0x20 or blob[i] == 0x7F:  # as a header it could begin another one
+        if not 0x20 <= blob[i] <= 0x7E:  # HTTP clients refuse to send it, or it could begin another header
             return place
     return _copy_bytes(blob, start, stop, out, place)
 

@@ -63,7 +63,7 @@ class DurableScheduler(Scheduler):
         self.directory = directory
         self.core = core
         self.plan = plan
-        self.trouble: SnapshotError | None = None
+        self._not_saved: SnapshotError | None = None  # why the last save failed
         self._log = CallLog(directory, end)
         self._commits = JoinedCommits(self._log)
         self._clock: WallClock | None = None
@@ -236,6 +236,11 @@ class DurableScheduler(Scheduler):
         return streams_in_all_images(self.directory)
 
     @property
+    def trouble(self) -> SnapshotError | None:
+        """Why calls are refused, or the last save has failed; None again after a save."""
+        return self._log.failure or self._not_saved
+
+    @property
     def is_saved(self) -> bool:
         """Whether nothing changed since the newest image, and calls can be written."""
         return self._changes == self._saved_changes and self.trouble is None
@@ -256,13 +261,13 @@ class DurableScheduler(Scheduler):
                 saved = save_image(self.directory, self.core, before, instant, marking=True)
                 self._finish_save(saved, before, instant)
             except SnapshotError as error:
-                self.trouble = error
+                self._not_saved = error
                 raise
             # 3. Accept calls again if the log had failed: by now it has what was refused, as the image has.
             with self.core.lock:
                 if self._log.failure is not None and instant.failed:
                     self._log.restart()
-                self.trouble = self._log.failure
+                self._not_saved = None
             return saved.path
 
     def _reach_instant(self) -> tuple[int, int]:

@@ -46,6 +46,7 @@ def test_full_disk_refuses_calls_until_a_save_succeeds(tmp_path: Path) -> None:
     with no_file_beyond(1 << 12):
         with pytest.raises(SnapshotError, match=r"cannot be written: .*; calls are refused until a snapshot is saved"):
             discover_many(scheduler)
+        assert scheduler.trouble is not None
         known = len(scheduler)
         with pytest.raises(SnapshotError, match="calls are refused"):
             scheduler.observe(Outcome("https://a.example/1", 5.0))

@@ -516,7 +516,7 @@ def validators_after(
         if text is None:
             found.append(before if verdict == "same" else None)
         else:
-            fits = len(text.encode()) <= most and all(ord(sign) >= 32 and ord(sign) != 127 for sign in text)
+            fits = len(text) <= most and text.isascii() and text.isprintable()
             found.append(text if text and fits else None)
     return found[0], found[1]
 

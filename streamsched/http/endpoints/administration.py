@@ -51,7 +51,7 @@ class Administration:
     async def set_rules(self, given: Rules) -> RulesSet:
         """Set or remove rules for hosts, URL patterns and pages."""
         rules = {target: None if one is None else _make_rule(target, one) for target, one in given.rules.items()}
-        return RulesSet(pages=await self._service.write(lambda scheduler, _: scheduler.set_rules(rules)))
+        return RulesSet(pages=await self._service.call(lambda scheduler, _: scheduler.set_rules(rules)))
 
     async def set_politeness(self, given: PolitenessChange) -> PolitenessSettings:
         """Change politeness settings."""
@@ -61,17 +61,17 @@ class Administration:
             scheduler.set_politeness(dataclasses.replace(scheduler.politeness, **values))
             return PolitenessSettings(**scheduler.politeness.to_json())
 
-        return await self._service.write(change)
+        return await self._service.call(change)
 
     async def forget(self, given: Forget) -> Forgotten:
         """Forget pages, or all pages of a host."""
-        known = await self._service.write(lambda scheduler, _: scheduler.forget(given.urls, host=given.host))
+        known = await self._service.call(lambda scheduler, _: scheduler.forget(given.urls, host=given.host))
         return Forgotten(known=known)
 
     async def block(self, given: Block, host: str) -> Blocked:
         """Visit no page of a host for a while."""
         until_s = self._service.clock() + given.seconds
-        hosts = await self._service.write(lambda scheduler, _: scheduler.block(host, until_s))
+        hosts = await self._service.call(lambda scheduler, _: scheduler.block(host, until_s))
         return Blocked(hosts=hosts, until=until_s)
 
     async def snapshot(self, given: Copy) -> Copied:  # noqa: ARG002  it has no fields

@@ -47,7 +47,7 @@ class Crawling:
             self._running.discard(key)
 
     async def _lease(self, asked: NextBatch) -> LeasedBatch:
-        return await self._service.write(
+        return await self._service.call(
             lambda scheduler, now: _show_batch(
                 scheduler.next_batch(
                     asked.k, now=now, lease=asked.lease, hosts=asked.hosts, per_host=asked.per_host, key=asked.key
@@ -60,14 +60,14 @@ class Crawling:
 
         The invalid ones are named, the others applied.
         """
-        return await self._service.write(lambda scheduler, _: scheduler.observe(outcomes))
+        return await self._service.call(lambda scheduler, _: scheduler.observe(outcomes))
 
     async def notice(self, signals: SignalBatch) -> Noticed:
         """Report change signals, such as those of sitemaps and feeds.
 
         The invalid ones are named, the others applied.
         """
-        return await self._service.write(lambda scheduler, _: scheduler.notice(signals))
+        return await self._service.call(lambda scheduler, _: scheduler.notice(signals))
 
     async def discover(self, found: Discoveries) -> Discovered:
         """Add pages that were found and not visited yet.
@@ -99,11 +99,11 @@ class Crawling:
             added = call(scheduler, urls.take(valid) if problems else urls, now)
             return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
 
-        return await self._service.write(add)
+        return await self._service.call(add)
 
     async def release(self, given: Releases) -> Released:
         """Give leased pages back unvisited."""
-        return Released(known=await self._service.write(lambda scheduler, _: scheduler.release(given.urls)))
+        return Released(known=await self._service.call(lambda scheduler, _: scheduler.release(given.urls)))
 
 
 def _show_batch(batch: Batch) -> LeasedBatch:

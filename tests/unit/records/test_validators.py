@@ -64,7 +64,7 @@ def kept(text: str | None, before: str | None, most: int, *, keeps: bool) -> str
     """The slow twin, for one of the two texts."""
     if text is None:
         return before if keeps else None
-    fits = len(text.encode()) <= most and all(ord(sign) >= 32 and ord(sign) != 127 for sign in text)
+    fits = len(text) <= most and text.isascii() and text.isprintable()
     return text if text and fits else None
 
 

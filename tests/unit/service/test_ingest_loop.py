@@ -253,14 +253,14 @@ def test_progress_rejections_and_trouble_are_logged(
     caplog.set_level(logging.INFO)
     loop = make(scheduler, topic, progress_s=2.0)
     topic.rejected_so_far = 3
-    scheduler.trouble = SnapshotError("state", "cannot be written: No space left on device")
+    scheduler._not_saved = SnapshotError("state", "cannot be written: No space left on device")
     run(loop, [topic.deliver(PATHS[0], 6), None, None])
     logged = {record.message: vars(record) for record in caplog.records}
     assert logged["progress"]["lag"] == 4
     assert (logged["rejected"]["count"], logged["rejected"]["last"]) == (3, str(topic.rejections[-1]))
     assert "No space left" in logged["cannot save"]["reason"]
     assert [record.message for record in caplog.records].count("cannot save") == 1
-    scheduler.trouble = None
+    scheduler._not_saved = None
 
 
 def test_the_error_that_ends_the_deliveries_is_returned(scheduler: DurableScheduler, topic: Topic) -> None:
