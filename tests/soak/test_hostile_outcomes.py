@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamsched import Outcome, OutcomeBatch, Scheduler
+from streamsched import InvalidOutcome, Outcome, OutcomeBatch, Scheduler
 from tests.soak.orderly import patience
 from tests.support.colliding_urls import colliding_urls
 from tests.support.outcome_streams import DAY
@@ -95,7 +95,7 @@ def answer_anything(crawl: Crawl, now: float, rng: random.Random) -> None:
 
 
 def link_to_many(crawl: Crawl, now: float, rng: random.Random) -> None:
-    """Deep paths, many directories, long and strange URLs, many hosts."""
+    """Deep paths, many directories, long and strange URLs, many hosts; what is no absolute URL is refused."""
     kinds: list[Callable[[int], str]] = [
         lambda i: EVIL + "/".join(f"d{i}-{j}" for j in range(rng.randrange(40))),
         lambda i: EVIL + "/" * rng.randrange(3_000) + str(i),
@@ -109,7 +109,13 @@ def link_to_many(crawl: Crawl, now: float, rng: random.Random) -> None:
         lambda i: f"http://h1.example.:80{i}/",
     ]
     urls = [rng.choice(kinds)(i) for i in range(rng.choice([50, 400]))]
-    crawl.scheduler.discover(urls, now=now, importance=rng.choice([None, 3e38]))
+    importance = rng.choice([None, 3e38])
+    for url in urls:
+        known = len(crawl.scheduler)
+        try:
+            crawl.scheduler.discover([url], now=now, importance=importance)
+        except InvalidOutcome:
+            assert len(crawl.scheduler) == known
 
 
 def link_to_collisions(crawl: Crawl, now: float, rng: random.Random) -> None:
