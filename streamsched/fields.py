@@ -106,17 +106,12 @@ class Url(Kind):
         yield column.not_utf8(), "UTF-8"
 
 
-class Header(Kind):
-    """Values of HTTP headers: at most 8,192 bytes of UTF-8."""
+class Header(Url):
+    """Values of HTTP headers: at most 8,192 bytes of UTF-8, packed as URLs are."""
 
     def fits(self, value: Any) -> bool:
         """Return whether `value` is such a text."""
-        return isinstance(value, str) and (not value or fits_utf8(value, MAX_URL_BYTES))
-
-    def column(self, values: list[Any], *, has_texts: bool) -> Column:
-        """Return `values` packed, none of them None."""
-        del has_texts
-        return PackedUrls.pack(values)
+        return isinstance(value, str) and (not value or super().fits(value))
 
     def faults(self, column: Any) -> Iterator[_Fault]:
         """Yield the texts that are too long, then those that are not UTF-8."""

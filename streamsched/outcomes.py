@@ -128,11 +128,15 @@ class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     ] = None
     etag: Annotated[
         str | None,
-        Field(HEADER, "the ETag of the answer, kept and returned with the page if it has at most 255 bytes", ETAG),
+        Field(
+            HEADER,
+            "the ETag of the answer, kept and returned with the page if it is at most 255 bytes of printable ASCII",
+            ETAG,
+        ),
     ] = None
     last_modified: Annotated[
         str | None,
-        Field(HEADER, "the Last-Modified of the answer, as text, likewise if it has at most 64 bytes", LAST_MODIFIED),
+        Field(HEADER, "the Last-Modified of the answer, as text, likewise if it is at most 64 bytes", LAST_MODIFIED),
     ] = None
 
 

@@ -220,7 +220,7 @@ class Operation(Generic[Answer]):
     """An operation of the service.
 
     - ``name``: of the methods that do it, in OpenAPI and in metrics;
-    - ``route``: method and path; a name in braces stands for one segment;
+    - ``route``: method and path; a name in braces is one segment;
     - ``scope``: that a token needs, None if everyone may call it;
     - ``answer``: the type of the message that is returned, None for a file of the type ``media_type``;
     - ``asked``: what it takes: the parameters of a GET, the body of the others; None for nothing;

@@ -16,8 +16,9 @@ from streamsched.api.views import Observed
 from streamsched.client.async_client import AsyncClient
 from streamsched.client.retries import check_seconds
 from streamsched.errors import SettingsError
-from streamsched.outcomes import Outcome
+from streamsched.outcomes import FIELDS, Outcome
 
+_TEXTS: Final = tuple(field.name for field in FIELDS if field.kind.dtype is None)
 _MOST_CHARACTERS: Final = 1 << 20  # of the texts in a frame: 4 MiB at most, and the service takes 8 by default
 
 
@@ -28,8 +29,7 @@ class _Waiting(NamedTuple):
     @property
     def characters(self) -> int:
         """The length of its texts."""
-        one = self.outcome
-        return sum(len(text) for text in (one.url, one.moved_to, one.etag, one.last_modified) if text)
+        return sum(len(getattr(self.outcome, name) or "") for name in _TEXTS)
 
 
 class OutcomeBuffer:

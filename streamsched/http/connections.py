@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):
         self._address = self.client[0] if self.client else ""
         self._bounds.by_address[self._address] += 1
         if self._bounds.by_address[self._address] > self._bounds.most_of_address:
-            detail = f"this address has {self._bounds.most_of_address} connections, as many as it may"
+            detail = f"this address has {self._bounds.most_of_address} connections, the most that it may have"
             headers = {"retry-after": "1"}
             self._refuse(HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", detail, headers=headers))
         elif self._bounds.serving < self._bounds.most:

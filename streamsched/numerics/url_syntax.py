@@ -106,7 +106,7 @@ def _names_host(text: Bytes, start: int, stop: int) -> bool:
 
 @inlined_kernel
 def _has_byte(word: np.uint64, eight: np.uint64) -> bool:
-    """Return whether one of 8 bytes is that of which there are `eight`."""
+    """Return whether one of 8 bytes equals the byte that `eight` repeats."""
     other = word ^ eight
     return bool((other - _ONES) & ~other & _TOPS != _NOTHING)
 

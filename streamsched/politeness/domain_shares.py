@@ -7,8 +7,8 @@ domain has at most
 
     max(1, floor(max(host_share, 2 * its pages / all pages) * visits of the day so far))
 
-visits of the day, whether the batches are small or large. The domains together may always have as many as there are
-visits: twice the shares add up to 2, and max(1, floor(x)) is at least x / 2. The panel's pages, those asked for and
+visits of the day, whether the batches are small or large. The domains together may always have all visits of the
+day: twice the shares add up to 2, and max(1, floor(x)) is at least x / 2. The panel's pages, those asked for and
 those overdue count, but do not wait.
 """
 

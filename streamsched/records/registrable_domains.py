@@ -1,7 +1,7 @@
 """Registrable domains: what the owner of a host has registered, ``example.co.uk`` of ``www.example.co.uk``.
 
-The part below which anybody can register names follows from the Public Suffix List (publicsuffix.org), of which the
-library `publicsuffixlist` ships a copy: nothing is fetched. Suffixes of hosting services count, so the sites of
+The part below which anybody can register names follows from the Public Suffix List (publicsuffix.org). The library
+`publicsuffixlist` ships a copy of the list: nothing is fetched. Suffixes of hosting services count, so the sites of
 different users there are different domains. A host is looked up once, when its first page becomes known; a newer list
 does not move the hosts that are known.
 """

@@ -161,7 +161,7 @@ class Columns:
 
 
 class Replayed(NamedTuple):
-    """Stands for the scheduler in a replay: a call that changes the state needs nothing but the core."""
+    """The scheduler's place in a replay: a call that changes the state needs nothing but the core."""
 
     core: SchedulerCore
 

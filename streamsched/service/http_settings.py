@@ -31,7 +31,7 @@ class HttpSettings:
     - ``rate``: the most requests a second of one token, or without tokens of one client's address;
     - ``connections``: the most connections at once; further ones wait;
     - ``connections_per_address``: the most connections of one client's address; further ones are answered with 503.
-      Behind a proxy, which has one address, as many as ``connections``;
+      Behind a proxy, which has one address, set it to ``connections``;
     - ``queue``: the most requests that wait for the scheduler; further ones are answered with 503;
     - ``body_timeout``: the longest time in which a body must arrive;
     - ``idle_timeout``: how long a connection may be open without a request, or a request's head incomplete;

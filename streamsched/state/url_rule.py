@@ -55,7 +55,7 @@ class UrlRule:
         self.expected = f"an absolute URL: {begins} and a host, no white space or control characters"
 
     def wrong(self, urls: PackedUrls) -> Ints:
-        """Return the indices of wrong ones of `urls`, UTF-8: int64[m], ascending. O(bytes), some 15 ns a URL."""
+        """Return the indices of wrong ones of `urls`, UTF-8: int64[m], ascending. O(bytes), some 20 ns a URL."""
         if self._is_off or not len(urls):
             return np.empty(0, np.int64)
         used, out = urls.blob[urls.offsets[0] : urls.offsets[-1]], np.empty(len(urls), np.int64)

@@ -105,10 +105,14 @@ def _answer(client: Client, arguments: SimpleNamespace) -> dict[str, Any]:
     else:
         batch = client.next_batch(arguments.k, lease=arguments.lease, per_host=arguments.per_host)
         until_s = batch.pages[0].lease_until if batch.pages else None
-        more = {"reasons": [page.why for page in batch.pages], "now": batch.now, "lease_until": until_s}
+        more = {
+            "reasons": [page.why for page in batch.pages],
+            "now": batch.now,
+            "lease_until": until_s,
+            "etags": [page.etag for page in batch.pages],
+            "last_modified": [page.last_modified for page in batch.pages],
+        }
         pages = [*batch.pages]
-        more |= {"etags": [page.etag for page in batch.pages]}
-        more |= {"last_modified": [page.last_modified for page in batch.pages]}
     scores = [math.nan if page.score is None else page.score for page in pages]
     return {
         "urls": [page.url for page in pages],

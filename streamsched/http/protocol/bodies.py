@@ -93,7 +93,7 @@ def _check_values(body: bytes, media_type: str) -> None:
 
 
 class _Unseen:
-    """Stands for what is not decoded, in the words of an error."""
+    """What an error says it found in place of content that is not decoded."""
 
     def __repr__(self) -> str:
         return f"one of more than {_MOST_VALUES:,} values"
