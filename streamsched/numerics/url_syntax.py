@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from streamsched.numerics.arrays import Bytes, Ints
@@ -16,28 +18,48 @@ _CASE, _SEVEN = _ONES << np.uint64(5), np.uint64((1 << 56) - 1)  # the bit of sm
 _ATS, _SLASHES = _ONES * np.uint64(_AT), _ONES * np.uint64(_SLASH)
 
 
-@bare_kernel
-def count_relative(blob: Bytes, offsets: Ints, starts: Bytes, ends: Ints, out: Ints) -> int:
-    """Write the indices of URLs that are not absolute to ``out``: int64[n]; return how many. O(n * starts + bytes).
+class UrlStarts(NamedTuple):
+    """How absolute URLs begin: ``texts``, lower-case ones such as ``https://`` that end at ``ends``: int64[m].
 
-    An absolute one begins with one of the ``starts``, lower-case texts such as ``https://`` that end at ``ends``:
-    int64[m], in upper or lower case, and names a host that is not empty. Without ``starts`` with any scheme.
+    Without any, all schemes may be used. `off`: any text may be used as a URL. Bytes that can be read follow ``texts``.
     """
+
+    texts: Bytes
+    ends: Ints
+    off: bool
+
+
+@bare_kernel
+def count_wrong(blob: Bytes, offsets: Ints, starts: UrlStarts, out: Ints) -> int:
+    """Write the indices of URLs that are not `is_absolute` to ``out``: int64[n]; return how many. O(bytes)."""
     found = 0
     for i in range(offsets.size - 1):
-        start, stop = offsets[i], offsets[i + 1]
-        after = _skip_scheme(blob, start, stop) if ends.size == 0 else _skip_start(blob, start, stop, starts, ends)
-        if after < 0 or not _has_host(blob, start, after, stop):
+        if not is_absolute(blob, offsets[i], offsets[i + 1], starts):
             out[found] = i
             found += 1
     return found
+
+
+@bare_kernel
+def is_absolute(text: Bytes, start: int, stop: int, starts: UrlStarts) -> bool:
+    """Return whether ``text[start:stop]``, UTF-8, is an absolute URL without white space or control characters.
+
+    It begins with one of `starts`, in upper or lower case, and names a host that is not empty. O(starts + length).
+    """
+    if starts.off:
+        return True
+    if starts.ends.size == 0:
+        after = _skip_scheme(text, start, stop)
+    else:
+        after = _skip_start(text, start, stop, starts.texts, starts.ends)
+    return after >= 0 and _has_host(text, start, after, stop) and not _has_blank(text, start, stop)
 
 
 @inlined_kernel
 def _skip_start(text: Bytes, start: int, stop: int, starts: Bytes, ends: Ints) -> int:
     """Return where the one of `starts` ends with which ``text[start:stop]`` begins, -1 for none.
 
-    Up to eight bytes are compared at once; control characters in place of : and / are left to `count_blank`.
+    Up to eight bytes are compared at once; control characters in place of : and / are left to `_has_blank`.
     """
     first = 0
     for k in range(ends.size):
@@ -109,17 +131,6 @@ def _has_byte(word: np.uint64, eight: np.uint64) -> bool:
     """Return whether one of 8 bytes equals the byte that `eight` repeats."""
     other = word ^ eight
     return bool((other - _ONES) & ~other & _TOPS != _NOTHING)
-
-
-@bare_kernel
-def count_blank(blob: Bytes, offsets: Ints, out: Ints) -> int:
-    """Write which URLs have white space or control characters to ``out``: int64[n]; return how many. O(bytes)."""
-    found = 0
-    for i in range(offsets.size - 1):
-        if _has_blank(blob, offsets[i], offsets[i + 1]):
-            out[found] = i
-            found += 1
-    return found
 
 
 @inlined_kernel

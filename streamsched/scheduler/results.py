@@ -22,15 +22,15 @@ SHOWN_PAGES: Final = 20  # of a batch, in a notebook
 
 _COUNTS: Final = (  # in the order of the positions of `streamsched.state.ingest`
     *("applied", "changed", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
-    *("refused", *STATUSES, "moved", "unproven"),
+    *("refused", *STATUSES, "moved", "unproven", "wrong"),
 )
 _FATES: Final = ("applied", "discovered", "repeated", "late", "refused")  # likewise, of signals
 
 
 def as_observed(counts: Sequence[int], problems: Sequence[InvalidOutcome]) -> Observed:
-    """Return the result of a call by the `counts` of the ingest kernel and the outcomes that it did not get."""
+    """Return the result of a call by the `counts` of the ingest kernel and the `problems` of rejected outcomes."""
     named = dict(zip(_COUNTS, counts, strict=True))
-    named.pop("unchanged")
+    del named["unchanged"], named["wrong"]  # the latter are among the problems
     return Observed(**named, rejected=len(problems), rejections=Rejection.of(problems))
 
 

@@ -90,6 +90,7 @@ from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observe
 from streamsched.scheduler.settings import SchedulerSettings, parse_cycle
 from streamsched.signals import Signal, SignalBatch
 from streamsched.state.crawl_plan import CrawlPlan, write_crawl_rates
+from streamsched.state.ingest import WRONG
 from streamsched.state.known_pages import forget_rows
 from streamsched.state.stream_clock import MAX_AHEAD, admit_outcomes, admit_signals, parse_max_ahead
 from streamsched.state.url_rule import SCHEMES
@@ -252,14 +253,18 @@ class Scheduler:
         - `latest_s`: the latest time that is valid, in place of that of the scheduler's clock;
         - `stream`: what delivered them, see `suspend_streams`.
         """
-        core, batch = self.core, as_outcomes(outcomes)
-        problems = core.url_rule.check(batch, batch.problems())
+        core, given = self.core, as_outcomes(outcomes)
+        problems = given.problems()
         with core.lock:
-            batch, problems = admit_outcomes(core.clock, batch, problems, latest_s)
+            batch, problems = admit_outcomes(core.clock, given, problems, latest_s)
             limits, then = core.politeness_policy.limits, core.formula_switch.count
             number, surges = core.streams.number(stream if len(batch) else None), core.surges
-            counts = core.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
+            starts = core.url_rule.starts
+            counts = core.pages.observe(batch, limits, surges=surges, stream=number, starts=starts, then=then).tolist()
             core.politeness_policy.reach(core.pages.arrays)
+            if counts[WRONG]:  # seldom: which ones they are is found again
+                problems = core.url_rule.check(given, problems)
+                batch = given.take(np.delete(np.arange(len(given)), [problem.record for problem in problems]))
             observed = as_observed(counts, problems)
             core.report(batch)
             core.report(observed)
@@ -297,9 +302,9 @@ class Scheduler:
             with self.core.lock:
                 return admit_signals(copy(self.core.clock), records, wrong_signals, self._latest_s())[1]
         outcomes = as_outcomes(records)
-        wrong: list[InvalidOutcome] = rule.check(outcomes, [])
         with self.core.lock:
-            return admit_outcomes(copy(self.core.clock), outcomes, wrong, self._latest_s())[1]
+            late = admit_outcomes(copy(self.core.clock), outcomes, [], self._latest_s())[1]
+        return rule.check(outcomes, late)
 
     @logged(Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:

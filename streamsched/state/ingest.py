@@ -32,6 +32,7 @@ from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Reco
 from streamsched.numerics.compilation.machine_operations import call, call_for_int, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
+from streamsched.numerics.url_syntax import UrlStarts, is_absolute
 from streamsched.outcomes import (
     CHANGED,
     COST,
@@ -67,13 +68,14 @@ from streamsched.state.known_pages import NewUrl
 from streamsched.state.lazy_kernels import LazyKernels
 from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetch_page
 
-# Positions in the counts that `apply_outcomes` adds to. An outcome counts as APPLIED, DUPLICATES, LATE or REFUSED, an
-# applied one also as one of CHANGES, FIRST_VISITS, FAILURES, UNCHANGED, UNPROVEN (no evidence of either), DENIALS and
-# NOT_TRIED. SERVED are outcomes of pages leased for their score that show whether the page had changed, HITS those of
-# them that found a change. MOVED are applied outcomes that name another URL.
+# Positions in the counts that `apply_outcomes` adds to. An outcome counts as APPLIED, DUPLICATES, LATE or REFUSED, or
+# as WRONG if its URL, or one that it names, is not absolute; an applied one also as one of CHANGES, FIRST_VISITS,
+# FAILURES, UNCHANGED, UNPROVEN (no evidence of either), DENIALS and NOT_TRIED. SERVED are outcomes of pages leased for
+# their score that show whether the page had changed, HITS those of them that found a change. MOVED are applied outcomes
+# that name another URL.
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
-REFUSED, DENIALS, NOT_TRIED, MOVED, UNPROVEN = range(9, 14)
-COUNTS: Final = 14
+REFUSED, DENIALS, NOT_TRIED, MOVED, UNPROVEN, WRONG = range(9, 15)
+COUNTS: Final = 15
 
 _AHEAD: Final = 12  # outcomes between prefetching a group and using it
 _HOST_AHEAD: Final = 6  # ... its host, which the group names
@@ -82,7 +84,7 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
     politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, the
-    bounds on pages, and the rarely needed kernels.
+    bounds on pages, how their URLs begin, and the rarely needed kernels.
     """
 
     cycle_s: float
@@ -91,6 +93,7 @@ class IngestRules(NamedTuple):
     surges: bool
     stream: int
     bounds: BoundLimits
+    starts: UrlStarts
     lazy: LazyKernels
 
 
@@ -158,6 +161,9 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
         _prefetch(shard, rows, columns.fetched_at[start : start + rows.size], i)
         at = start + i
         fetched_at = columns.fetched_at[at]
+        if _is_wrong(columns, at, rows[i] < 0, rules.starts):
+            counts[WRONG] += 1
+            continue
         if rows[i] < 0:
             rows[i] = _add(shard, index, columns, at, rules)
             if rows[i] < 0:
@@ -180,6 +186,16 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
         if columns.given[at] & MOVED_TO:
             counts[MOVED] += 1
             _discover_target(shard, index, columns, at, rules)
+
+
+@inlined_kernel
+def _is_wrong(columns: OutcomeColumns, at: int, is_unknown: bool, starts: UrlStarts) -> bool:
+    """Return whether outcome `at` has or names a URL that is not absolute. That of a known page was checked before."""
+    if is_unknown and not is_absolute(columns.blob, columns.offsets[at], columns.offsets[at + 1], starts):
+        return True
+    if not columns.given[at] & MOVED_TO:
+        return False
+    return not is_absolute(columns.moved_blob, columns.moved_offsets[at], columns.moved_offsets[at + 1], starts)
 
 
 @bare_kernel

@@ -17,6 +17,7 @@ from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
 from streamsched.numerics.keyed_hash import draw_key, read_key
 from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.url_syntax import UrlStarts
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
@@ -37,6 +38,7 @@ from streamsched.state.look_ahead import looking_ahead
 from streamsched.state.notice import FATES, NoticeResult, NoticeRules, SignalColumns, apply_signals
 from streamsched.state.state_arrays import Room
 from streamsched.state.state_memory import StateMemory
+from streamsched.state.url_rule import ANY_TEXT
 
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
@@ -116,14 +118,15 @@ class PageTable:
         *,
         surges: bool = True,
         stream: int = 0,
+        starts: UrlStarts = ANY_TEXT,
         then: Callable[[int], object] | None = None,
     ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
-        are learned; `stream`: see `IngestRules`; `then`: called with the number of outcomes whenever some tens of
-        thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records, its group's
-        mean, and four rows of the sweep.
+        are learned; `stream`, `starts`: see `IngestRules`; `then`: called with the number of outcomes whenever some
+        tens of thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records, its
+        group's mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = _as_columns(batch)
@@ -137,7 +140,7 @@ class PageTable:
                 shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
                 offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
                 lazy = lazy_kernels(shard, index, columns.blob, offsets, given, columns.validators, bounds)
-                rules = IngestRules(self.cycle_s, CHANGE_BITS, limits, surges, stream, bounds, lazy)
+                rules = IngestRules(self.cycle_s, CHANGE_BITS, limits, surges, stream, bounds, starts, lazy)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 self._join_pages()
                 if then is not None:

@@ -15,7 +15,7 @@ DAY = 86_400.0
 URL = "https://a.example/docs/1"
 NAMES = (
     *("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
-    *("refused", "robots_denied", "not_attempted", "moved", "unproven"),
+    *("refused", "robots_denied", "not_attempted", "moved", "unproven", "wrong"),
 )
 
 
@@ -48,7 +48,7 @@ def test_counts_tell_each_outcome_apart() -> None:
         Outcome(URL, 6 * DAY, "not_attempted", moved_to="https://b.example/"),
         Outcome(URL, 6 * DAY, moved_to="https://c.example/"),
     )
-    assert counts == dict(zip(NAMES, (6, 1, 1, 1, 2, 1, 1, 0, 0, 0, 1, 1, 1, 0), strict=True))
+    assert counts == dict(zip(NAMES, (6, 1, 1, 1, 2, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0), strict=True))
     assert len(table) == 2
 
 

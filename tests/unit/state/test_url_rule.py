@@ -57,6 +57,25 @@ def test_wrong_urls_are_refused_wherever_they_enter(url: str) -> None:
     assert len(scheduler) == 1
 
 
+def test_outcomes_between_wrong_ones_are_applied_and_reported() -> None:
+    """Of known pages, unknown ones, and pages that a wrong outcome names first; listeners get the applied ones."""
+    scheduler, heard = Scheduler(), []
+    scheduler.core.listeners.append(heard.append)
+    outcomes = [
+        Outcome("a", T),
+        Outcome(GOOD[0], T),
+        Outcome(GOOD[1], T, moved_to="b"),
+        Outcome("c", T),
+        Outcome(GOOD[1], T, moved_to=GOOD[4]),
+    ]
+    observed = scheduler.observe(outcomes)
+    assert [(one.record, one.field) for one in observed.rejections] == [(0, "url"), (2, "moved_to"), (3, "url")]
+    assert (observed.applied, observed.moved, observed.rejected, len(scheduler)) == (2, 1, 3, 3)
+    batch = heard[0]
+    assert isinstance(batch, OutcomeBatch)
+    assert list(batch.urls) == [GOOD[0], GOOD[1]]
+
+
 def test_absolute_urls_are_taken() -> None:
     scheduler = Scheduler()
     assert scheduler.observe([Outcome(url, T) for url in GOOD]).rejected == 0
