@@ -16,7 +16,7 @@ from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
 from streamsched.persistence.state_directory import check_directory, newest_image
-from streamsched.records.page_schema import DENIED
+from streamsched.records.page_schema import SHOWN_FLAGS
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import drop_lost_log, repair_state
@@ -200,7 +200,7 @@ def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
     return {
         "images": len({name.number for name in list_images(directory)}),
         "pages": len(scheduler),
-        "robots_denied": int(np.count_nonzero(flags & DENIED)),
+        **{name: int(np.count_nonzero(flags & bit)) for name, (bit, _) in SHOWN_FLAGS.items()},
         "groups": int(corpus["groups"]),
         "outcomes": int(corpus["applied"]),
         "failures": int(corpus["failures"]),
