@@ -59,7 +59,8 @@ def test_wrong_urls_are_refused_wherever_they_enter(url: str) -> None:
 
 def test_outcomes_between_wrong_ones_are_applied_and_reported() -> None:
     """Of known pages, unknown ones, and pages that a wrong outcome names first; listeners get the applied ones."""
-    scheduler, heard = Scheduler(), []
+    scheduler = Scheduler()
+    heard: list[object] = []
     scheduler.core.listeners.append(heard.append)
     outcomes = [
         Outcome("a", T),
