@@ -252,7 +252,7 @@ def _discover(urls: PackedUrls) -> None:
 
 def _observe(urls: PackedUrls) -> None:
     scheduler = Scheduler()
-    for day in range(2):
+    for day in (1, 2):
         scheduler.observe(OutcomeBatch(urls, np.full(len(urls), day * 86_400.0)))
 
 

@@ -105,7 +105,7 @@ def _fill(url: str, urls: PackedUrls, count: int, shape: str) -> None:
 def _read(url: str, client: str, count: int) -> float:
     """Return outcomes per second, from opening the topic until the last one is applied."""
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe(OutcomeBatch(["https://warm.example/"], [0.0]))
+    scheduler.observe(OutcomeBatch(["https://warm.example/"], [1.0]))
     start = time.perf_counter()
     applied = 0
     with open_kafka(f"{url}?until-end=true&client={client}") as source:

@@ -157,7 +157,10 @@ class Number(Kind):
 
 
 class Time(Number):
-    """Times, UTC epoch seconds. One beyond 1e11 fits a record, not a batch: a wrong clock must not stop a crawler."""
+    """Times, UTC epoch seconds above 0, below 1e11.
+
+    Others fit a record if they are finite, not a batch: a wrong clock must not stop a crawler.
+    """
 
     def fits(self, value: Any) -> bool:
         """Return whether `value` is a finite time, or the ISO 8601 text of one."""
@@ -184,10 +187,11 @@ class Time(Number):
         return self.read(value) if isinstance(value, str) else value
 
     def faults(self, column: Any) -> Iterator[_Fault]:
-        """Yield the times beyond 1e11, each with a hint of its own."""
-        if not (np.minimum.reduce(column) > -TIME_LIMIT_S and np.maximum.reduce(column) < TIME_LIMIT_S):
-            for row in np.flatnonzero(~(np.abs(column) < TIME_LIMIT_S)):
-                yield np.array([row]), expected_time(column[row].item())
+        """Yield the times that are not above 0 and below 1e11, each with a hint of its own."""
+        if not (np.minimum.reduce(column) > 0.0 and np.maximum.reduce(column) < TIME_LIMIT_S):
+            for row in np.flatnonzero(~((column > 0.0) & (column < TIME_LIMIT_S))):
+                found = column[row].item()
+                yield np.array([row]), self.expected if found <= 0.0 else expected_time(found)
 
 
 class Fingerprint(Number):
@@ -240,7 +244,7 @@ HEX_64: Final = "^[0-9a-fA-F]{16}$"
 
 URL: Final = Url(URL_EXPECTED, "text")
 HEADER: Final = Header(f"at most {MAX_URL_BYTES} bytes of UTF-8", "text")
-TIME: Final = Time("UTC epoch seconds", "number", np.dtype(np.float64), ("<f8",))
+TIME: Final = Time("UTC epoch seconds above 0", "number", np.dtype(np.float64), ("<f8",))
 AMOUNT: Final = Number(
     f"a finite number of 0 or more, at most {_LARGEST:.6g}", "number", np.dtype(np.float64), _WIDE, most=_LARGEST
 )

@@ -84,7 +84,7 @@ class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     url: Annotated[str, Field(URL, "as crawled, 1 to 8,192 bytes of UTF-8")]
     fetched_at: Annotated[
-        float | str, Field(TIME, "UTC epoch seconds. In JSON Lines and msgpack maps also an ISO 8601 text")
+        float | str, Field(TIME, "UTC epoch seconds, above 0. In JSON Lines and msgpack maps also an ISO 8601 text")
     ]
     status: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_STATUS)] | StatusWord | None,
@@ -147,8 +147,8 @@ OPTIONAL: Final = tuple(field for field in FIELDS if field.bit)
 class Outcome(OutcomeEvent, frozen=True, gc=False, omit_defaults=True):
     """One finished crawl of a page; None means that the crawler did not report the field. docs/outcomes.md lists them.
 
-    Raises InvalidOutcome, as record 0, if a field breaks the format. A finite time beyond 1e11 is left to `observe`,
-    which rejects it, so that a wrong clock does not stop a crawler.
+    Raises InvalidOutcome, as record 0, if a field breaks the format. A finite time that is not above 0 and below 1e11
+    is left to `observe`, which rejects it, so that a wrong clock does not stop a crawler.
 
     >>> Outcome("https://example.org/", 1_700_000_000.0, changed=True).changed
     True
@@ -163,10 +163,10 @@ class Outcome(OutcomeEvent, frozen=True, gc=False, omit_defaults=True):
 class OutcomeBatch(RecordColumns):
     """n crawl outcomes as columns, in stream order.
 
-    ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds; ``given``: uint16[n], the bits of the
-    optional fields that each record has: STATUS, FINGERPRINT and so on. A column of an optional field that no record
-    has is of length 0, otherwise n: ``moved_to``, ``etag`` and ``last_modified`` are PackedUrls, ``status`` has the
-    codes of STATUSES for words. If a bit is not set, the value in the column is meaningless.
+    ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds above 0; ``given``: uint16[n], the bits
+    of the optional fields that each record has: STATUS, FINGERPRINT and so on. A column of an optional field that no
+    record has is of length 0, otherwise n: ``moved_to``, ``etag`` and ``last_modified`` are PackedUrls, ``status`` has
+    the codes of STATUSES for words. If a bit is not set, the value in the column is meaningless.
 
     >>> len(OutcomeBatch(["https://a.example/", "https://b.example/"], [1.0, 2.0], changed=[True, None]))
     2

@@ -28,7 +28,10 @@ class SignalEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     url: Annotated[str, Field(URL, "the page, as crawled, 1 to 8,192 bytes of UTF-8")]
     at: Annotated[
         float | str,
-        Field(TIME, "when it was announced, UTC epoch seconds. In JSON Lines and msgpack maps also an ISO 8601 text"),
+        Field(
+            TIME,
+            "when it was announced, UTC epoch seconds, above 0. In JSON Lines and msgpack maps also an ISO 8601 text",
+        ),
     ]
     source: Annotated[
         str, Field(NAME, "the kind of source, such as `sitemap` or `feed`, 1 to 64 bytes of printable UTF-8")
@@ -45,7 +48,8 @@ class Signal(SignalEvent, frozen=True, gc=False, omit_defaults=True):
     """One announcement that a page has changed; docs/signal-streams.md lists the fields.
 
     ``source`` and the page's host name the source whose reliability is learned. Raises InvalidSignal, as record 0, if a
-    field breaks the format. A finite time beyond 1e11 is left to `notice`, which rejects it.
+    field breaks the format. A finite time that is not above 0 and below 1e11 is left to `notice`,
+    which rejects it.
 
     >>> Signal("https://example.org/", 1_700_000_000.0, "sitemap").source
     'sitemap'

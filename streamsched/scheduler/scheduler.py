@@ -136,7 +136,7 @@ class Scheduler:
 
     >>> from streamsched import Outcome
     >>> s = Scheduler(cycle="1d")
-    >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
+    >>> s.observe([Outcome("https://a.example/", 1.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
     1
     >>> s.next_batch(k=10, now=172800.0).urls
     ['https://a.example/']
@@ -316,7 +316,7 @@ class Scheduler:
         """
         core, packed = self.core, as_urls(urls)
         weights = None if importance is None else as_weights(importance, len(packed))
-        _check_urls(core, packed, now, weights)
+        _check_urls(core, packed, weights)
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
@@ -429,7 +429,7 @@ class Scheduler:
         applies. Unknown pages are added as by `discover`. Raises InvalidOutcome for a URL that breaks the format.
         """
         core, packed = self.core, as_urls(urls)
-        _check_urls(core, packed, now)
+        _check_urls(core, packed)
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
@@ -825,8 +825,8 @@ class Scheduler:
         return scheduler
 
 
-def _check_urls(core: SchedulerCore, urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
+def _check_urls(core: SchedulerCore, urls: PackedUrls, importance: Floats | None = None) -> None:
     """Raise InvalidOutcome for the first URL or weight that breaks the format."""
-    batch = OutcomeBatch(urls, np.full(len(urls), now), importance=importance)
+    batch = OutcomeBatch(urls, np.ones(len(urls)), importance=importance)
     for problem in core.url_rule.check(batch, batch.problems()):
         raise problem

@@ -37,7 +37,7 @@ class StreamClock:
     consecutive refusal moves the bound by another ``max_ahead_s``, so that a stream continues after a gap; an outcome
     within ``max_ahead_s`` of the newest time resets the count. Older outcomes are accepted and change nothing. The
     first outcome is not known to be right until a second one comes near it: an older one replaces it, and so do two
-    later ones that agree.
+    later ones that agree. Those near one that was replaced are accepted meanwhile, as it was.
 
     The result does not depend on how outcomes are cut into batches. ``max_ahead_s`` None refuses nothing.
     ``has_moved``: whether the last call changed anything. For one call at a time.
@@ -49,7 +49,8 @@ class StreamClock:
         self.has_moved = False
         self._is_supported = False  # a second outcome, or a clock, confirmed the newest time
         self._refusals = 0  # in a row
-        self._rival_s: float | None = None  # refused while the newest time has no support
+        self._rival_s: float | None = None  # later than the newest time while that has no support
+        self._replaced_s: float | None = None  # by an older one, which has no support either
 
     def admit(self, times: Floats, latest_s: float | None = None) -> Ints:
         """Take the times of outcomes, float64[n], in their order; return the positions of those refused. O(n).
@@ -85,14 +86,14 @@ class StreamClock:
     def state(self) -> dict[str, Any]:
         """Return the newest time and the counts, as plain values for JSON; `restore` takes them."""
         newest_s = self.newest_s if math.isfinite(self.newest_s) else None
-        supported, refusals, rival_s = self._is_supported, self._refusals, self._rival_s
-        return {"newest_s": newest_s, "supported": supported, "refusals": refusals, "rival_s": rival_s}
+        doubts = {"rival_s": self._rival_s, "replaced_s": self._replaced_s}
+        return {"newest_s": newest_s, "supported": self._is_supported, "refusals": self._refusals, **doubts}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         self.newest_s = -math.inf if state["newest_s"] is None else state["newest_s"]
         self._is_supported, self._refusals = state["supported"], state["refusals"]
-        self._rival_s = state["rival_s"]
+        self._rival_s, self._replaced_s = state["rival_s"], state.get("replaced_s")
 
     def latest_valid(self, latest_s: float | None) -> tuple[float, bool]:
         """Return the latest time that is believed now, inf if any is, and whether it can only grow.
@@ -156,18 +157,18 @@ class StreamClock:
         """Take a time that contradicts the only one before it; return whether it is accepted."""
         assert self.max_ahead_s is not None
         if time_s < self.newest_s:
-            self.newest_s = time_s
+            self._replaced_s, self.newest_s = self.newest_s, time_s
             return True
         if self._rival_s is None or time_s == self._rival_s or abs(time_s - self._rival_s) > self.max_ahead_s:
             self._rival_s = time_s
-            return False
+            return self._replaced_s is not None and abs(time_s - self._replaced_s) <= self.max_ahead_s
         self.newest_s = max(time_s, self._rival_s)
         self._support()
         return True
 
     def _support(self) -> None:
         """Take the newest time as right."""
-        self._is_supported, self._refusals, self._rival_s = True, 0, None
+        self._is_supported, self._refusals, self._rival_s, self._replaced_s = True, 0, None, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,14 @@ def test_a_file_keeps_wrong_times_aside(streamsched: Command, tmp_path: Path) ->
     assert streamsched("state", "verify", "--state", tmp_path / "s").code == 0
 
 
+def test_times_near_0_cost_a_file_no_other_outcome(streamsched: Command, tmp_path: Path) -> None:
+    wrong = [late(URL, 0), late(URL, -5), late(URL, 1)]
+    source = write(tmp_path / "o.jsonl", [LINES[0], *wrong, *LINES[1:]])
+    answer = streamsched("run", "--source", source, "--state", tmp_path / "s", "--json")
+    assert (answer.code, answer.json["rejected"]) == (0, 2)
+    assert (answer.json["applied"], answer.json["late"]) == (len(LINES), 1)  # LINES[0] is of URL too
+
+
 def test_a_pipe_goes_by_the_clock(tmp_path: Path) -> None:
     now = current_time(None)
     lines = [late(f"https://a.example/{i}", now + days * DAY) for i, days in enumerate([-900, 0, 0.5, 2, 9, -5])]

@@ -139,14 +139,18 @@ def test_rejected_outcomes_are_named_and_the_others_applied(crawler: httpx.Clien
         outcome("https://new.example/", NOW - 1.0, importance=-1.0, fingerprint="00000000000000ff"),
         outcome("https://new.example/", NOW, changed=True, status="robots_denied"),
         outcome("new.example/", NOW),
+        outcome("https://new.example/", 0),
+        outcome("https://new.example/", -5),
     ]
     counts = crawler.post("/v1/outcomes", json={"outcomes": events}).json()
-    assert (counts["applied"], counts["rejected"], counts["first_visits"], counts["robots_denied"]) == (2, 4, 1, 1)
+    assert (counts["applied"], counts["rejected"], counts["first_visits"], counts["robots_denied"]) == (2, 6, 1, 1)
     assert [(one["record"], one["field"]) for one in counts["rejections"]] == [
         (1, "fetched_at"),
         (2, "url"),
         (3, "importance"),
         (5, "url"),
+        (6, "fetched_at"),
+        (7, "fetched_at"),
     ]
     assert counts["rejections"][0]["found"] == "1700000000000.0"
 

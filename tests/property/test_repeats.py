@@ -85,7 +85,7 @@ def test_repeats_over_many_groups_and_sweeps_do_not_show() -> None:
 def test_cutting_does_not_show_where_the_sketch_grows() -> None:
     """Which it does with the 131,074th page, and forgets what it counted; directories have their 16th page by then."""
     urls = PackedUrls.pack([f"https://a.example/{i % 8_737}/{i}" for i in range(140_000)])
-    batch = OutcomeBatch(urls, np.zeros(140_000))
+    batch = OutcomeBatch(urls, np.ones(140_000))
     digests = []
     for cuts in ([0, 140_000], [0, 50_000, 131_072, 131_073, 140_000], [0, 131_074, 131_075, 140_000]):
         scheduler = Scheduler()

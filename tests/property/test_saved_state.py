@@ -152,7 +152,7 @@ def test_killed_while_saving_leaves_a_whole_state(tmp_path: Path, uninterrupted:
 def small_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("state")
     scheduler = Scheduler()
-    scheduler.observe([Outcome(f"https://a.example/{i}", float(at), changed=True) for at in range(2) for i in range(3)])
+    scheduler.observe([Outcome(f"https://a.example/{i}", float(at), changed=True) for at in (1, 2) for i in range(3)])
     scheduler.next_batch(1, now=5.0)
     scheduler.save(folder)
     return folder

@@ -255,7 +255,7 @@ def test_sample_is_halved_as_pages_double() -> None:
     """Twice: with the 50,001st and the 100,001st page; some pages are visited again after each."""
     urls = [f"https://{i % 7}.example/{i}" for i in range(110_000)]
     order = np.r_[0:60_000, 0:2_000, 60_000:110_000, 0:2_000]
-    batch = OutcomeBatch([urls[i] for i in order], np.arange(order.size) + 0.0)
+    batch = OutcomeBatch([urls[i] for i in order], np.arange(order.size) + 1.0)
     scheduler = Scheduler(max_ahead=None)
     scheduler.observe(batch)
     hashes = [reference_shard.sample_hash(row) for row in range(len(urls))]

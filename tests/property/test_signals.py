@@ -148,7 +148,7 @@ def test_two_streams_of_different_hosts_may_arrive_in_any_order(
         [event for event in left if "//a." in event.url and isinstance(event, Signal)],
         [event for event in right if "//b." in event.url and isinstance(event, Signal)],
     ]
-    known = [Outcome(url, 0.0, changed=False) for url in URLS]
+    known = [Outcome(url, 1.0, changed=False) for url in URLS]
     order = [side for side, part in enumerate(sides) for _ in part]
     found = []
     for _ in range(2):

@@ -22,7 +22,7 @@ from streamsched.scheduler.batches.surge_probes import SurgeProbes, _find_due
 from tests.reference import surge_probes as twin
 from tests.support.outcome_streams import DAY
 
-NOW, PAGES = 6 * DAY, 600
+NOW, PAGES = 7 * DAY, 600
 MET = Counter[bool]()
 FORMULAS = (OBJECTIVES["changes"], CHANGED, "importance + surge", "0 * surge")
 seeds = st.integers(0, 2**32 - 1)
@@ -36,7 +36,7 @@ def crawled() -> ShardArrays:
     urls += [f"https://few.example/{i}" for i in range(5)]
     for day in range(5):
         changed = np.arange(PAGES) % 7 < day
-        outcomes = OutcomeBatch(urls, np.full(PAGES, day * DAY), changed=changed, importance=np.arange(PAGES) % 3)
+        outcomes = OutcomeBatch(urls, np.full(PAGES, (1 + day) * DAY), changed=changed, importance=np.arange(PAGES) % 3)
         scheduler.observe(outcomes)
     assert np.unique(scheduler.core.pages.arrays.pages.records["group"][:PAGES]).size == 33
     return scheduler.core.pages.arrays

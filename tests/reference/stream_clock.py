@@ -13,6 +13,7 @@ class Clock:
     heard: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
     rivals: list[float] = field(default_factory=list)
+    replaced: list[float] = field(default_factory=list)
     is_supported: bool = False
 
     @property
@@ -30,13 +31,15 @@ class Clock:
         is_near = -self.max_ahead_s <= time_s - newest_s <= self.max_ahead_s
         if not is_near and not self.is_supported:
             if time_s < newest_s:
+                self.replaced.append(newest_s)
                 self.heard = [time_s]
                 return True
             agreeing = [one for one in self.rivals[-1:] if 0 < abs(one - time_s) <= self.max_ahead_s]
             self.rivals.append(time_s)
             if agreeing:
                 self.heard, self.is_supported = [*agreeing, time_s], True
-            return bool(agreeing)
+                return True
+            return any(abs(one - time_s) <= self.max_ahead_s for one in self.replaced[-1:])
         if not is_near and time_s > newest_s + self.max_ahead_s * (1 + len(self.refused)):
             self.refused.append(time_s)
             return False

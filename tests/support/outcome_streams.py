@@ -70,7 +70,7 @@ def some(*values: object, most: int = 3) -> st.SearchStrategy[list]:  # type: ig
 
 # Mostly onwards by hours and days, sometimes back or not at all, so that duplicates and late outcomes come too.
 steps = st.sampled_from([*range(1, 30), 300, 300, 0, 0, -1, -24]).map(lambda hours: 3_600.0 * hours)
-clock_errors = st.sampled_from([-9.9e10, -3_600.0, 5e-324, 9.9e10])
+clock_errors = st.sampled_from([1.0, 3_600.0, 5e-324, 9.9e10])
 
 
 @st.composite
@@ -78,7 +78,7 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
     """Up to 16 passes over up to three prefixes."""
     prefixes = st.sampled_from(draw(st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=3)))
     outcomes: list[Outcome] = []
-    start_s = 0.0
+    start_s = 20 * DAY
     for _ in range(draw(st.integers(1, 16))):
         start_s += draw(steps)
         crawl = Crawl(
@@ -117,7 +117,7 @@ def bursts(draw: st.DrawFn) -> list[Outcome]:
         prefix=st.sampled_from(PREFIXES[:4]),
         first=st.integers(0, 3),
         count=st.integers(1, 20),
-        start_s=st.sampled_from([0.0, 3_600.0, 7_200.0]),
+        start_s=st.sampled_from([1.0, 3_600.0, 7_200.0]),
         step_s=st.just(1e-9),
         statuses=some(None, 200, 404, 410),
         verdicts=some(None, False, True),

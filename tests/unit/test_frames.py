@@ -134,7 +134,7 @@ def test_columns_are_aligned_and_writable_and_urls_are_not_copied() -> None:
             assert column.flags.writeable
 
 
-GOOD = {"v": 1, "url": b"ab", "url_offsets": np.array([0, 1, 2], "<u4").tobytes(), "fetched_at": bytes(16)}
+GOOD = {"v": 1, "url": b"ab", "url_offsets": np.array([0, 1, 2], "<u4").tobytes(), "fetched_at": np.ones(2).tobytes()}
 
 
 def test_good_is_good() -> None:

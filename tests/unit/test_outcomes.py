@@ -192,7 +192,7 @@ def test_list_item_that_does_not_fit_names_its_record() -> None:
 
 
 def test_time_must_be_given() -> None:
-    with pytest.raises(InvalidOutcome, match="record 1: fetched_at: expected UTC epoch seconds, found None"):
+    with pytest.raises(InvalidOutcome, match="record 1: fetched_at: expected UTC epoch seconds above 0, found None"):
         OutcomeBatch(["a", "b"], np.array([1.0, None]))
 
 
@@ -262,7 +262,7 @@ def test_any_retry_after_of_a_server_is_valid() -> None:
         Outcome("https://a.example/", 0.0, 429, retry_after=-1.0)
 
 
-@pytest.mark.parametrize("at", [1e11, -1e11, 1_700_000_000_000, np.float64(1.7e12), 1e300])
+@pytest.mark.parametrize("at", [1e11, 1_700_000_000_000, np.float64(1.7e12), 1e300])
 def test_times_in_milliseconds_are_problems_of_their_batch(at: float) -> None:
     batch = OutcomeBatch.from_outcomes([Outcome("https://a.example/", 1.0), Outcome("https://a.example/", at)])
     (problem,) = batch.problems()

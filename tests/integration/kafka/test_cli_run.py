@@ -47,7 +47,7 @@ def publish(topic: Topic, outcomes: list[Outcome], shape: str = "msgpack") -> No
 def stream(count: int, first: int = 0) -> list[Outcome]:
     """Visits to 40 pages on 4 hosts in turn."""
     return [
-        Outcome(f"https://host{i % 4}.example/{i % 40}", 60.0 * i, changed=i % 7 < 2 and i >= 40)
+        Outcome(f"https://host{i % 4}.example/{i % 40}", 60.0 * (i + 1), changed=i % 7 < 2 and i >= 40)
         for i in range(first, first + count)
     ]
 
@@ -354,7 +354,7 @@ def test_after_a_rebalance_no_page_is_handed_out_by_two(
 
 def spread(day: int) -> list[Outcome]:
     """A visit to each of 40 pages on 20 hosts, which lie in all four partitions."""
-    return [Outcome(f"https://host{i % 20}.example/{i}", DAY * day + i, changed=True) for i in range(40)]
+    return [Outcome(f"https://host{i % 20}.example/{i}", DAY * day + i + 1, changed=True) for i in range(40)]
 
 
 def time_of(event: dict[str, Any]) -> float:

@@ -50,7 +50,7 @@ def test_a_rejected_message_goes_to_the_dead_letters(topic: Topic, tmp_path: Pat
     letters.create(4, {})
     rows = OutcomeBatch(["https://a.example/", "https://b.example/"], [1.0, np.nan])
     bad = [b"?", encode_event("https://a.example/", "now"), b'{"url": 1}', encode_frame(rows), None]
-    topic.send([encode_event("https://a.example/", 0.0), *bad], b"a.example", partition=2)
+    topic.send([encode_event("https://a.example/", 1.0), *bad], b"a.example", partition=2)
     file = tmp_path / "dead.jsonl"
     url = topic.url(until_end="true", dead_letters=letters.name)
     with open_source(url, dead_letters=file) as source:
@@ -82,7 +82,7 @@ def test_a_letter_too_large_for_a_message_is_cut(topic: Topic) -> None:
 def test_letters_that_cannot_be_stored_stop_the_source(topic: Topic) -> None:
     if not topic.address.is_real:
         pytest.skip("the mock takes any name for a topic")
-    topic.send([encode_event("https://a.example/", 0.0), b"?", encode_event("https://a.example/", 1.0)], partition=0)
+    topic.send([encode_event("https://a.example/", 0.5), b"?", encode_event("https://a.example/", 1.0)], partition=0)
     with topic.open(until_end="true", dead_letters="not%20a%20topic", patience="2s") as source:
         for _ in range(2):
             with pytest.raises(SourceError, match="not a topic"):
@@ -116,7 +116,7 @@ def make_fuzz(count: int) -> list[bytes]:
     random = Random(5)
     found = []
     for i in range(count):
-        url, at = f"https://host{i % 7}.example/page/{i % 500}", float(i)
+        url, at = f"https://host{i % 7}.example/page/{i % 500}", 1.0 + i
         event = {"url": url, "fetched_at": at, "changed": bool(i % 3), "status": 200, "v": 1}
         match i % 3:
             case 0:

@@ -20,7 +20,7 @@ GROUP = {"group": "crawl", "session.timeout.ms": 30000, "heartbeat.interval.ms":
 
 def fill(topic: Topic, first: int, last: int) -> None:
     for partition in range(4):
-        values = [encode_event(f"https://host{partition}.example/{i}", float(i)) for i in range(first, last)]
+        values = [encode_event(f"https://host{partition}.example/{i}", 1.0 + i) for i in range(first, last)]
         topic.send(values, partition=partition)
 
 
@@ -36,7 +36,7 @@ def test_what_was_committed_is_not_read_again(topic: Topic) -> None:
         assert len(read_out(source)) == 20
         half = {path: Position("kafka", path, 3, 3) for path in list(source.positions)[:2]}
         source.commit(half)
-    assert sorted(one.fetched_at for one in topic.read(group=topic.name)) == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    assert sorted(one.fetched_at for one in topic.read(group=topic.name)) == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5]
     with topic.open(group=topic.name, until_end="true") as source:
         read_out(source)
         source.commit(source.positions)
@@ -51,8 +51,8 @@ def test_a_saved_position_wins_over_what_was_committed(topic: Topic) -> None:
     with topic.open(group=topic.name, until_end="true") as source:
         source.seek(Position("kafka", f"kafka://{topic.name}/1", 3, 3))
         assert [(one.url, one.fetched_at) for one in read_out(source)] == [
-            ("https://host1.example/3", 3.0),
-            ("https://host1.example/4", 4.0),
+            ("https://host1.example/3", 4.0),
+            ("https://host1.example/4", 5.0),
         ]
         assert source.positions[f"kafka://{topic.name}/1"] == Position("kafka", f"kafka://{topic.name}/1", 5, 5)
 

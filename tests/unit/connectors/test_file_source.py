@@ -159,7 +159,7 @@ def test_what_a_reader_rejects_has_its_line_among_blank_and_bad_ones(log: Path) 
 
 def test_an_outcome_of_a_frame_that_a_reader_rejects(tmp_path: Path) -> None:
     path = tmp_path / "o.msgpack"
-    write_msgpack([OutcomeBatch([f"https://a.example/{i}" for i in range(9)], range(9))], path)
+    write_msgpack([OutcomeBatch([f"https://a.example/{i}" for i in range(9)], range(1, 10))], path)
     with open_source(path) as source:
         delivery = next(source)
         source.reject(delivery, [InvalidOutcome(7, "fetched_at", 7.0, "UTC epoch seconds up to 5")])

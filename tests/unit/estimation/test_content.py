@@ -45,7 +45,7 @@ def visits(scheduler: Scheduler, fingerprints: Sequence[int], **fields: object) 
     """Daily visits of a page; which of them counted as changes."""
     found = []
     for day, fingerprint in enumerate(fingerprints):
-        outcome = Outcome(URL, day * DAY, fingerprint=fingerprint, **fields)  # type: ignore[arg-type]
+        outcome = Outcome(URL, (1 + day) * DAY, fingerprint=fingerprint, **fields)  # type: ignore[arg-type]
         found.append(scheduler.observe(outcome).changed)
     return found
 
@@ -93,7 +93,9 @@ def test_what_is_packed_is_expected(values: list[float]) -> None:
 def test_without_a_known_significance_it_is_one() -> None:
     scheduler = Scheduler(max_ahead=None)
     for day in range(6):
-        scheduler.observe([Outcome(URL, day * DAY, changed=True), Outcome(URL, day * DAY + 1, status=404 - day % 2)])
+        scheduler.observe(
+            [Outcome(URL, day * DAY + 1, changed=True), Outcome(URL, day * DAY + 2, status=404 - day % 2)]
+        )
     assert expected(scheduler) == 1.0
     links = scheduler.core.pages.arrays.seasonality.links
     assert links["significance"][0] == 0
@@ -109,7 +111,7 @@ def test_fingerprints_tell_how_much_changed() -> None:
 @pytest.mark.parametrize("fields", [{"status": 304}, {"status": 404}, {"status": 200, "changed": False}])
 def test_outcomes_that_show_no_change_of_content_say_nothing(fields: dict[str, object]) -> None:
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe(Outcome(URL, 0.0, fingerprint=0))
+    scheduler.observe(Outcome(URL, 1.0, fingerprint=0))
     scheduler.observe(Outcome(URL, DAY, fingerprint=2**64 - 1, **fields))  # type: ignore[arg-type]
     assert expected(scheduler) == 1.0
 
@@ -131,7 +133,7 @@ def test_pages_start_from_the_mean_of_their_host() -> None:
     for day in range(30):
         for host, significance in (("a", 0.1), ("b", 0.9)):
             url = f"https://{host}.example/{day % 3}"
-            scheduler.observe(Outcome(url, day * DAY, changed=True, significance=significance))
+            scheduler.observe(Outcome(url, day * DAY + 1, changed=True, significance=significance))
     urls = ["https://a.example/new", "https://b.example/new", "https://c.example/new"]
     scheduler.discover(urls, now=30 * DAY)
     near, far, other = (expected(scheduler, url) for url in urls)

@@ -30,7 +30,7 @@ PAGES = 120
 
 def visit(scheduler: Scheduler, urls: list[str], day: float, changed: object = False) -> None:
     flags = np.broadcast_to(np.asarray(changed, np.bool_), len(urls))
-    scheduler.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags))
+    scheduler.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY + 1.0), changed=flags))
 
 
 def claims(scheduler: Scheduler, urls: list[str]) -> Floats:

@@ -51,9 +51,9 @@ def test_constants_that_are_no_number_are_refused(text: str) -> None:
 
 def test_the_scheduler_knows_and_saves_its_champion(tmp_path: Path) -> None:
     scheduler = Scheduler(formula="t")
-    scheduler.observe(Outcome(URL, 0.0))
+    scheduler.observe(Outcome(URL, 1.0))
     assert scheduler.champion == Champion(Formula.parse("t"))
-    assert "  formula    the first champion" in str(scheduler.explain(URL, now=1.0))
+    assert "  formula    the first champion" in str(scheduler.explain(URL, now=2.0))
     scheduler.use("t * 2")
     assert scheduler.champion == Champion(Formula.parse("t * 2"), BY_HAND)
     digest = scheduler.digest()
@@ -63,7 +63,7 @@ def test_the_scheduler_knows_and_saves_its_champion(tmp_path: Path) -> None:
     scheduler.save(tmp_path)
     loaded = Scheduler.load(tmp_path)
     assert (loaded.champion, loaded.formula, loaded.digest()) == (RISEN, RISEN.formula, scheduler.digest())
-    explanation = loaded.explain(URL, now=1.0)
+    explanation = loaded.explain(URL, now=2.0)
     assert explanation.champion == RISEN.view()
     assert explanation.as_dict()["champion"] == {**RISEN.to_json(), "text": str(RISEN)}
     assert f"  formula    {RISEN}" in str(explanation)

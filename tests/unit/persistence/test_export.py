@@ -18,9 +18,9 @@ from streamsched.persistence.export import COLUMNS, export_pages
 def scheduler() -> Scheduler:
     scheduler = Scheduler()
     day = 86_400.0
-    scheduler.observe([Outcome("https://a.example/x/1", at * day, changed=at == 2) for at in range(4)])
+    scheduler.observe([Outcome("https://a.example/x/1", (at + 1) * day, changed=at == 2) for at in range(4)])
     scheduler.observe(Outcome("https://a.example/gone", day, status=404))
-    scheduler.observe(Outcome("https://b.example/ä", -9.9e10))
+    scheduler.discover(["https://b.example/ä"], now=-9.9e10)
     scheduler.discover(["https://b.example/new"], now=5 * day, importance=2.5)
     scheduler.next_batch(1, now=6 * day, lease="1h")
     scheduler.ask(["https://b.example/new"], now=6 * day)
@@ -36,12 +36,12 @@ def test_every_page_is_a_row(scheduler: Scheduler, tmp_path: Path, name: str) ->
     first = rows["https://a.example/x/1"]
     assert (first["host"], first["pattern"]) == ("a.example", "a.example")
     assert (first["visits"], first["changes"], first["NAD"]) == (3, 1, pytest.approx(1 / 3))
-    assert first["last_visit"] == datetime(1970, 1, 4, tzinfo=UTC)
+    assert first["last_visit"] == datetime(1970, 1, 5, tzinfo=UTC)
     assert first["known_since"] is None
     assert first["rate"] == pytest.approx(first["posterior_shape"] / first["posterior_exposure"])
     assert rows["https://a.example/gone"]["gone"] == 1
     assert rows["https://a.example/gone"]["succeeded"] is False
-    assert rows["https://b.example/ä"]["last_visit"] is None  # no calendar holds it
+    assert rows["https://b.example/ä"]["known_since"] is None  # no calendar holds it
     new = rows["https://b.example/new"]
     assert (new["importance"], new["asked_for"], new["last_visit"]) == (2.5, True, None)
     assert new["known_since"] == datetime(1970, 1, 6, tzinfo=UTC)

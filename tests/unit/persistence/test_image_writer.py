@@ -24,7 +24,7 @@ class Crash(BaseException):
 
 def made(pages: int = 3) -> Scheduler:
     scheduler = Scheduler(seed=9)
-    scheduler.observe([Outcome(f"https://a.example/ä/{i}", float(i)) for i in range(pages)])
+    scheduler.observe([Outcome(f"https://a.example/ä/{i}", 1.0 + i) for i in range(pages)])
     scheduler.positions["crawl"] = pages
     return scheduler
 

@@ -17,7 +17,7 @@ URLS = [f"https://a.example/{i}" for i in range(8)]
 
 
 def visit(scheduler: Scheduler, urls: list[str], day: int) -> None:
-    scheduler.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=np.ones(len(urls), np.bool_)))
+    scheduler.observe(OutcomeBatch(urls, np.full(len(urls), (1 + day) * DAY), changed=np.ones(len(urls), np.bool_)))
 
 
 def schedules(scheduler: Scheduler) -> int:

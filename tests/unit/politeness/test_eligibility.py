@@ -13,11 +13,12 @@ from streamsched.reasons import Reason, ReasonCode
 
 HOUR, DAY = 3_600.0, 86_400.0
 URL, OTHER = "https://a.example/1", "https://a.example/2"
+FIRST = 0.5  # when URL was visited
 
 
 def known(**settings: object) -> Scheduler:
     scheduler = Scheduler(formula="t", politeness=Politeness(**settings))  # type: ignore[arg-type]
-    scheduler.observe([Outcome(URL, 0.0), Outcome(OTHER, 1.0)])
+    scheduler.observe([Outcome(URL, FIRST), Outcome(OTHER, 1.0)])
     return scheduler
 
 
@@ -77,7 +78,7 @@ def test_no_backoff_beyond_the_longest() -> None:
     assert until_s is not None
     assert 0.75 <= (until_s - 299.0) / (2 * HOUR) <= 1.25
     assert (reasons[0].code, reasons[0].fields["failures"]) == (ReasonCode.BACKING_OFF, 255)
-    assert explain(known(backoff=0), 0.0)[0]
+    assert explain(known(backoff=0), 2.0)[0]
 
 
 def test_overdue_times_are_those_of_each_page() -> None:
@@ -86,17 +87,17 @@ def test_overdue_times_are_those_of_each_page() -> None:
     scheduler.set_rule(OTHER, Rule(never=True))
     shard, limits = scheduler.core.pages.arrays, scheduler.core.politeness_policy.limits
     copies = shard.pages.records[np.arange(3)]
-    assert overdue_times(copies, limits).tolist() == [DAY, np.inf, DAY + 7.0]
+    assert overdue_times(copies, limits).tolist() == [DAY + FIRST, np.inf, DAY + 7.0]
     assert overdue_times(copies, limits).tolist() == read_waits(shard, np.arange(3), limits).overdue_at.tolist()
     scheduler.ask([URL], now=8.0)
     assert overdue_times(shard.pages.records[:1], limits).tolist() == [-np.inf]
-    assert overdue_times(copies[:1], limits).tolist() == [DAY]
+    assert overdue_times(copies[:1], limits).tolist() == [DAY + FIRST]
 
 
 def test_pages_do_not_come_back_all_at_once() -> None:
     scheduler = Scheduler()
     urls = [f"https://{i}.example/" for i in range(400)]
-    scheduler.observe([Outcome(url, 0.0, 500) for url in urls])
+    scheduler.observe([Outcome(url, 1.0, 500) for url in urls])
     limits = scheduler.core.politeness_policy.limits
     ready = read_waits(scheduler.core.pages.arrays, np.arange(400), limits).ready_at / HOUR
     assert (ready.min() < 0.77, ready.max() > 1.23, abs(ready.mean() - 1.0) < 0.03) == (True, True, True)
@@ -128,22 +129,24 @@ def test_how_many_answers_retire(after: int | None) -> None:
 def test_least_interval() -> None:
     scheduler = known(min_revisit="1h")
     eligible, until_s, reasons = explain(scheduler, HOUR / 2)
-    assert (eligible, until_s) == (False, HOUR)
-    assert reasons == [wait(ReasonCode.BELOW_MIN_REVISIT, HOUR, HOUR / 2)]
-    assert explain(scheduler, HOUR)[0]
+    assert (eligible, until_s) == (False, HOUR + FIRST)
+    assert reasons == [wait(ReasonCode.BELOW_MIN_REVISIT, HOUR + FIRST, HOUR / 2)]
+    assert explain(scheduler, HOUR + FIRST)[0]
     scheduler.discover(["https://a.example/new"], now=HOUR)
     assert explain(scheduler, HOUR, "https://a.example/new")[0]
-    scheduler.observe(Outcome(URL, HOUR, 503))  # a failed visit is no evidence: only its own back-off counts
+    scheduler.observe(Outcome(URL, HOUR + FIRST, 503))  # a failed visit is no evidence: only its own back-off counts
     scheduler.set_rule(URL, Rule(min_revisit="3h"))
-    assert explain(scheduler, HOUR + 1)[1] == 3 * HOUR
+    assert explain(scheduler, HOUR + 1)[1] == 3 * HOUR + FIRST
 
 
 def test_overdue() -> None:
     scheduler = known(max_revisit="1d")
     assert explain(scheduler, DAY - 1) == (True, DAY - 1, [])
-    assert explain(scheduler, DAY) == (True, DAY, [Reason(ReasonCode.OVERDUE, {"since_s": DAY, "waiting": False})])
+    since_s = DAY + FIRST
+    overdue = Reason(ReasonCode.OVERDUE, {"since_s": since_s, "waiting": False})
+    assert explain(scheduler, since_s) == (True, since_s, [overdue])
     scheduler.block("a.example", 2 * DAY)
-    assert explain(scheduler, DAY)[2][1:] == [Reason(ReasonCode.OVERDUE, {"since_s": DAY, "waiting": True})]
+    assert explain(scheduler, since_s)[2][1:] == [Reason(ReasonCode.OVERDUE, {"since_s": since_s, "waiting": True})]
 
 
 def test_asked_for_goes_before_its_waits_but_not_its_host() -> None:
@@ -261,5 +264,5 @@ def test_several_reasons_end_with_the_last() -> None:
     assert reasons == [
         wait(ReasonCode.LEASED, DAY + 20.0, 30.0),
         wait(ReasonCode.HOST_RESTING, HOUR + 21.0, 30.0, host="a.example", cause="too_many_requests"),
-        wait(ReasonCode.BELOW_MIN_REVISIT, 2 * HOUR, 30.0),
+        wait(ReasonCode.BELOW_MIN_REVISIT, 2 * HOUR + FIRST, 30.0),
     ]

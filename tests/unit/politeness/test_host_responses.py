@@ -68,11 +68,12 @@ def test_a_probe_may_demand_another_rest() -> None:
 def test_rests_after_bad_probes_grow() -> None:
     scheduler = Scheduler(politeness=Politeness(backoff="1h"), new_share=0.0)
     scheduler.discover(URLS, now=0.0)
-    scheduler.observe(Outcome(URLS[0], 0.0, 429))
-    for now, then in ((HOUR, 3 * HOUR), (3 * HOUR, 7 * HOUR), (7 * HOUR, 15 * HOUR)):
+    scheduler.observe(Outcome(URLS[0], 10.0, 429))
+    for hours, more in ((1, 3), (3, 7), (7, 15)):
+        now = 10.0 + hours * HOUR
         scheduler.observe(Outcome(take(scheduler, now)[0], now, 429))
-        assert take(scheduler, then - 1.0) == []
-    assert len(take(scheduler, 15 * HOUR)) == 1
+        assert take(scheduler, 9.0 + more * HOUR) == []
+    assert len(take(scheduler, 10.0 + 15 * HOUR)) == 1
 
 
 def test_only_the_probe_decides_while_it_is_leased() -> None:

@@ -21,7 +21,7 @@ URLS = [f"https://a.example/{i}" for i in range(4)]
 
 def known() -> Scheduler:
     scheduler = Scheduler(formula="t", politeness=Politeness(backoff=0))
-    scheduler.observe([Outcome(url, float(i)) for i, url in enumerate(URLS)])
+    scheduler.observe([Outcome(url, 1.0 + i) for i, url in enumerate(URLS)])
     return scheduler
 
 
@@ -134,7 +134,7 @@ def test_outcomes_from_before_their_leases_are_no_evidence_for_the_formula() -> 
 
 def test_lease_begins_at_the_same_time_in_a_state_that_was_saved(tmp_path: Path) -> None:
     with DurableScheduler.open(tmp_path / "state", {"formula": "t"}) as scheduler:
-        scheduler.observe([Outcome(url, float(i)) for i, url in enumerate(URLS)])
+        scheduler.observe([Outcome(url, 1.0 + i) for i, url in enumerate(URLS)])
         scheduler.next_batch(4, now=1_000.0)
     with DurableScheduler.open(tmp_path / "state") as again:
         again.observe([Outcome(URLS[2], 900.0), Outcome(URLS[3], 1_000.0)])
@@ -144,7 +144,7 @@ def test_lease_begins_at_the_same_time_in_a_state_that_was_saved(tmp_path: Path)
 def test_duplicate_late_and_invalid_outcomes_do_not_free() -> None:
     scheduler = known()
     scheduler.next_batch(4, now=100.0)
-    result = scheduler.observe([Outcome(URLS[2], 2.0, 404), Outcome(URLS[2], 1.5), Outcome(URLS[3], -1.0)])
+    result = scheduler.observe([Outcome(URLS[2], 3.0, 404), Outcome(URLS[2], 2.5), Outcome(URLS[3], 1.0)])
     assert result == Observed(duplicates=1, late=2)
     assert free(scheduler, 102.0) == []
 
@@ -193,7 +193,7 @@ steps = st.one_of(
 def test_leases_are_those_of_a_dict(acts: list[tuple[str, int, float]]) -> None:
     scheduler, now = known(), 100.0
     until: dict[str, float] = {}
-    newest: dict[str, float] = dict(zip(URLS, range(4), strict=True))
+    newest: dict[str, float] = dict(zip(URLS, range(1, 5), strict=True))
     for act, number, amount in acts:
         if act == "take":
             expected = {url for url in URLS if until.get(url, now) <= now}

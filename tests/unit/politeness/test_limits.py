@@ -45,7 +45,7 @@ def heard(answers: list[tuple[int, float | None, float]], politeness: Politeness
         ([(429, None, 10.0), (429, None, 20.0)], 10.0 + HOUR, 1, FOR_TOO_MANY),
         ([(429, None, 10.0), (429, None, 10.0 + HOUR)], 10.0 + 3 * HOUR, 2, FOR_TOO_MANY),
         ([(429, None, 10.0), (429, None, np.nextafter(10.0 + HOUR, 0.0))], 10.0 + HOUR, 1, FOR_TOO_MANY),
-        ([(429, None, WEEK * i) for i in range(10)], WEEK * 10, 10, FOR_TOO_MANY),
+        ([(429, None, WEEK * i) for i in range(1, 11)], WEEK * 11, 10, FOR_TOO_MANY),
         # A time more than a longest rest ahead is not believed.
         ([(200, None, 10.0), (429, 60.0, 10.0 + 99 * DAY)], 70.0, 1, FOR_RETRY_AFTER),
         ([(200, None, 10.0), (429, None, 10.0 + 99 * DAY)], 10.0 + HOUR, 1, FOR_TOO_MANY),

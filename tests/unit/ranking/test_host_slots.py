@@ -23,7 +23,7 @@ def scheduler_of_twelve_pages() -> Scheduler:
     """Row i is on host i % 3, and the lower the better."""
     scheduler = Scheduler()
     urls = [f"https://{HOSTS[i % 3]}/{i}" for i in range(12)]
-    scheduler.observe(OutcomeBatch(urls, np.zeros(12), importance=12.0 - np.arange(12)))
+    scheduler.observe(OutcomeBatch(urls, np.full(12, 0.5), importance=12.0 - np.arange(12)))
     return scheduler
 
 

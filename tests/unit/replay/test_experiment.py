@@ -207,9 +207,9 @@ def test_a_window_shorter_than_the_warmup_is_an_error(tmp_path: Path) -> None:
 
 def write_log(folder: Path) -> Path:
     """Three pages for eight days and a half, one that changes each day at half past noon."""
-    lines = [f"0\tA\thttps://{name}/" for name in "abc"]
-    lines += [f"{day * DAY + 45_000:.0f}\tM\thttps://a/" for day in range(8)]
-    lines += [f"{8.5 * DAY + 1:.0f}\tM\thttps://b/"]
+    lines = [f"{DAY:.0f}\tA\thttps://{name}/" for name in "abc"]
+    lines += [f"{day * DAY + 45_000:.0f}\tM\thttps://a/" for day in range(1, 9)]
+    lines += [f"{9.5 * DAY + 1:.0f}\tM\thttps://b/"]
     path = folder / "small.tsv.gz"
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     return path

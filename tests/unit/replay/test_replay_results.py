@@ -13,9 +13,9 @@ from streamsched.replay.replay_results import COMPARED
 from tests.support.paths import LOGS
 
 LOG = "\n".join(
-    [f"0\tA\thttps://site.example/{page}" for page in range(20)]
+    [f"86400\tA\thttps://site.example/{page}" for page in range(20)]
     + [
-        f"{day * 86400 + 600 * page}\tM\thttps://site.example/{page}"
+        f"{(day + 1) * 86400 + 600 * page}\tM\thttps://site.example/{page}"
         for day in range(40)
         for page in range(day % 5, 12)
     ]
@@ -43,7 +43,7 @@ def test_the_promised_keys_are_there_and_plain_numbers(result: ReplayResult) -> 
 
 def test_more_is_told_on_the_side(result: ReplayResult) -> None:
     report = json.loads(to_json(report_replay(result)))
-    assert (report["from"], report["to"], report["warmup"], report["seeds"]) == ("1970-01-01", "1970-02-09", 2, [0])
+    assert (report["from"], report["to"], report["warmup"], report["seeds"]) == ("1970-01-02", "1970-02-10", 2, [0])
     assert (report["rejected"], report["changed"], report["delay_unit"]) == (1, "since_visit", "days")
     rand = report["policies"]["rand"]
     assert report["batches"] == 1
@@ -69,9 +69,9 @@ def test_figures_follow_from_the_traces(result: ReplayResult) -> None:
 
 def test_change_rate_counts_cycles_without_a_changed_page_and_ndcg_those_shared_by_all(tmp_path: Path) -> None:
     """One page changes on day 3; the oracle finds it at once, the order of age later."""
-    pages = [f"0\tA\thttps://site.example/{page}" for page in range(4)]
+    pages = [f"86400\tA\thttps://site.example/{page}" for page in range(4)]
     path = tmp_path / "log.tsv"
-    path.write_text("\n".join([*pages, f"{3.5 * 86400}\tM\thttps://site.example/0", f"{9 * 86400}\tA\thttps://b/"]))
+    path.write_text("\n".join([*pages, f"{4.5 * 86400}\tM\thttps://site.example/0", f"{10 * 86400}\tA\thttps://b/"]))
     settings = ReplaySettings(str(path), policies=("oracle", "age"), budget=0.25, warmup=1, seeds=(0, 1, 2))
     result = run_replay(settings)
     cycles = result.measured.counted.size

@@ -16,7 +16,7 @@ URLS = [f"https://a.example/{n}?<b>&" for n in range(30)]
 
 def crawled() -> Scheduler:
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe([Outcome(url, 0.0, changed=True) for url in URLS])
+    scheduler.observe([Outcome(url, 1.0, changed=True) for url in URLS])
     return scheduler
 
 

@@ -14,7 +14,7 @@ URL = "https://a.example/1"
 
 
 def daily(days: int, **fields: object) -> list[Outcome]:
-    return [Outcome(URL, day * DAY, **fields) for day in range(days)]  # type: ignore[arg-type]
+    return [Outcome(URL, day * DAY + 1.0, **fields) for day in range(days)]  # type: ignore[arg-type]
 
 
 def rate(scheduler: Scheduler, day: float) -> float:
@@ -32,7 +32,7 @@ def test_status_alone_leaves_the_rate_of_a_page_as_it_was(fields: dict[str, obje
     assert rate(scheduler, 60) == before
     page = scheduler.page(URL, now=60 * DAY)
     assert page is not None
-    assert (page.visits, page.last_visit_s) == (0, 59 * DAY)
+    assert (page.visits, page.last_visit_s) == (0, 59 * DAY + 1.0)
 
 
 @pytest.mark.parametrize("fields", [{"changed": False}, {"status": 304}, {"status": 404}, {"fingerprint": 7}])
@@ -56,7 +56,7 @@ def test_copy_is_fresh_after_a_visit_without_evidence() -> None:
 def test_fingerprints_are_compared_within_the_interval_that_they_show() -> None:
     """A change before a visit without evidence must not count as one after it."""
     scheduler = Scheduler(max_ahead=None)
-    visits = [(0.0, 0), (1.0, None), (2.0, 2**64 - 1), (3.0, 2**64 - 1), (4.0, 0)]
+    visits = [(1.0, 0), (2.0, None), (3.0, 2**64 - 1), (4.0, 2**64 - 1), (5.0, 0)]
     found = [scheduler.observe(Outcome(URL, day * DAY, fingerprint=print_)) for day, print_ in visits]
     assert [one.unproven for one in found] == [0, 1, 1, 0, 0]
     assert [one.changed for one in found] == [0, 0, 0, 0, 1]
@@ -78,13 +78,13 @@ def test_many_visits_without_evidence_give_one_warning(caplog: pytest.LogCapture
     urls = [f"https://a.example/{n}" for n in range(50)]
     with caplog.at_level(logging.WARNING, "streamsched.evidence"):
         for day in range(5):
-            scheduler.observe(OutcomeBatch(urls, np.full(50, day * DAY), status=np.full(50, 200, np.int32)))
+            scheduler.observe(OutcomeBatch(urls, np.full(50, day * DAY + 1.0), status=np.full(50, 200, np.int32)))
         assert len(caplog.records) == 1
         assert scheduler.unproven_share == 1.0
         reasons = scheduler.explain(urls[0], now=5 * DAY).reasons
         assert [reason.fields for reason in reasons if reason.code == ReasonCode.NO_EVIDENCE] == [{"share": 1.0}]
         for day in range(5, 15):
-            scheduler.observe(OutcomeBatch(urls, np.full(50, day * DAY), changed=np.zeros(50, np.bool_)))
+            scheduler.observe(OutcomeBatch(urls, np.full(50, day * DAY + 1.0), changed=np.zeros(50, np.bool_)))
     assert scheduler.unproven_share == pytest.approx(200 / 700)
     assert len(caplog.records) == 1
     reasons = scheduler.explain(urls[0], now=15 * DAY).reasons

@@ -471,7 +471,7 @@ def test_drift_of_the_hit_rate_begins_an_evolution(tmp_path: Path) -> None:
 def test_served_hits_reach_the_detector_through_observe(tmp_path: Path) -> None:
     """A simulated crawl: of what `next_batch` hands out nearly all has changed, until the pages fall still."""
     scheduler = Scheduler()
-    scheduler.observe([Outcome(f"https://a.example/{p}", 0.0) for p in range(400)])
+    scheduler.observe([Outcome(f"https://a.example/{p}", 1.0) for p in range(400)])
     with Evolver(scheduler, EvolutionPlan(every=None, drift="page_hinkley", history=8), tmp_path) as one:
         one.tick(0.0)
         drifted = []

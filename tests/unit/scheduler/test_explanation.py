@@ -19,10 +19,10 @@ URL = "https://a.example/docs/1"
 
 
 def crawled(formula: str = "posterior") -> Scheduler:
-    """Twenty pages of one directory, visited on days 0 and 2; the page of `URL` changed, and failed on day 3."""
+    """Twenty pages of one directory, visited on the first day and the third; that of `URL` changed, then failed."""
     scheduler = Scheduler(formula=formula)
     urls = [f"https://a.example/docs/{i}" for i in range(20)]
-    scheduler.observe([Outcome(url, day * DAY, changed=url == URL) for day in (0, 2) for url in urls])
+    scheduler.observe([Outcome(url, at, changed=url == URL) for at in (1.0, 2 * DAY) for url in urls])
     scheduler.observe(Outcome(URL, 3 * DAY, 503))
     return scheduler
 
@@ -42,7 +42,7 @@ def change_rate(explanation: Explanation, cycles_a_day: float = 1.0) -> Reason:
 def test_a_rate_is_given_per_day_whatever_the_cycle() -> None:
     for cycle, cycles_a_day in (("1d", 1.0), ("1h", 24.0), ("7d", 1 / 7)):
         scheduler = Scheduler(cycle=cycle)
-        scheduler.observe([Outcome(URL, day * DAY, changed=day % 2 == 1) for day in range(9)])
+        scheduler.observe([Outcome(URL, day * DAY + 1.0, changed=day % 2 == 1) for day in range(9)])
         explanation = scheduler.explain(URL, now=10 * DAY)
         (reason,) = (reason for reason in explanation.reasons if reason.code is ReasonCode.CHANGE_RATE)
         assert reason == change_rate(explanation, cycles_a_day)
@@ -95,7 +95,7 @@ def test_text_has_every_number_and_reason() -> None:
 def test_surges_are_reasons_of_the_pages_they_may_have_hit() -> None:
     scheduler = Scheduler(formula="posterior")
     urls = [f"https://a.example/docs/{i}" for i in range(20)]
-    scheduler.observe([Outcome(url, day * DAY, changed=False) for day in (0, 2) for url in urls])
+    scheduler.observe([Outcome(url, at, changed=False) for at in (1.0, 2 * DAY) for url in urls])
     scheduler.observe([Outcome(f"https://a.example/docs/{i}", 3 * DAY, changed=True) for i in range(2, 8)])
     shown = float(scheduler.core.pages.arrays.groups.records["open_share"][1])
     explanation = scheduler.explain("https://a.example/docs/9", now=4 * DAY)
@@ -120,10 +120,10 @@ def test_visit_later_than_now() -> None:
 
 def test_page_visited_once() -> None:
     scheduler = Scheduler()
-    scheduler.observe(Outcome(URL, 0.0))
-    explanation = scheduler.explain(URL, now=90.0)
+    scheduler.observe(Outcome(URL, 10.0))
+    explanation = scheduler.explain(URL, now=100.0)
     assert explanation.reasons[1:3] == (
-        Reason(ReasonCode.LAST_VISITED, {"last_visit_s": 0.0, "elapsed_s": pytest.approx(90.0), "in_future": False}),
+        Reason(ReasonCode.LAST_VISITED, {"last_visit_s": 10.0, "elapsed_s": pytest.approx(90.0), "in_future": False}),
         Reason(ReasonCode.CHANGES_SEEN, {"changes": 0, "visits": 0, "probability": explanation.terminals["posterior"]}),
     )
     assert (explanation.reasons[3].fields["pattern"], explanation.reasons[3].fields["pages"]) == ("a.example", 1)
@@ -190,11 +190,12 @@ def test_everything_goes_into_json(formula: str, score: float) -> None:
 @pytest.mark.parametrize("at", [-9.9e10, -62_135_596_801.0])
 def test_times_that_no_calendar_holds(at: float) -> None:
     scheduler = Scheduler()
-    scheduler.observe(Outcome(URL, at))
+    scheduler.discover([URL], now=at)
     explanation = scheduler.explain(URL, now=9.9e10)
-    assert (explanation.reasons[1].code, explanation.reasons[1].fields["last_visit_s"]) == (ReasonCode.LAST_VISITED, at)
-    assert describe_reason(explanation.reasons[1]).startswith(f"last visited second {at:.6g}, ")
+    assert explanation.reasons[1] == Reason(ReasonCode.NEVER_VISITED, {"known_for_s": pytest.approx(9.9e10 - at)})
     json.dumps(explanation.as_dict(), allow_nan=False)
+    visited = Reason(ReasonCode.LAST_VISITED, {"last_visit_s": at, "elapsed_s": 9.0, "in_future": False})
+    assert describe_reason(visited).startswith(f"last visited second {at:.6g}, ")
     batch = scheduler.next_batch(1, now=-9.9e10, lease="366d")
     explanation = scheduler.explain(URL, now=-9.9e10)
     assert explanation.reasons[0].code == ReasonCode.LEASED

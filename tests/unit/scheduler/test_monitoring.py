@@ -22,7 +22,7 @@ def crawled(days: int = 9) -> tuple[Scheduler, SchedulerWatch]:
     scheduler = Scheduler(politeness=Politeness(), new_share=0.0)
     watch = SchedulerWatch(scheduler.core)
     for day in range(days):
-        scheduler.observe([Outcome(url, day * DAY, changed=(day * i) % 59 > 40) for i, url in enumerate(URLS)])
+        scheduler.observe([Outcome(url, day * DAY + 1.0, changed=(day * i) % 59 > 40) for i, url in enumerate(URLS)])
     scheduler.discover(NEW, now=days * DAY)
     return scheduler, watch
 
@@ -37,7 +37,7 @@ def crawl(*, cycles: int, drifts_at: int | None = None) -> tuple[SchedulerWatch,
     rates, stale = rng.gamma(0.5, 0.4, count), np.zeros(count, np.bool_)
     scheduler = Scheduler(surges=False, regions=None)
     watch, shares = SchedulerWatch(scheduler.core), []
-    scheduler.observe(OutcomeBatch(urls, np.zeros(count)))
+    scheduler.observe(OutcomeBatch(urls, np.ones(count)))
     for cycle in range(1, cycles):
         factor = 1.0 if drifts_at is None or cycle < drifts_at else 3.0
         stale |= rng.random(count) < 1.0 - np.exp(-factor * rates)
@@ -95,7 +95,7 @@ def test_calls_are_counted_from_the_making_of_the_watch() -> None:
     left = [url for url in URLS if url not in batch.urls][:2]
     scheduler.grant([*left, "https://unknown.example/"], now=10 * DAY)
     total = scheduler.observe([Outcome(url, 10 * DAY + 1.0, changed=True) for url in batch.urls[:12]])
-    total += scheduler.observe([Outcome(URLS[0], -1.0), Outcome(URLS[1], 1e9 * DAY)])
+    total += scheduler.observe([Outcome(URLS[0], 0.5), Outcome(URLS[1], 1e9 * DAY)])
     noticed = scheduler.notice([Signal(URLS[3], 9.5 * DAY, "sitemap")])
     assert (watch.batches, watch.handed_out) == (2, 22)
     assert (watch.observed, watch.noticed) == (total, noticed)

@@ -45,7 +45,7 @@ def test_new_pages_beyond_max_pages_per_host_are_refused_on_that_host_alone() ->
 
 def test_every_outcome_is_counted_once() -> None:
     scheduler = Scheduler(max_pages=2)
-    outcomes = [Outcome(url, at) for at in (DAY, DAY, 0.0, 2 * DAY) for url in URLS]
+    outcomes = [Outcome(url, at) for at in (DAY, DAY, 1.0, 2 * DAY) for url in URLS]
     batch = OutcomeBatch([*(o.url for o in outcomes), ""], [*(o.fetched_at for o in outcomes), DAY])
     result = scheduler.observe(batch)
     counts = (result.applied, result.duplicates, result.late, result.rejected, result.refused)

@@ -47,7 +47,7 @@ def url(number: int, host: str = "a.example") -> str:
 def known(count: int = 5, **settings: Any) -> Scheduler:
     """A scheduler that knows `count` pages, each visited a day after the one before."""
     scheduler = Scheduler(**settings)
-    scheduler.observe([Outcome(url(i), i * DAY) for i in range(count)])
+    scheduler.observe([Outcome(url(i), (1 + i) * DAY) for i in range(count)])
     return scheduler
 
 
@@ -159,7 +159,7 @@ def test_use_ranks_by_another_formula() -> None:
     scheduler.use("0 - t")
     assert scheduler.rank(1, now=9 * DAY).urls == [url(4)]
     scheduler.use(Formula.parse("t*2"))
-    assert scheduler.rank(1, now=9 * DAY).scores.tolist() == [18.0]
+    assert scheduler.rank(1, now=10 * DAY).scores.tolist() == [18.0]
     assert scheduler.formula == Formula.parse("t * 2")
 
 
@@ -253,12 +253,12 @@ def test_counts_add_up_to_what_was_given() -> None:
 def test_discovered_pages_are_ranked_as_visited_then() -> None:
     scheduler = known(2, formula="t")
     assert scheduler.discover([url(7), url(8), url(7), url(0)], now=-DAY) == 2
-    assert scheduler.rank(9, now=2 * DAY).scores.tolist() == [3.0, 3.0, 2.0, 1.0]
+    assert scheduler.rank(9, now=3 * DAY).scores.tolist() == [4.0, 4.0, 2.0, 1.0]
     assert url(7) in scheduler
     assert url(9) not in scheduler
     assert len(scheduler) == 4
-    assert scheduler.observe(Outcome(url(7), -2 * DAY, changed=True)) == Observed(applied=1, first_visits=1)
-    assert scheduler.score([url(7)], now=2 * DAY).tolist() == [4.0]
+    assert scheduler.observe(Outcome(url(7), 0.5 * DAY, changed=True)) == Observed(applied=1, first_visits=1)
+    assert scheduler.score([url(7)], now=3 * DAY).tolist() == [2.5]
 
 
 @pytest.mark.parametrize("importance", [2.5, [2.5, 2.5], np.full(2, 2.5, np.float32)])
@@ -336,7 +336,7 @@ def test_rules_are_set_one_or_many_and_return_how_many_pages() -> None:
     assert scheduler.set_rule(url(1), Rule(never=True)) == 1
     assert scheduler.set_rules({"a.example/*": Rule(min_revisit="1d"), "b.example": HostRule(delay=1)}) == 5
     assert scheduler.explain(url(1), now=9 * DAY).reasons[0] == Reason(ReasonCode.NEVER_BY_RULE)
-    assert scheduler.explain(url(4), now=4 * DAY).eligible_from_s == 5 * DAY
+    assert scheduler.explain(url(4), now=5 * DAY).eligible_from_s == 6 * DAY
     scheduler.discover([url(9)], now=0.0)
     scheduler.set_rule("a.example/9", Rule(never=True))
     assert scheduler.explain(url(9), now=0.0).eligible_from_s is None
@@ -473,7 +473,7 @@ def test_served_pages_and_hits_are_counted() -> None:
     """Outcomes of leased pages that show a change or none: not first visits, failures or repeats."""
     scheduler = Scheduler()
     urls = [f"https://a.example/{i}" for i in range(4)]
-    scheduler.observe([Outcome(url, 0.0) for url in urls])
+    scheduler.observe([Outcome(url, 1.0) for url in urls])
     scheduler.discover(["https://a.example/new"], now=0.0)
     leased = scheduler.next_batch(5, now=86_400.0, lease="1d").urls
     assert len(leased) == 5
@@ -534,7 +534,7 @@ def test_politeness_set_later_equals_that_of_the_constructor() -> None:
     twins[1].set_politeness(Politeness(backoff="2h", delay="5s"))
     for scheduler in twins:
         scheduler.observe(
-            [Outcome(f"https://h{i % 3}.example/{i}", float(i), status=[200, 503][i % 2]) for i in range(30)]
+            [Outcome(f"https://h{i % 3}.example/{i}", 1.0 + i, status=[200, 503][i % 2]) for i in range(30)]
         )
     assert twins[0].digest() == twins[1].digest()
     first, second = (scheduler.next_batch(9, now=3600.0).urls for scheduler in twins)

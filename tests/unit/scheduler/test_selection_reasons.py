@@ -18,8 +18,8 @@ def crawled(**settings: object) -> Scheduler:
     """Twenty pages on each of two hosts, the lower the number the more important; and ten pages never visited."""
     scheduler = Scheduler(**{"formula": "importance", "politeness": Politeness(), **settings})  # type: ignore[arg-type]
     urls = [f"https://{'ab'[i % 2]}.example/{i}" for i in range(40)]
-    scheduler.observe(OutcomeBatch(urls, np.zeros(40), importance=100.0 - np.arange(40)))
-    scheduler.discover([f"https://c.example/{i}" for i in range(10)], now=0.0, importance=np.full(10, 0.5))
+    scheduler.observe(OutcomeBatch(urls, np.ones(40), importance=100.0 - np.arange(40)))
+    scheduler.discover([f"https://c.example/{i}" for i in range(10)], now=1.0, importance=np.full(10, 0.5))
     return scheduler
 
 

@@ -89,7 +89,7 @@ def test_waits_do_not_begin_again_after_a_page_was_not_attempted(status: int) ->
 def test_panel_visits_a_page_that_was_not_attempted_in_the_same_cycle() -> None:
     scheduler = Scheduler(panel=0.5, new_share=0.0, formula="-n")
     urls = [f"https://a.example/{i}" for i in range(50)]
-    scheduler.observe([Outcome(url, 0.0) for url in urls])
+    scheduler.observe([Outcome(url, 1.0) for url in urls])
     scheduler.next_batch(40, now=DAY)  # sizes the panel of the next cycle
     scheduler.observe([Outcome(url, 1.5 * DAY) for url in urls])
     batch = scheduler.next_batch(20, now=2 * DAY)

@@ -56,7 +56,7 @@ def test_what_is_kept_follows_the_content(
     expected: tuple[str | None, str | None],
 ) -> None:
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe([Outcome(URL, 0.0, etag=OLD[0], last_modified=OLD[1])])
+    scheduler.observe([Outcome(URL, 1.0, etag=OLD[0], last_modified=OLD[1])])
     scheduler.observe([Outcome(URL, DAY, status, changed=changed, etag=etag, last_modified=modified)])
     scheduler.ask([URL], now=2 * DAY)
     assert validators(scheduler, 40 * DAY) == {URL: expected}
@@ -66,14 +66,14 @@ def test_what_is_kept_follows_the_content(
 def test_a_late_outcome_leaves_them() -> None:
     scheduler = Scheduler(max_ahead=None)
     scheduler.observe([Outcome(URL, DAY, etag='"1"')])
-    assert scheduler.observe([Outcome(URL, DAY, etag='"2"'), Outcome(URL, 0.0, etag='"3"')]).applied == 0
+    assert scheduler.observe([Outcome(URL, DAY, etag='"2"'), Outcome(URL, 1.0, etag='"3"')]).applied == 0
     assert validators(scheduler, 2 * DAY) == {URL: ('"1"', None)}
 
 
 def test_pages_of_a_batch_have_them() -> None:
     scheduler = Scheduler(max_ahead=None)
     other = "https://b.example/"
-    scheduler.observe([Outcome(URL, 0.0, etag='"1"', last_modified=DATE), Outcome(other, 0.0)])
+    scheduler.observe([Outcome(URL, 1.0, etag='"1"', last_modified=DATE), Outcome(other, 1.0)])
     batch = scheduler.next_batch(2, now=DAY, key="k")
     pages = {page.url: page for page in batch if isinstance(page, LeasedPage)}
     assert (pages[URL].etag, pages[URL].last_modified) == ('"1"', DATE)
@@ -89,7 +89,7 @@ def test_pages_of_a_batch_have_them() -> None:
 
 def test_what_is_known_of_a_page_has_them() -> None:
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe([Outcome(URL, 0.0, etag='"1"', last_modified=DATE), Outcome("https://b.example/", 0.0)])
+    scheduler.observe([Outcome(URL, 1.0, etag='"1"', last_modified=DATE), Outcome("https://b.example/", 1.0)])
     found = [scheduler.page(url, now=DAY) for url in (URL, "https://b.example/")]
     assert [page and (page.etag, page.last_modified) for page in found] == [('"1"', DATE), (None, None)]
 
@@ -98,7 +98,7 @@ def test_they_are_part_of_the_digest() -> None:
     one, other, none = (Scheduler(max_ahead=None, seed=1) for _ in range(3))
     for scheduler, etags in ((one, ('"1"', '"2"')), (other, ('"1"', '"3"')), (none, ('"1"', None))):
         for day, etag in enumerate(etags):
-            scheduler.observe([Outcome(URL, day * DAY, changed=False, etag=etag)])
+            scheduler.observe([Outcome(URL, day * DAY + 1.0, changed=False, etag=etag)])
     assert len({scheduler.digest() for scheduler in (one, other, none)}) == 3
     none.observe([Outcome(URL, 2 * DAY, changed=False, etag='"2"')])
     one.observe([Outcome(URL, 2 * DAY, changed=False)])
@@ -107,7 +107,7 @@ def test_they_are_part_of_the_digest() -> None:
 
 def test_forgotten_pages_have_none(tmp_path: Path) -> None:
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe([Outcome(URL, 0.0, etag="e" * 200), Outcome("https://b.example/", 0.0, etag='"b"')])
+    scheduler.observe([Outcome(URL, 1.0, etag="e" * 200), Outcome("https://b.example/", 1.0, etag='"b"')])
     scheduler.forget([URL])
     scheduler.discover([URL], now=DAY)
     for one in (scheduler, _saved(scheduler, tmp_path)):
@@ -145,5 +145,5 @@ def test_they_survive_increments_and_a_kill(tmp_path: Path) -> None:
 
 def test_a_page_without_them_costs_nothing_but_its_number() -> None:
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe([Outcome(f"https://a.example/{i}", 0.0, changed=True) for i in range(100)])
+    scheduler.observe([Outcome(f"https://a.example/{i}", 1.0, changed=True) for i in range(100)])
     assert scheduler.core.pages.arrays.validators.state["blocks"][0] == 0

@@ -16,7 +16,7 @@ DAY = 86_400.0
 
 def crawled(pages: int = 400) -> Scheduler:
     scheduler = Scheduler()
-    scheduler.observe([Outcome(f"https://a.example/{p}", 0.0) for p in range(pages)])
+    scheduler.observe([Outcome(f"https://a.example/{p}", 1.0) for p in range(pages)])
     return scheduler
 
 

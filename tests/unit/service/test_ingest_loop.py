@@ -275,11 +275,11 @@ def test_the_error_that_ends_the_deliveries_is_returned(scheduler: DurableSchedu
 
 def test_outcomes_of_the_future_are_kept_aside_and_passed(scheduler: DurableScheduler, topic: Topic) -> None:
     loop = make(scheduler, topic)
-    days = [0, 1, 400, 2, 401]
+    days = [1, 2, 401, 3, 402]
     outcomes = [Outcome(f"https://a.example/{day}", 86_400.0 * day) for day in days]
     topic.current[PATHS[0]] = position = Position("kafka", PATHS[0], 10, 10)
     run(loop, [Delivery(OutcomeBatch.from_outcomes(outcomes), position)])
-    assert topic.kept_aside == ["https://a.example/400", "https://a.example/401"]
+    assert topic.kept_aside == ["https://a.example/401", "https://a.example/402"]
     assert loop.counts()["applied"] == 3
     assert loop.counts()["rejected"] == 2
     assert scheduler.positions[PATHS[0]]["offset"] == 10

@@ -35,7 +35,7 @@ def open_again(folder: Path) -> DurableScheduler:
 def scheduler(tmp_path: Path) -> Iterator[DurableScheduler]:
     with open_again(tmp_path / "state") as opened:
         for path, urls in URLS.items():
-            opened.take(outcomes(urls, 0.0), path, 1)
+            opened.take(outcomes(urls, 1.0), path, 1)
         opened.discover([FOUND], now=0.0)
         yield opened
 

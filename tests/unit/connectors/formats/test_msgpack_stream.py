@@ -169,9 +169,9 @@ def test_an_empty_frame_is_nothing(tmp_path: Path) -> None:
 def test_order_is_the_streams(tmp_path: Path) -> None:
     rows = make_outcomes(12)
     parts = [encode_frame(OutcomeBatch.from_outcomes(rows[i : i + 2])) for i in range(0, 12, 2)]
-    events = [pack(EVENT | {"fetched_at": float(i)}) for i in range(6)]
+    events = [pack(EVENT | {"fetched_at": 1.0 + i}) for i in range(6)]
     got, _ = read(tmp_path, b"".join(part + event for part, event in zip(parts, events, strict=True)))
-    expected = [(rows[2 * i], rows[2 * i + 1], Outcome("https://a.example/", float(i))) for i in range(6)]
+    expected = [(rows[2 * i], rows[2 * i + 1], Outcome("https://a.example/", 1.0 + i)) for i in range(6)]
     assert got == [outcome for group in expected for outcome in group]
 
 

@@ -100,7 +100,7 @@ def test_a_source_that_breaks_is_named_as_it_is(tmp_path: Path) -> None:
 
 def test_large_batches_become_several_frames(tmp_path: Path) -> None:
     count = 10_000
-    batch = OutcomeBatch([f"https://a.example/{i}" for i in range(count)], np.arange(count) * 1.0)
+    batch = OutcomeBatch([f"https://a.example/{i}" for i in range(count)], np.arange(1.0, 1.0 + count))
     write_msgpack([batch], tmp_path / "a.msgpack")
     with open_source(tmp_path / "a.msgpack") as source:
         assert [len(delivery.records) for delivery in source] == [4096, 4096, 1808]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -200,6 +201,17 @@ def test_faults_are_handed_out_with_what_stands_behind_them() -> None:
     assert parts.are_done()
 
 
+@pytest.mark.parametrize("at", [0, -5, -0.0])
+def test_times_that_are_not_above_0_are_rejected(at: float) -> None:
+    event = {"url": "https://a.example/", "fetched_at": at}
+    frame = encode_frame(OutcomeBatch(["https://a.example/"], [at]))
+    parts = make_parts([frame, json.dumps(event).encode(), msgspec.msgpack.encode(event)])
+    pending = parts.take()
+    assert pending is not None
+    assert pending.decoded is None
+    assert [one.fault.field for one in pending.rejected] == ["fetched_at"] * 3
+
+
 def test_what_waits_of_a_partition_goes_with_it() -> None:
     parts = make_parts([b'{"url": "https://a.example/", "fetched_at": 1}'])
     assert not parts.are_done()
@@ -254,7 +266,7 @@ def test_pages_are_published_with_their_validators(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(sink, "open_producer", lambda _: Kept())
     scheduler = Scheduler(max_ahead=None)
-    scheduler.observe([Outcome("https://a.example/", 0.0, etag='"1"'), Outcome("https://b.example/", 0.0)])
+    scheduler.observe([Outcome("https://a.example/", 1.0, etag='"1"'), Outcome("https://b.example/", 1.0)])
     sink.KafkaSink(read_settings(URL)).send_batch(scheduler.next_batch(2, now=86_400.0))
     pages = {page["url"]: page for page in map(json.loads, sent)}
     assert pages["https://a.example/"]["etag"] == '"1"'

@@ -27,7 +27,7 @@ DAY = 86_400.0
 
 
 def fill(scheduler: Scheduler) -> None:
-    scheduler.observe([Outcome(url, float(i), importance=float(i % 5 + 1)) for i, url in enumerate(URLS[:24])])
+    scheduler.observe([Outcome(url, 1.0 + i, importance=float(i % 5 + 1)) for i, url in enumerate(URLS[:24])])
     scheduler.discover(URLS[24:], now=NOW - 50.0)
 
 

@@ -18,7 +18,7 @@ DAY = 86_400.0
 
 def crawler(pages: int = 400, **settings: object) -> Scheduler:
     scheduler = Scheduler(**{"panel": 0.2, "host_share": None, **settings})  # type: ignore[arg-type]
-    scheduler.observe(OutcomeBatch([f"https://h{i % 10}.example/{i}" for i in range(pages)], np.zeros(pages)))
+    scheduler.observe(OutcomeBatch([f"https://h{i % 10}.example/{i}" for i in range(pages)], np.ones(pages)))
     return scheduler
 
 

@@ -23,8 +23,8 @@ def crawled(**settings: object) -> Scheduler:
     scheduler = Scheduler(**{"formula": FORMULA, "new_share": 0.0, "politeness": Politeness(), **settings})  # type: ignore[arg-type]
     for day in range(25):
         if day < 20:
-            scheduler.observe([Outcome(url, day * DAY, changed=False) for url in QUIET])
-        scheduler.observe([Outcome(url, day * DAY, changed=(day + i) % 4 == 3) for i, url in enumerate(BUSY)])
+            scheduler.observe([Outcome(url, day * DAY + 1.0, changed=False) for url in QUIET])
+        scheduler.observe([Outcome(url, day * DAY + 1.0, changed=(day + i) % 4 == 3) for i, url in enumerate(BUSY)])
     return scheduler
 
 
