@@ -232,12 +232,12 @@ def test_bounds_refuse_the_same_pages_and_patterns_as_the_twin(
 
 def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
     """More pages than a step of the sweep has rows, groups that open between its steps, and dozens of sweeps."""
-    batch = daily_crawl(pages=700, visits=9_000, seed=1)
+    batch = daily_crawl(pages=700, visits=5_000, seed=1)
     scheduler, shard = Scheduler(max_ahead=None), reference_shard.Shard(DAY)
-    observe_both(scheduler, shard, list(batch), [4_000, 1, 999])
+    observe_both(scheduler, shard, list(batch), [2_000, 1, 999])
     assert_same(scheduler, shard)
-    assert shard.sweeps > 10
-    assert len(shard.journal) > 8_000
+    assert shard.sweeps > 5
+    assert len(shard.journal) > 4_500
     assert max(map(len, shard.groups)) == 2
 
 
@@ -260,8 +260,8 @@ def test_sample_is_halved_as_pages_double() -> None:
     scheduler.observe(batch)
     hashes = [reference_shard.sample_hash(row) for row in range(len(urls))]
     shares = np.select([np.arange(order.size) < 50_000, np.arange(order.size) < 102_000], [1, 2], 4)
-    kept = [i for i in range(order.size) if hashes[order[i]] < 2**64 // int(shares[i])]
-    assert [visit.at_s for visit in journal_of(scheduler)] == kept
+    kept = [i + 1.0 for i in range(order.size) if hashes[order[i]] < 2**64 // int(shares[i])]
+    np.testing.assert_array_equal([visit.at_s for visit in journal_of(scheduler)], kept)  # of lists, pytest would seek a diff for hours
     assert scheduler.core.pages.faults() == []
     left = np.flatnonzero(np.array(hashes) < 2**62)
     shard = scheduler.core.pages.arrays

@@ -24,7 +24,7 @@ POSTS = 0xA5
 
 SMALL_RESERVE = 64  # rows
 
-_fences: list[npt.NDArray[np.uint8]] = []  # of all arrays, cleared by `fenced`
+_fences: dict[int, npt.NDArray[np.uint8]] = {}  # by the address of the array before each, cleared by `fenced`
 
 
 class FencedMemory(PageMemory):
@@ -34,6 +34,7 @@ class FencedMemory(PageMemory):
         return fence(dtype, 0)
 
     def grow(self, array: Records, rows: int) -> Records:
+        assert is_intact(_fences.pop(array.ctypes.data))
         return fence(array.dtype, rows)
 
 
@@ -49,8 +50,13 @@ def fence(dtype: np.dtype[Any], rows: int) -> Records:
     size = rows * dtype.itemsize
     whole = np.full(size + FENCE_BYTES, POSTS, np.uint8)
     whole[:size] = 0
-    _fences.append(whole[size:])
+    _fences[whole.ctypes.data] = whole[size:]
     return whole[:size].view(dtype)
+
+
+def is_intact(posts: npt.NDArray[np.uint8]) -> bool:
+    """Return whether nothing was written behind an array."""
+    return bool(np.all(posts == POSTS))
 
 
 @contextmanager
@@ -58,9 +64,9 @@ def fenced() -> Iterator[None]:
     """Arrays created in this block have fenced memory; at its end all fences must be intact."""
     with page_memory(FencedMemory()):
         yield
-    fences = _fences.copy()
+    fences = list(_fences.values())
     _fences.clear()
-    assert all(np.all(posts == POSTS) for posts in fences)
+    assert all(map(is_intact, fences))
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def test_certificates_of_changed_pages_are_removed() -> None:
     line = parts.line(0.6)
     _, found = parts.run(rows, line)
     before = parts.table.arrays.tick.copy()
-    parts.shard.pages.records["importance"][::2] = 1e6
+    parts.shard.pages.records["importance"][:PAGES:2] = 1e6
     parts.table.remove(rows[::2])
     ticks = parts.table.arrays.tick
     np.testing.assert_array_equal(ticks[::2], np.where(before[::2] == POOLED, POOLED, 0))
