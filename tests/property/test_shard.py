@@ -261,7 +261,7 @@ def test_sample_is_halved_as_pages_double() -> None:
     hashes = [reference_shard.sample_hash(row) for row in range(len(urls))]
     shares = np.select([np.arange(order.size) < 50_000, np.arange(order.size) < 102_000], [1, 2], 4)
     kept = [i + 1.0 for i in range(order.size) if hashes[order[i]] < 2**64 // int(shares[i])]
-    np.testing.assert_array_equal([visit.at_s for visit in journal_of(scheduler)], kept)  # of lists, pytest would seek a diff for hours
+    np.testing.assert_array_equal([visit.at_s for visit in journal_of(scheduler)], kept)
     assert scheduler.core.pages.faults() == []
     left = np.flatnonzero(np.array(hashes) < 2**62)
     shard = scheduler.core.pages.arrays
