@@ -161,6 +161,8 @@ def test_streams_that_are_closed(state: Path) -> None:
     assert subprocess.run(["sh", "-c", script, sys.executable], cwd=ROOT, check=False).returncode == 0
 
 
+@pytest.mark.cases(ordinary=0, whole=1)
+@pytest.mark.usefixtures("rng")
 def test_a_cold_cache_is_told_on_standard_error_once(state: Path, tmp_path: Path) -> None:
     asked = ("state", "digest", "--state", state)
     cold, warm = (finish(start(*asked, NUMBA_CACHE_DIR=str(tmp_path / "cache"))) for _ in range(2))

@@ -273,8 +273,8 @@ def _add_until_it_fails(sender: OutcomeSender) -> None:
 
 def test_a_service_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     state, now = tmp_path / "state", time.time() - 60.0  # noqa: TID251  that of the service
-    pages = [f"https://h{i % 23}.example/{i}" for i in range(2_000)]
-    outcomes = [Outcome(f"https://r{i % 23}.example/{i}", now + i / 1e3, status=200) for i in range(1_500)]
+    pages = [f"https://h{i % 23}.example/{i}" for i in range(900)]
+    outcomes = [Outcome(f"https://r{i % 23}.example/{i}", now + i / 1e3, status=200) for i in range(500)]
     words = ("serve", "--state", state, "--save-every", "100ms")
     policy = RetryPolicy(first_s=0.01, most_s=0.2)
     with proxy_before(("127.0.0.1", 9)) as proxy, Client(proxy.url, retries=policy, timeout_s=120.0) as client:
@@ -286,14 +286,14 @@ def test_a_service_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> N
             return sender
 
         def lease() -> list[str]:
-            return [page.url for _ in range(60) for page in client.next_batch(5, lease="1h").pages]
+            return [page.url for _ in range(30) for page in client.next_batch(5, lease="1h").pages]
 
         with ThreadPoolExecutor(4) as pool:
             with started(*words) as (process, address):
                 proxy.upstream = _place(address)
                 client.discover(pages)
                 sending, leasing = pool.submit(send), [pool.submit(lease) for _ in range(3)]
-                while len(proxy.forwarded) < 60:
+                while len(proxy.forwarded) < 30:
                     time.sleep(0.001)
                 process.kill()
                 process.wait()

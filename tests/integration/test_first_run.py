@@ -64,6 +64,8 @@ def cache(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.cases(ordinary=0, whole=1)
+@pytest.mark.usefixtures("rng")
 def test_two_first_programs_at_once_share_one_cache_with_helpers_and_warm_ends_what_they_left(
     tmp_path: Path, cache: Path
 ) -> None:

@@ -55,7 +55,7 @@ def test_64_callers_at_once_never_get_the_same_page(service: Running) -> None:
         with make_client(service.server.address) as client:
             start.wait()
             urls: list[str] = []
-            for _ in range(4):
+            for _ in range(2):
                 batch = client.post("/v1/next", json={"k": 7, "lease": "1h"}).json()["pages"]
                 urls += [page["url"] for page in batch]
                 done = [outcome(page["url"], NOW - 1.0) for page in batch[:1]]
@@ -64,7 +64,7 @@ def test_64_callers_at_once_never_get_the_same_page(service: Running) -> None:
 
     with ThreadPoolExecutor(CALLERS) as pool:
         taken = Counter(url for urls in pool.map(call, range(CALLERS)) for url in urls)
-    assert len(taken) >= CALLERS * 4 * 6  # a page comes again after its outcome only
+    assert len(taken) >= CALLERS * 2 * 6  # a page comes again after its outcome only
     again = {url for url, count in taken.items() if count > 1}
     assert all(service.client.get("/v1/explain", params={"url": url}).json()["first_visited"] for url in again)
     leased = [page for page in taken if page not in again]

@@ -21,7 +21,7 @@ from tests.support.extras import needs_casadi
 from tests.support.killed_run import kill_after
 
 PAGES, DAYS = 400, 40
-KILLS = 12
+KILLS = 5
 PATIENCE_S = 300.0
 PLANNED_DAYS = 8
 BUDGETS = {"mirrorsync": "100%", "webfountain": "50%"}
@@ -43,7 +43,7 @@ def evolutions(state: Path) -> list[Any]:
 def killed_states(
     processes: ForkServerContext, words: list[str], folder: Path, rng: random.Random, longest_s: float
 ) -> Iterator[Path]:
-    """Yield states of runs that came to their end after kills at random instants, until there were a dozen kills."""
+    """Yield states of runs that came to their end after kills at random instants, until there were enough kills."""
     killed = rounds = 0
     while killed < KILLS:
         state = folder / f"state-{rounds}"
@@ -57,8 +57,8 @@ def killed_states(
         yield state
 
 
-@pytest.mark.cases(ordinary=1, whole=8)
-def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.cases(ordinary=1, whole=20)
+def test_killed_again_and_again(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
     """Kill runs over one file at random instants, let one come to its end, and compare; as often as it takes."""
     source = write(tmp_path / "outcomes.jsonl", crawl(PAGES, DAYS))
     words = ["run", "--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
@@ -76,7 +76,7 @@ def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng:
 
 
 @pytest.mark.parametrize("policy", ["mirrorsync", pytest.param("webfountain", marks=needs_casadi)])
-@pytest.mark.cases(ordinary=1, whole=8)
+@pytest.mark.cases(ordinary=1, whole=20)
 def test_plans_survive_kills(processes: ForkServerContext, tmp_path: Path, rng: random.Random, policy: str) -> None:
     """Kill runs that plan each day of the file; plan, crawl rates and state are those of a run without kills."""
     source = write(tmp_path / "outcomes.jsonl", uneven_crawl(PAGES, PLANNED_DAYS))
@@ -104,8 +104,8 @@ def uneven_crawl(pages: int, days: int) -> list[str]:
     ]
 
 
-@pytest.mark.cases(ordinary=1, whole=8)
-def test_two_streams_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.cases(ordinary=1, whole=20)
+def test_two_streams_killed_again_and_again(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
     """Kill runs over a file of outcomes and one of signals; nothing of either is lost, applied twice or misplaced."""
     source = write(tmp_path / "outcomes.jsonl", spread_crawl(PAGES, DAYS))
     signals = write(tmp_path / "signals.jsonl", announce(PAGES, DAYS))

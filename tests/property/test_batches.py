@@ -28,7 +28,7 @@ politeness = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(pages, politeness, host_rules, st.sets(st.sampled_from(HOSTS), max_size=1), st.integers(0, 3), st.integers(0, 6))
 def test_no_batch_that_hosts_allow_is_better(
     pages: list[tuple[str, float]],

@@ -71,7 +71,7 @@ def test_each_fault_is_mended(fault: Fault, service: Running, proxy: FaultyProxy
     assert proxy.forwarded == ["POST /v1/next"] * (2 if fault in APPLIED else 1)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(1, 4), FAULTS), min_size=1, max_size=4))
 def test_batches_are_disjoint_and_no_lease_is_lost(
     service: Running, running_proxy: FaultyProxy, calls: list[tuple[int, list[Fault]]]
@@ -85,7 +85,7 @@ def test_batches_are_disjoint_and_no_lease_is_lost(
     assert sorted(received) == sorted(leased_by(service))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.integers(0, 40), st.integers(1, 9), FAULTS)
 def test_outcomes_are_applied_once(
     service: Running, running_proxy: FaultyProxy, count: int, frame: int, faults: list[Fault]

@@ -88,7 +88,7 @@ def test_nothing_is_written_unmarked(
         assert old["groups"].tobytes() == groups[old["number"]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     st.lists(calls(), max_size=6),
     st.lists(calls(), min_size=1, max_size=5),

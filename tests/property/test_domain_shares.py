@@ -42,7 +42,7 @@ steps = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 30), min_size=len(HOSTS), max_size=len(HOSTS)),
     share=st.sampled_from([None, 0.001, 0.1, 0.29, 1.0]),
@@ -69,7 +69,7 @@ def test_batches_are_those_of_the_slow_twin(
             twins.check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=4, max_size=4),
     share=st.sampled_from([0.1, 0.25]),
@@ -96,7 +96,7 @@ def test_no_domain_has_more_than_its_share_while_others_have_pages(
                 assert visits[domain] <= max(1, math.floor(most)) or not others
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.integers(0, 39), unique=True), st.integers(0, 40), st.sampled_from([None, 0.1, 0.3]), st.integers(0, 9)
 )

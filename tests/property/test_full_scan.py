@@ -107,7 +107,7 @@ def small_blocks() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     formulas,
     st.integers(0, 2**32),

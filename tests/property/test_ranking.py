@@ -36,7 +36,7 @@ def small_blocks() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(columns, st.integers(0, 130), st.integers(0, 2**64 - 1), st.integers(1, 3))
 def test_ranking_is_the_full_sort(
     pages: list[tuple[float, float | None, float]], k: int, salt: int, threads: int

@@ -31,7 +31,7 @@ def fed(*parts: list[Outcome]) -> Scheduler:
     return scheduler
 
 
-@settings(max_examples=40)
+@settings(max_examples=10)
 @given(streams(), sizes)
 def test_cutting_does_not_show(outcomes: list[Outcome], sizes: list[int]) -> None:
     whole = fed(outcomes).digest()
@@ -39,7 +39,7 @@ def test_cutting_does_not_show(outcomes: list[Outcome], sizes: list[int]) -> Non
     assert fed(*cut(outcomes, [1])).digest() == whole
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(streams(), st.integers(1, 5))
 def test_chunks_within_a_batch_do_not_show(outcomes: list[Outcome], chunk: int) -> None:
     whole = fed(outcomes).digest()
@@ -48,7 +48,7 @@ def test_chunks_within_a_batch_do_not_show(outcomes: list[Outcome], chunk: int) 
         assert fed(outcomes).digest() == whole
 
 
-@settings(max_examples=40)
+@settings(max_examples=10)
 @given(streams(), st.data())
 def test_repeats_of_what_came_before_do_not_show(outcomes: list[Outcome], data: st.DataObject) -> None:
     """After each part, any stretch of what was fed so far, from its beginning (a restart) or from anywhere."""
@@ -69,7 +69,7 @@ def test_repeats_of_what_came_before_do_not_show(outcomes: list[Outcome], data: 
     assert repeating.digest() == once.digest()
 
 
-@settings(max_examples=20)
+@settings(max_examples=5)
 @given(streams())
 def test_every_outcome_twice_in_a_row_does_not_show(outcomes: list[Outcome]) -> None:
     assert fed([outcome for outcome in outcomes for _ in range(2)]).digest() == fed(outcomes).digest()

@@ -27,7 +27,7 @@ def records(table: PageTable) -> list[bytes]:
     return [shard.pages.records[row].tobytes() + shard.pages.traces[row].tobytes() for row in range(len(table))]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(streams(), st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4), st.data())
 def test_what_is_not_told_stays(outcomes: list[Outcome], sizes: list[int], data: st.DataObject) -> None:
     table = PageTable(DAY)

@@ -197,7 +197,7 @@ def test_twin_counts_prefixes_as_the_sketch_does() -> None:
     assert len(set.union(*counters)) == sum(map(len, counters))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(streams(), sizes, st.integers(1, 64))
 def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes: list[int], bits: int) -> None:
     with fenced(), patch.object(page_table, "CHANGE_BITS", bits):
@@ -206,7 +206,7 @@ def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes:
         assert_same(scheduler, shard)
 
 
-@settings(max_examples=20, derandomize=True, database=None)  # a last bit of a claim may still move an estimate
+@settings(max_examples=10, derandomize=True, database=None)  # a last bit of a claim may still move an estimate
 @given(bursts(), sizes)
 def test_visits_nanoseconds_apart_leave_the_state_of_the_twin(outcomes: list[Outcome], sizes: list[int]) -> None:
     scheduler, shard = Scheduler(max_ahead=None), reference_shard.Shard(DAY)
@@ -214,7 +214,7 @@ def test_visits_nanoseconds_apart_leave_the_state_of_the_twin(outcomes: list[Out
     assert_same(scheduler, shard)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(streams(), sizes, st.integers(1, 60), st.integers(1, 40), st.integers(0, 3))
 def test_bounds_refuse_the_same_pages_and_patterns_as_the_twin(
     outcomes: list[Outcome], sizes: list[int], pages: int, host_pages: int, host_patterns: int
@@ -241,7 +241,7 @@ def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
     assert max(map(len, shard.groups)) == 2
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(streams(), sizes)
 def test_journal_keeps_the_newest_visits(outcomes: list[Outcome], sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -269,7 +269,7 @@ def test_sample_is_halved_as_pages_double() -> None:
     assert set(read_visits(shard.journal, shard.corpus).rows) == set(left)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(streams(), formulas, st.integers(0, 2**64 - 1), st.none() | st.integers(1, 3), panels, st.data())
 def test_pages_are_handed_out_in_the_order_of_the_twin(
     outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, share: float, data: st.DataObject
@@ -309,7 +309,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
             shard.pages[url].for_panel = url in first
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(streams(), formulas, st.sampled_from([-9.9e10, 0.0, 1e6, 9.9e10]))
 def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], formula: str, now: float) -> None:
     scheduler, shard = Scheduler(formula=formula, max_ahead=None), reference_shard.Shard(DAY)

@@ -28,7 +28,7 @@ def as_columns(groups: list[list[tuple[list[tuple[float, bool]], float]]]) -> Gr
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(pages, min_size=1, max_size=3), st.integers(1, 9), st.integers(0, 2**40))
 def test_the_draw_equals_its_reference(
     groups: list[list[tuple[list[tuple[float, bool]], float]]], cycles: int, seed: int

@@ -114,7 +114,7 @@ def assert_same(both: Both) -> None:
         )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(events(), sizes)
 def test_any_mixture_leaves_the_state_of_the_twin(events: list[Event], sizes: list[int]) -> None:
     both = Both(Scheduler(max_ahead=None), reference_shard.Shard(DAY))
@@ -127,7 +127,7 @@ def test_any_mixture_leaves_the_state_of_the_twin(events: list[Event], sizes: li
             assert result[name] == pytest.approx(expected[name], rel=2e-3, abs=1e-4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(events(), sizes, sizes)
 def test_cuts_do_not_matter(events: list[Event], first: list[int], second: list[int]) -> None:
     digests = []
@@ -138,7 +138,7 @@ def test_cuts_do_not_matter(events: list[Event], first: list[int], second: list[
     assert digests[0] == digests[1]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(events(), events(), st.randoms(use_true_random=False))
 def test_two_streams_of_different_hosts_may_arrive_in_any_order(
     left: list[Event], right: list[Event], chance: Any
@@ -164,7 +164,7 @@ def test_two_streams_of_different_hosts_may_arrive_in_any_order(
     assert found[0] == found[1]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(events(), st.integers(0, 40), sizes)
 def test_a_saved_state_goes_on_as_the_one_that_was_kept(
     tmp_path_factory: pytest.TempPathFactory, events: list[Event], at: int, sizes: list[int]

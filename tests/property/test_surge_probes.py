@@ -70,7 +70,7 @@ def shuffled(shard: ShardArrays, rng: np.random.Generator, groups: int | None = 
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     seeds,
     st.sampled_from(FORMULAS),
@@ -110,7 +110,7 @@ def test_probes_are_those_of_the_twin() -> None:
     assert min(MET[True], MET[False]) > 10
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(seeds, st.integers(1, 300), st.integers(1, 400), st.sampled_from([0.0, 0.05, 0.5, 1e9]))
 def test_due_groups_are_the_best(seed: int, groups: int, most: int, bar: float) -> None:
     shard = shuffled(crawled(), np.random.default_rng(seed), groups)
@@ -121,7 +121,7 @@ def test_due_groups_are_the_best(seed: int, groups: int, most: int, bar: float) 
     assert np.allclose(due.worth, [worth for worth, _ in expected], rtol=1e-12, atol=0.0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(seeds, st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 def test_swaps_are_those_of_the_twin(seed: int, size: int, more: int, count: int) -> None:
     rng = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ from tests.support.http_service import make_client, started
 
 PAGES = [f"https://h{i % 23}.example/{i}" for i in range(3_000)]
 CRAWLERS = 8
-KILLS = 4
+KILLS = 2
 FULL_DISKS = 2
 
 
@@ -37,7 +37,7 @@ def crawling(address: str, names: range) -> Iterator[list[Future[Acknowledged]]]
             ended.set()
 
 
-@pytest.mark.cases(ordinary=1, whole=50)
+@pytest.mark.cases(ordinary=1, whole=100)
 def test_killed_with_requests_under_way(tmp_path: Path, rng: random.Random) -> None:
     state = tmp_path / "state"
     acknowledged: list[Acknowledged] = []

@@ -1,8 +1,8 @@
 """Cases of tests: seeded ones, the first few in an ordinary run and all with ``--soak``; and tables of cases.
 
-``@pytest.mark.cases(ordinary=20, whole=420)`` runs a test once for each number of a case. The test draws from `rng`,
-which depends on the seed, the test and the number only, so that a case can be repeated alone. ``@grouped`` is
-``@pytest.mark.parametrize`` for a table that names once what several cases share.
+``@pytest.mark.cases(ordinary=20, whole=420)`` runs a test once for each number of a case; with ``ordinary=0`` it runs with
+``--soak`` only. The test draws from `rng`, which depends on the seed, the test and the number only, so that a case can be
+repeated alone. ``@grouped`` is ``@pytest.mark.parametrize`` for a table that names once what several cases share.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is not None:
         count = marker.kwargs["whole" if metafunc.config.getoption("soak") else "ordinary"]
         metafunc.parametrize("case", range(count))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests without an ordinary case: a skipped one would look as if something were missing."""
+    if not config.getoption("soak"):
+        items[:] = [item for item in items if all(marker.kwargs["ordinary"] for marker in item.iter_markers("cases"))]
 
 
 @pytest.fixture

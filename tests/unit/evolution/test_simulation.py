@@ -18,7 +18,7 @@ PAGES = 20_000
 ARENA = make_arena(PAGES, PAGES, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from([1, 2, 70, 2048, 4097, 13_000]), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.integers(0, 9_000))
 def test_a_gap_closes(size: int, low: float, high: float, start: int) -> None:
     begin, end = sorted((int(low * size), int(high * size)))
@@ -33,7 +33,7 @@ def test_a_gap_closes(size: int, low: float, high: float, start: int) -> None:
     assert np.all(ARENA.members[start + size : 2 * PAGES] == -1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sets(st.integers(0, 99), min_size=1), st.integers(0, 99), st.data())
 def test_the_reach_of_one_class_is_the_least_length_with_enough_pages(
     numbers: set[int], offset: int, data: st.DataObject
@@ -46,7 +46,7 @@ def test_the_reach_of_one_class_is_the_least_length_with_enough_pages(
     assert count_within(ARENA, 5, offset, reach - 1, 100) == taken - 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=65, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 300),

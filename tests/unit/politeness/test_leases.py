@@ -188,7 +188,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(st.lists(steps, max_size=30))
 def test_leases_are_those_of_a_dict(acts: list[tuple[str, int, float]]) -> None:
     scheduler, now = known(), 100.0

@@ -75,7 +75,7 @@ def listed(kernel: Callable[..., int], *arguments: object) -> list[int]:
     return rows
 
 
-@settings(max_examples=200)
+@settings(max_examples=65)
 @given(
     st.lists(
         st.tuples(st.integers(0, PAGES - 1), levels, waits), min_size=1, max_size=40, unique_by=lambda one: one[0]

@@ -70,7 +70,7 @@ def gauged(scheduler: Scheduler, formula: Formula, rows: Ints, now: float, ends:
 waits = st.sampled_from([1e-3, 60.0, 3_600.0, DAY, 30 * DAY, 3_650 * DAY])
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(formulas, st.lists(st.integers(0, PAGES + 4), min_size=1, max_size=LANES), st.floats(0.0, 20.0), waits)
 def test_scores_are_the_programs_and_bounds_are_not_exceeded(
     scheduler: Scheduler, formula: Formula, numbers: list[int], days: float, wait: float

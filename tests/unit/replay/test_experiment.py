@@ -90,7 +90,7 @@ def test_a_replay_gives_the_same_bytes_again_and_with_any_number_of_workers(
                 policies=("rand", "posterior", "t * X"),
                 calibration=True,
                 start_s=LAST_YEAR_S,
-                end_s=LAST_YEAR_S + 40 * DAY,
+                end_s=LAST_YEAR_S + 20 * DAY,
                 changed=changed,  # type: ignore[arg-type]
                 workers=workers,
                 **other,  # type: ignore[arg-type]

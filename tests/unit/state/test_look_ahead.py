@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, Scheduler
@@ -74,6 +74,7 @@ def test_the_state_is_that_of_one_thread(monkeypatch: pytest.MonkeyPatch, thread
     assert state_after(days, 2) == alone
 
 
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=60), min_size=1, max_size=4))
 def test_any_batches_have_the_state_of_one_thread(days: list[list[int]]) -> None:
     alone = state_after(days, 1)

@@ -193,7 +193,7 @@ valid = st.sampled_from([GOOD, event('"status":200'), event('"fingerprint":"0000
 broken = st.sampled_from([b"{}\n", b"x\n", event('"status":2e2'), b'{"url":\n', b'"fetched_at":1}', b"}{", b"\xff"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(parts=st.lists(valid | broken | st.binary(max_size=6), max_size=8), batch=st.sampled_from([1, 2, 100]))
 def test_whatever_comes_every_line_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], batch: int

@@ -218,7 +218,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=200)
+@settings(max_examples=65)
 @given(data=mutated() | st.binary(max_size=80), batch=st.sampled_from([1, 3, 1000]))
 def test_whatever_comes_every_map_and_every_gap_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, batch: int
