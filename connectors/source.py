@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
@@ -31,13 +31,15 @@ class Position:
     ``kind``: a file's format or "kafka", followed by " signals" if that is what it holds; ``path``: an absolute file
     name, or topic and partition; ``offset``: the first byte (of the decompressed input) or message not read yet;
     ``records``: the number of lines, maps or messages before it, delivered, rejected or blank, so that line numbers
-    continue after a restart.
+    continue after a restart; ``topic_id``: the brokers' id of the topic, which another topic of the same name does not
+    have, "" if there is none. It is no part of a comparison.
     """
 
     kind: str
     path: str
     offset: int
     records: int
+    topic_id: str = field(default="", compare=False)
 
     def to_json(self) -> dict[str, str | int]:
         """Return the position as a JSON object.
@@ -45,7 +47,7 @@ class Position:
         >>> Position("jsonl", "/logs/day.jsonl", 5120, 64).to_json()
         {'kind': 'jsonl', 'path': '/logs/day.jsonl', 'offset': 5120, 'records': 64}
         """
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value or name != "topic_id"}
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Position:
@@ -58,9 +60,11 @@ class Position:
             raise SourceError(
                 "value", f"expected a mapping with kind, path, offset and records, found {shorten(value)}"
             )
-        kind, path, offset, records = (value.get(field) for field in ("kind", "path", "offset", "records"))
+        kind, path, offset, records = (value.get(name) for name in ("kind", "path", "offset", "records"))
+        topic_id = value.get("topic_id", "")
         if isinstance(kind, str) and isinstance(path, str) and _is_count(offset) and _is_count(records):
-            return cls(kind, path, offset, records)
+            if isinstance(topic_id, str):
+                return cls(kind, path, offset, records, topic_id)
         raise SourceError(str(path), f"expected a position with kind, path, offset and records, found {shorten(value)}")
 
 

@@ -153,34 +153,32 @@ def choose_partitions(settings: KafkaSettings, existing: Sequence[int]) -> dict[
 
 
 def choose_start(
-    settings: KafkaSettings, partition: int, bounds: Bounds, saved: Position | None, committed: int | None
+    settings: KafkaSettings, start: Position, bounds: Bounds, saved: Position | None, committed: int | None
 ) -> StartOffset:
-    """Return the start in `partition`: `saved`, else `committed`, else the end of the log in ``settings.start``.
+    """Return where to start a partition: `saved`, else `committed`, else the end of the log in ``settings.start``.
 
-    Raises SourceError if that offset is not in the log and ``settings.lost`` is "fail".
+    `start` names the partition and its topic's id. Raises SourceError if that offset is not in the log, or was in that of
+    another topic, and ``settings.lost`` is "fail".
     """
     first, last = bounds
     wanted = committed if saved is None else saved.offset
     if wanted is None:
         return StartOffset(first if settings.start == "earliest" else last)
     records = 0 if saved is None else saved.records
-    if first <= wanted <= last:
+    is_other = saved is not None and "" not in (saved.topic_id, start.topic_id) and saved.topic_id != start.topic_id
+    if first <= wanted <= last and not is_other:
         return StartOffset(wanted, records)
     if settings.lost == "fail":
-        raise offset_out_of_range(settings, partition, wanted, bounds)
+        if is_other:
+            why = f"the topic was deleted and made again: the log of the new one is {first} to {last}"
+        elif wanted < first:
+            why = f"the log begins at {first}: {first - wanted} messages were deleted before they were read"
+        else:
+            why = f"the log ends at {last}: the topic was recreated or truncated"
+        reason = f"cannot continue at offset {wanted}, {why}; set lost=earliest or lost=latest to continue at that end"
+        raise SourceError(start.path, reason, wanted)
     offset = first if settings.lost == "earliest" else last
-    return StartOffset(offset, records, max(0, offset - wanted) if wanted <= last else 0)
-
-
-def offset_out_of_range(settings: KafkaSettings, partition: int, wanted: int, bounds: Bounds) -> SourceError:
-    """Return the error for the offset `wanted`, which is not in the log."""
-    first, last = bounds
-    if wanted < first:
-        why = f"the log begins at {first}: {first - wanted} messages were deleted before they were read"
-    else:
-        why = f"the log ends at {last}: the topic was recreated or truncated"
-    reason = f"cannot continue at offset {wanted}, {why}; set lost=earliest or lost=latest to continue at that end"
-    return SourceError(partition_path(settings.topic, partition), reason, wanted)
+    return StartOffset(offset, records, max(0, offset - wanted) if wanted <= last and not is_other else 0)
 
 
 def find_partition(settings: KafkaSettings, position: Position, kind: str, known: Mapping[str, int]) -> int:

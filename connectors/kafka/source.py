@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,11 +27,11 @@ from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings
 from streamsched.connectors.kafka.partition_progress import (
     AssignedPartitions,
     Bounds,
-    StartOffset,
     choose_partitions,
     choose_start,
     find_partition,
 )
+from streamsched.connectors.kafka.topic_watch import TopicWatch
 from streamsched.connectors.records import RecordType
 from streamsched.connectors.source import Delivery, Position, Records, Rejection, RevokeCallback, Source
 from streamsched.errors import InvalidRecord, SettingsError, SourceError
@@ -83,6 +84,7 @@ class KafkaSource(Source[Records]):
             self._consumer = open_consumer(settings)
             undo.callback(self._consumer.close)
             self._numbers = choose_partitions(settings, self._consumer.partitions())
+            self._watch = TopicWatch(settings, self._consumer)
             undo.pop_all()
         if settings.group is not None:
             self._consumer.subscribe(self)
@@ -136,6 +138,7 @@ class KafkaSource(Source[Records]):
         number = find_partition(self.settings, position, self._kind, self._numbers)
         self._saved[number] = position
         if number in self._assigned:
+            self._watch.begin()
             bounds = self._consumer.bounds([number])[number]
             self._begin(number, bounds, None, self._assigned[number].log_end)
             self._consumer.seek(number, self._assigned[number].delivered.offset)
@@ -245,6 +248,7 @@ class KafkaSource(Source[Records]):
 
     def _begin_all(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """Start `partitions` and return their first offsets; a lost offset is raised later, by `poll`."""
+        self._watch.begin()
         bounds = self._consumer.bounds(partitions)
         committed = {} if self.settings.group is None else self._consumer.committed(partitions)
         for number in partitions:
@@ -253,17 +257,21 @@ class KafkaSource(Source[Records]):
                 self._begin(number, bounds[number], committed.get(number), bounds[number][1])
             except SourceError as error:
                 self._failures[number] = error
-                self._set_position(number, StartOffset(error.offset or 0), bounds[number][1])
+                lost = self._saved.get(number) or self._position(number, error.offset or 0)
+                self._set_position(number, lost, bounds[number][1])
         self._joined = True
         return self._assigned.offsets_within({number: bounds[number] for number in partitions})
 
     def _begin(self, number: int, bounds: Bounds, committed: int | None, log_end: int) -> None:
-        start = choose_start(self.settings, number, bounds, self._saved.get(number), committed)
-        self._set_position(number, start, log_end)
+        first = self._position(number)
+        start = choose_start(self.settings, first, bounds, self._saved.get(number), committed)
+        self._set_position(number, replace(first, offset=start.offset, records=start.records), log_end)
         self.skipped += start.skipped
 
-    def _set_position(self, number: int, start: StartOffset, log_end: int) -> None:
-        position = Position(self._kind, partition_path(self.settings.topic, number), start.offset, start.records)
+    def _position(self, number: int, offset: int = 0) -> Position:
+        return Position(self._kind, partition_path(self.settings.topic, number), offset, 0, self._watch.topic_id)
+
+    def _set_position(self, number: int, position: Position, log_end: int) -> None:
         self._assigned.begin(number, position, log_end, stops=self.settings.until_end)
         self._starts[position.path] = position
 
@@ -284,14 +292,27 @@ class KafkaSource(Source[Records]):
             if held:
                 self._consumer.pause(held)
             chunks = self._consumer.poll(timeout_s, self._batch)
+            if self._watch.is_other(has_read=bool(chunks)):
+                self._begin_other()
+                return
             # A failed partition keeps its position; its messages are read again after a seek.
             active = self._assigned.keys() - self._failures.keys()
             self._decode_all([chunk for chunk in chunks if chunk.partition in active])
             if not chunks:
                 for number in self._assigned.keys() - self._failures.keys():
                     self._assigned.advance(number, self._consumer.position(number))
-        except OffsetOutOfRange as lost:
-            self._restart(lost.partition)
+        except (OffsetOutOfRange, SourceError) as problem:
+            self._recover(problem)
+
+    def _recover(self, problem: OffsetOutOfRange | SourceError) -> None:
+        """Continue after a `problem` of the consumer, if it is a loss that the settings allow."""
+        try:
+            if self._watch.is_other(has_read=True, at_once=True):
+                self._begin_other()
+            elif isinstance(problem, OffsetOutOfRange):
+                self._restart(problem.partition)
+            else:
+                raise problem
         except SourceError as error:
             self._failures[None] = error
 
@@ -320,6 +341,19 @@ class KafkaSource(Source[Records]):
             return
         self._letters.send_all(messages, result.rejected)
         self._assigned.add(number, result, messages.offsets[-1] + 1, len(messages))
+
+    def _begin_other(self) -> None:
+        """Begin in the topic that has the name now, if the settings allow that what is left of the other is lost."""
+        if self.settings.group is None and self.settings.partitions is None:
+            found = len(self._watch.partitions)
+            if found != len(self._numbers):
+                reason = f"was deleted and made again with {found} partitions in place of {len(self._numbers)}"
+                raise SourceError(f"kafka://{self.settings.topic}", f"{reason}: open it again")
+        self._saved |= {number: part.read for number, part in self._assigned.items()}
+        starts = self._begin_all(sorted(self._assigned))
+        for number in starts.keys() - self._failures.keys():
+            self._consumer.seek(number, starts[number])
+            self._consumer.resume([number])
 
     def _restart(self, number: int) -> None:
         """Continue in a partition whose next offset was deleted before it was read, if the settings allow that."""

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import confluent_kafka as library
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamsched.connectors.kafka.clients.options import shown_value, to_confluent
@@ -21,6 +22,7 @@ from streamsched.connectors.kafka.clients.protocol import (
     OffsetOutOfRange,
     Producer,
     RebalanceListener,
+    TopicIdentity,
     keep_trying,
 )
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
@@ -126,6 +128,7 @@ _NO_GROUP: Final = "streamsched-no-group"  # the client requires a name, though 
 _BUFFER_KB: Final = "65536"  # of prefetched messages, of all partitions together
 _OUT_OF_RANGE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001  its API
 _RETRY_S: Final = 0.1  # interval of repeated requests, and of attempts while the queue is full
+_SEEK_S: Final = 0.005  # interval of attempts while a partition starts
 _NO_HEADERS: Final[list[Any]] = []
 
 
@@ -138,6 +141,7 @@ class ConfluentConsumer(Consumer):
         self._next: dict[int, int] = {}
         self._refusals = Refusals(settings)
         self._undelivered: list[Any] = []
+        self._admin: Any = None
         own = {
             "allow.auto.create.topics": "false",
             "auto.offset.reset": "error",
@@ -154,6 +158,19 @@ class ConfluentConsumer(Consumer):
         if topic.error is not None or not topic.partitions:
             raise SourceError(f"kafka://{self._topic}", f"{self._settings.servers} has no such topic: create it")
         return sorted(topic.partitions)
+
+    def identify(self, timeout_s: float) -> TopicIdentity | None:
+        self._admin = self._admin or make_client(AdminClient, self._settings, {}, self._refusals)
+        asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
+        try:
+            with translate_errors(self._settings):
+                found = asked[self._topic].result()
+        except SourceError as error:
+            cause: Any = error.__cause__
+            if cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise
+        return TopicIdentity(_show_id(found.topic_id), sorted(one.id for one in found.partitions))
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         return {one: self._request_bounds(one) for one in partitions}
@@ -186,8 +203,16 @@ class ConfluentConsumer(Consumer):
             self._consumer.subscribe([self._topic], on_assign=assign, on_revoke=revoke, on_lost=lose)
 
     def seek(self, partition: int, offset: int) -> None:
-        # The client refuses `seek` while a partition is starting, but not a new assignment of all.
-        self.assign(self._next | {partition: offset})
+        self._next[partition] = offset
+        self._undelivered = [message for message in self._undelivered if message.partition() != partition]
+        is_stopped = False
+        deadline = time.monotonic() + self._settings.patience_s
+        while not self._try_seek(self._part(partition, offset)) and time.monotonic() < deadline:
+            if not is_stopped:  # as after an offset out of range: only a new assignment starts it again
+                self.assign(self._next)
+                is_stopped = True
+            # A consumer that is closed before the assignment is in effect aborts the process: seek until it is.
+            time.sleep(_SEEK_S)
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
         if self._undelivered:
@@ -232,6 +257,16 @@ class ConfluentConsumer(Consumer):
         with translate_errors(self._settings):
             self._consumer.close()
 
+    def _try_seek(self, part: Any) -> bool:
+        """Seek; return False if the partition is not being read."""
+        try:
+            self._consumer.seek(part)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._STATE:  # noqa: SLF001
+                return False
+            raise to_error(error.args[0], self._settings) from error
+        return True
+
     def _part(self, partition: int, offset: int | None = None) -> Any:
         return (
             TopicPartition(self._topic, partition) if offset is None else TopicPartition(self._topic, partition, offset)
@@ -268,6 +303,15 @@ class ConfluentConsumer(Consumer):
             raise OffsetOutOfRange(message.partition())
         elif error.code() not in TRANSIENT and not error.retriable():
             raise to_error(error, self._settings)
+
+
+def _show_id(topic_id: Uuid | None) -> str:
+    """Return the id of a topic as kafka-python has it, "" for none."""
+    if topic_id is None:
+        return ""
+    halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
+    high, low = (half % (1 << 64) for half in halves)  # they are signed
+    return str(UUID(int=high << 64 | low)) if high or low else ""
 
 
 _LINGER_MS: Final = "5"  # time that small messages wait to share a request with others

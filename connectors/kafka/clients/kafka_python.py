@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from ssl import SSLError
 from typing import Any, Final
+from uuid import UUID
 
 from streamsched.connectors.kafka.clients.options import to_python
 from streamsched.connectors.kafka.clients.protocol import (
@@ -23,6 +24,7 @@ from streamsched.connectors.kafka.clients.protocol import (
     OffsetOutOfRange,
     Producer,
     RebalanceListener,
+    TopicIdentity,
     keep_trying,
 )
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
@@ -37,6 +39,7 @@ _FIRST_TRY_S: Final = 0.5  # of connecting
 _NAP_S: Final = 0.005  # interval of checks whether a listener has returned
 _POSITION_MS: Final = 100  # timeout of a request for a position
 _NO_HEADERS: Final[list[Any]] = []
+_NO_ID: Final = str(UUID(int=0))  # of a topic, from brokers that give none
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())  # silent by default: errors are raised
 
@@ -95,8 +98,11 @@ def _attempt(settings: KafkaSettings, make: Callable[..., Any], options: Mapping
     opened: list[Any] = []
 
     def build(**configs: Any) -> Any:
-        opened.append(library.net.compat.KafkaNetClient(**configs))
-        return opened[-1]
+        client = library.net.compat.KafkaNetClient(**configs)
+        # The library drops this setting on its way here: a consumer would make a topic that was deleted again.
+        client.cluster.config["allow_auto_create_topics"] = configs.get("allow_auto_create_topics", True)
+        opened.append(client)
+        return client
 
     errors = _ConnectionErrors()
     logger = logging.getLogger("kafka.net")
@@ -143,6 +149,7 @@ class PythonConsumer(Consumer):
         options = python_options(settings, library.KafkaConsumer.DEFAULT_CONFIG)
         if settings.group is None:
             options.pop("group_instance_id", None)  # the library refuses it
+        self._admin: Any = None
         self._consumer = connect(settings, library.KafkaConsumer, own | options)
 
     def partitions(self) -> list[int]:
@@ -151,6 +158,19 @@ class PythonConsumer(Consumer):
         if not found:
             raise SourceError(f"kafka://{self._topic}", f"{self._settings.servers} has no such topic: create it")
         return sorted(found)
+
+    def identify(self, timeout_s: float) -> TopicIdentity | None:
+        if self._admin is None:
+            own = {"request_timeout_ms": round(timeout_s * 1000)}
+            options = python_options(self._settings, library.KafkaAdminClient.DEFAULT_CONFIG)
+            self._admin = connect(self._settings, library.KafkaAdminClient, options | own)
+        with translate_errors(self._settings):
+            (found,) = self._admin.describe_topics([self._topic])
+        if found["error_code"] == library.errors.UnknownTopicOrPartitionError.errno:
+            return None
+        numbers = sorted(one["partition_index"] for one in found["partitions"])
+        topic_id = str(found.get("topic_id") or _NO_ID)
+        return TopicIdentity("" if topic_id == _NO_ID else topic_id, numbers)
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         parts = [self._part(one) for one in partitions]
@@ -214,6 +234,8 @@ class PythonConsumer(Consumer):
             self._consumer.commit(committed, timeout_ms=self._settings.patience_s * 1000)
 
     def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
         with translate_errors(self._settings):
             self._consumer.close(autocommit=False, timeout_ms=self._settings.patience_s * 1000)
 

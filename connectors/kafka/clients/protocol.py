@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from streamsched.errors import SourceError
 
@@ -42,6 +42,13 @@ class Messages:
         return Messages(self.partition, self.offsets[:count], *columns)  # type: ignore[arg-type]
 
 
+class TopicIdentity(NamedTuple):
+    """Which topic has a name: its id, "" from brokers that give none, and the numbers of its partitions."""
+
+    topic_id: str
+    partitions: list[int]
+
+
 class OffsetOutOfRange(Exception):
     """The next offset of a partition is no longer, or not yet, in the log."""
 
@@ -70,6 +77,10 @@ class Consumer(Protocol):
 
     def partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
+        ...
+
+    def identify(self, timeout_s: float) -> TopicIdentity | None:
+        """Ask the brokers which topic has the name now; None if none has. Raises SourceError without an answer."""
         ...
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:

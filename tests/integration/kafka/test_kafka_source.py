@@ -239,6 +239,14 @@ def test_positions_of_other_places_are_refused(topic: Topic) -> None:
             source.seek(Position("kafka", f"kafka://{topic.name}/0", 1, 1))
 
 
+def test_a_source_may_be_closed_right_after_a_seek(topic: Topic) -> None:
+    topic.send([encode_event("https://a.example/", float(i)) for i in range(9)], partition=0)
+    for offset in range(5):
+        with topic.open() as source:
+            wait_for(source, 9)
+            source.seek(Position("kafka", f"kafka://{topic.name}/0", offset, offset))
+
+
 def test_closed_source_says_so(topic: Topic) -> None:
     source = topic.open()
     source.close()

@@ -78,6 +78,13 @@ class Topic:
             settings = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}
             admin.create_topics({self.name: settings}, wait_for_metadata=True)
 
+    def delete(self) -> None:
+        """Delete the topic, and wait until it is gone."""
+        with self.administering() as admin:
+            admin.delete_topics([self.name])
+            while self.name in {one["name"] for one in admin.describe_topics() if not one["error_code"]}:
+                pass
+
     @contextmanager
     def administering(self) -> Iterator[Any]:
         from kafka import KafkaAdminClient

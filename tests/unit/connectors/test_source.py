@@ -15,9 +15,10 @@ from streamsched.errors import SourceError
 counts = st.integers(0, 2**63)
 
 
-@given(st.builds(Position, st.text(), st.text(), counts, counts))
+@given(st.builds(Position, st.text(), st.text(), counts, counts, st.text()))
 def test_positions_survive_json(position: Position) -> None:
-    assert Position.from_json(position.to_json()) == position
+    again = Position.from_json(position.to_json())
+    assert (again, again.topic_id) == (position, position.topic_id)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,7 @@ def test_positions_survive_json(position: Position) -> None:
         {"offset": True},
         {"records": -1},
         {"records": None},
+        {"topic_id": 1},
     ],
 )
 def test_what_is_no_position_is_refused(change: dict[str, Any]) -> None:

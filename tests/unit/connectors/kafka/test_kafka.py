@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -164,19 +165,39 @@ def test_the_faster_client_is_chosen_of_those_installed(monkeypatch: pytest.Monk
         choose_client("confluent")
 
 
+FIRST = Position("kafka", partition_path("outcomes", 0), 0, 0)
+
+
 def test_where_to_begin() -> None:
     settings = read_settings(URL)
-    saved = Position("kafka", partition_path("outcomes", 0), 7, 5)
-    assert choose_start(settings, 0, (2, 9), saved, 4) == StartOffset(7, 5)
-    assert choose_start(settings, 0, (2, 9), None, 4) == StartOffset(4)
-    assert choose_start(settings, 0, (2, 9), None, None) == StartOffset(2)
-    assert choose_start(read_settings(f"{URL}?start=latest"), 0, (2, 9), None, None) == StartOffset(9)
+    saved = replace(FIRST, offset=7, records=5)
+    assert choose_start(settings, FIRST, (2, 9), saved, 4) == StartOffset(7, 5)
+    assert choose_start(settings, FIRST, (2, 9), None, 4) == StartOffset(4)
+    assert choose_start(settings, FIRST, (2, 9), None, None) == StartOffset(2)
+    assert choose_start(read_settings(f"{URL}?start=latest"), FIRST, (2, 9), None, None) == StartOffset(9)
     for bounds in ((8, 9), (0, 6)):
         with pytest.raises(SourceError, match="cannot continue at offset 7"):
-            choose_start(settings, 0, bounds, saved, None)
-    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (8, 20), saved, None) == StartOffset(8, 5, 1)
-    assert choose_start(read_settings(f"{URL}?lost=latest"), 0, (8, 20), saved, None) == StartOffset(20, 5, 13)
-    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (0, 6), saved, None) == StartOffset(0, 5)
+            choose_start(settings, FIRST, bounds, saved, None)
+    assert choose_start(read_settings(f"{URL}?lost=earliest"), FIRST, (8, 20), saved, None) == StartOffset(8, 5, 1)
+    assert choose_start(read_settings(f"{URL}?lost=latest"), FIRST, (8, 20), saved, None) == StartOffset(20, 5, 13)
+    assert choose_start(read_settings(f"{URL}?lost=earliest"), FIRST, (0, 6), saved, None) == StartOffset(0, 5)
+
+
+def test_where_to_begin_in_a_topic_that_was_made_again() -> None:
+    """An offset in the log of the topic before means nothing, whether or not the new log has it too."""
+    saved = replace(FIRST, offset=7, records=5, topic_id="before")
+    for bounds in ((0, 5), (0, 9)):
+        with pytest.raises(SourceError, match="made again") as raised:
+            choose_start(read_settings(URL), replace(FIRST, topic_id="now"), bounds, saved, None)
+        assert (raised.value.path, raised.value.offset) == (FIRST.path, 7)
+        for lost, offset in zip(("earliest", "latest"), bounds, strict=True):
+            settings = read_settings(f"{URL}?lost={lost}")
+            assert choose_start(settings, replace(FIRST, topic_id="now"), bounds, saved, None) == StartOffset(offset, 5)
+    for topic_id in ("before", ""):
+        start = replace(FIRST, topic_id=topic_id)
+        assert choose_start(read_settings(URL), start, (0, 9), saved, None) == StartOffset(7, 5)
+    unknown = replace(saved, topic_id="")
+    assert choose_start(read_settings(URL), replace(FIRST, topic_id="now"), (0, 9), unknown, None) == StartOffset(7, 5)
 
 
 def make_parts(values: list[bytes]) -> AssignedPartitions[OutcomeBatch]:
