@@ -26,6 +26,7 @@ _STARTS: Final = ("earliest", "latest")
 _LOSSES: Final = ("fail", "earliest", "latest")
 _VERSIONS: Final = ("reject", "stop")
 _SECRETS: Final = ("sasl.password", "ssl.key.password")
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WITH_PASSWORD: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")  # mechanisms of SASL
 _START: Final = "auto.offset.reset"  # the clients' name of `start`
 _RESERVED: Final = {  # client settings that the source controls, and what to set instead
@@ -119,7 +120,7 @@ def check_credentials(settings: KafkaSettings) -> None:
     It is for settings that are complete: a URL and a table may each have a part of them.
     """
     options = settings.options
-    if not options.get("security.protocol", "").upper().startswith("SASL_"):
+    if not options.get("security.protocol", "").startswith("SASL_"):
         return
     mechanism = options.get("sasl.mechanism") or options.get("sasl.mechanisms")
     if mechanism is not None and mechanism.upper() not in _WITH_PASSWORD:
@@ -138,6 +139,8 @@ def check_credentials(settings: KafkaSettings) -> None:
 def _read_option(setting: str, value: str) -> dict[str, str]:
     if setting in _RESERVED:
         raise SettingsError(setting, value, _RESERVED[setting])
+    if setting == "security.protocol":  # kafka-python connects in plain text if it does not know the protocol
+        return {setting: _read_choice(*_PROTOCOLS)(setting, value.upper())}
     secret = setting.removesuffix(".file")
     if secret == setting or secret not in _SECRETS:
         return {setting: value}

@@ -14,7 +14,7 @@ import confluent_kafka as library
 from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streamsched.connectors.kafka.clients.options import shown_value, to_confluent
+from streamsched.connectors.kafka.clients.options import name_in, shown_value, to_confluent
 from streamsched.connectors.kafka.clients.protocol import (
     Consumer,
     Headers,
@@ -119,9 +119,10 @@ def _to_settings_error(error: Exception, options: Mapping[str, str]) -> Settings
     named = re.search(r'property:? "([^"]+)"', reason)
     if named is None:
         return SettingsError("options", reason, "settings that librdkafka accepts together")
+    name = name_in(options, named[1])
     if reason.startswith("No such"):
-        return SettingsError(named[1], "…", "a setting of librdkafka")  # the value may be a misspelt password's
-    return SettingsError(named[1], shown_value(named[1], options.get(named[1])), "a value that librdkafka accepts")
+        return SettingsError(name, "…", "a setting of librdkafka")  # the value may be a misspelt password's
+    return SettingsError(name, shown_value(name, options.get(name)), "a value that librdkafka accepts")
 
 
 _NO_GROUP: Final = "streamsched-no-group"  # the client requires a name, though nothing is committed under it

@@ -16,7 +16,7 @@ from ssl import SSLError
 from typing import Any, Final
 from uuid import UUID
 
-from streamsched.connectors.kafka.clients.options import to_python
+from streamsched.connectors.kafka.clients.options import python_name, shown_value, to_python
 from streamsched.connectors.kafka.clients.protocol import (
     Consumer,
     Headers,
@@ -39,6 +39,7 @@ _FIRST_TRY_S: Final = 0.5  # of connecting
 _NAP_S: Final = 0.005  # interval of checks whether a listener has returned
 _POSITION_MS: Final = 100  # timeout of a request for a position
 _NO_HEADERS: Final[list[Any]] = []
+_CODEC: Final = "codec"  # in errors about the setting compression_type
 _NO_ID: Final = str(UUID(int=0))  # of a topic, from brokers that give none
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())  # silent by default: errors are raised
@@ -50,15 +51,28 @@ def translate_errors(settings: KafkaSettings, place: str | None = None) -> Itera
     try:
         yield
     except library.errors.KafkaConfigurationError as error:
-        raise SettingsError("options", str(error), "settings that kafka-python accepts together") from error
+        raise _to_settings_error(error, settings.options) from error
     except library.errors.KafkaError as error:
         reason = str(error) or type(error).__name__
         where = place or f"kafka://{settings.topic}"
         raise SourceError(where, f"{settings.servers}: {reason}", retriable=bool(error.retriable)) from error
-    except (OSError, ValueError, AssertionError) as error:  # certificate files, and invalid settings
+    except (OSError, ValueError, AssertionError, RuntimeError) as error:  # certificate files, and invalid settings
         if isinstance(error, SourceError | SettingsError):
             raise
+        if _CODEC in str(error):
+            raise _to_settings_error(error, settings.options) from error
+        if isinstance(error, RuntimeError):
+            raise
         raise SourceError(place or f"kafka://{settings.topic}", f"{settings.servers}: {error}") from error
+
+
+def _to_settings_error(error: Exception, options: Mapping[str, str]) -> SettingsError:
+    """Return kafka-python's error about a setting as a SettingsError that names it, if the library does."""
+    text = str(error).replace(_CODEC, "compression_type")
+    for option, value in options.items():
+        if python_name(option) in text:
+            return SettingsError(option, shown_value(option, value), "a value that kafka-python accepts")
+    return SettingsError("options", str(error), "settings that kafka-python accepts together")
 
 
 class _ConnectionErrors(logging.Handler):

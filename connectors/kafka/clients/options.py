@@ -28,11 +28,15 @@ from typing import Any, Final
 
 from streamsched.errors import SettingsError
 
-_CONFLUENT_NAMES: Final = {"fetch.max.wait.ms": "fetch.wait.max.ms"}  # Kafka's names of settings that are the same
-_PYTHON_NAMES: Final = {
-    "fetch.message.max.bytes": "max_partition_fetch_bytes",
-    "fetch.wait.max.ms": "fetch_max_wait_ms",
-    "sasl.mechanisms": "sasl_mechanism",
+_CONFLUENT_NAMES: Final = {  # by Kafka's names; librdkafka knows all but the first, and names its own in errors
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "compression.type": "compression.codec",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "linger.ms": "queue.buffering.max.ms",
+    "max.partition.fetch.bytes": "fetch.message.max.bytes",
+    "sasl.mechanism": "sasl.mechanisms",
+}
+_PYTHON_NAMES: Final = {own: name.replace(".", "_") for name, own in _CONFLUENT_NAMES.items()} | {
     "sasl.password": "sasl_plain_password",
     "sasl.username": "sasl_plain_username",
     "ssl.ca.location": "ssl_cafile",
@@ -66,6 +70,24 @@ def to_confluent(options: Mapping[str, str]) -> dict[str, str]:
     return {_CONFLUENT_NAMES.get(option, option): value for option, value in options.items()}
 
 
+def name_in(options: Mapping[str, str], named: str) -> str:
+    """Return the name in `options` of the setting that librdkafka calls `named`.
+
+    >>> name_in({"linger.ms": "soon"}, "queue.buffering.max.ms"), name_in({}, "client.id")
+    ('linger.ms', 'client.id')
+    """
+    return next((option for option in options if _CONFLUENT_NAMES.get(option) == named), named)
+
+
+def python_name(option: str) -> str:
+    """Return kafka-python's name of a setting.
+
+    >>> python_name("linger.ms"), python_name("queue.buffering.max.ms")
+    ('linger_ms', 'linger_ms')
+    """
+    return _PYTHON_NAMES.get(option, option.replace(".", "_"))
+
+
 def to_python(options: Mapping[str, str], defaults: Mapping[str, Any], others: Container[str] = ()) -> dict[str, Any]:
     """Return `options` by kafka-python's names, each converted to the type of its entry in `defaults`.
 
@@ -77,7 +99,7 @@ def to_python(options: Mapping[str, str], defaults: Mapping[str, Any], others: C
     """
     converted: dict[str, Any] = {}
     for option, value in options.items():
-        name = _PYTHON_NAMES.get(option, option.replace(".", "_"))
+        name = python_name(option)
         if name in defaults:
             converted[name] = _convert(option, value, name, defaults[name])
         elif name not in others:
@@ -92,9 +114,9 @@ def _convert(option: str, value: str, name: str, default: object) -> object:
             raise SettingsError(option, value, "true or false")
         return flag
     if option == "api.version":
+        if not re.fullmatch(r"\d+(\.\d+)*", value):
+            raise SettingsError(option, value, "a version, such as 2.3")
         return tuple(map(int, value.split(".")))
-    if option == "acks" and value == "all":
-        return value
     if isinstance(default, int | float) or name in _SIZES:
         try:
             return int(value)

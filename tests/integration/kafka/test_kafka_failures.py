@@ -233,12 +233,57 @@ def test_a_wrong_password_is_an_error_at_once(
     assert "wrong" not in str(raised.value)
 
 
-def test_an_unknown_option_is_named(topic: Topic) -> None:
-    for open_either in (open_kafka, open_sink):
+FOREIGN = {  # names that only the other client has
+    "confluent": ("max.poll.records", "ssl.cafile", "api.version", "send.buffer.bytes"),
+    "kafka-python": ("queued.max.messages.kbytes", "socket.timeout.ms", "statistics.interval.ms", "request.required.acks"),
+}
+
+
+@pytest.mark.parametrize("open_either", [open_kafka, open_sink])
+def test_an_unknown_option_and_one_of_the_other_client_are_named(
+    topic: Topic, open_either: Callable[[str], object]
+) -> None:
+    library = {"confluent": "librdkafka", "kafka-python": "kafka-python"}[topic.client]
+    for name in ("colour.of.messages", *FOREIGN[topic.client]):
         with pytest.raises(SettingsError) as raised:
-            open_either(topic.url(**{"colour.of.messages": "hush"}))
-        assert raised.value.setting == "colour.of.messages"
+            open_either(topic.url(**{name: "hush"}))
+        assert (raised.value.setting, raised.value.expected) == (name, f"a setting of {library}")
         assert "hush" not in str(raised.value)
+    for name in ("max_poll_records", "acks"):
+        with pytest.raises(SettingsError, match="with a dot in its name") as raised:
+            open_either(topic.url() + f"&{name}=1")
+        assert raised.value.setting == name
+
+
+@pytest.mark.parametrize(
+    ("open_either", "name", "value"),
+    [
+        (open_kafka, "isolation.level", "none"),
+        (open_kafka, "session.timeout.ms", "soon"),
+        (open_kafka, "security.protocol", "TLS"),
+        (open_sink, "compression.type", "brotli"),
+        (open_sink, "compression.codec", "brotli"),
+        (open_sink, "linger.ms", "soon"),
+        (open_sink, "queue.buffering.max.ms", "soon"),
+    ],
+)
+def test_a_value_that_the_client_does_not_take_is_named_with_its_setting(
+    topic: Topic, open_either: Callable[[str], object], name: str, value: str
+) -> None:
+    with pytest.raises(SettingsError) as raised:
+        open_either(topic.url(**{name: value}))
+    assert (raised.value.setting, raised.value.found) == (name, value)
+
+
+def test_either_client_takes_settings_by_the_names_of_the_other(topic: Topic) -> None:
+    names = {"fetch.wait.max.ms": 100, "fetch.max.bytes": 10**6, "max.partition.fetch.bytes": 10**6}
+    topic.send(number(0, 3), partition=0)
+    assert len(topic.read(**names)) == 3
+    for codec in ("compression.type", "compression.codec"):
+        url = topic.url(**{codec: "gzip", "queue.buffering.max.ms": 1})
+        with open_sink(url) as sink:
+            sink.send_outcomes(OutcomeBatch(["https://a.example/"], [9.0]))
+    assert len(topic.read()) == 5
 
 
 @pytest.mark.parametrize("words", [{"sasl.password": "wrong"}, {"ssl.ca.location": ""}, {"security.protocol": "SSL"}])

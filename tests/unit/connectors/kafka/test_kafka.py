@@ -98,21 +98,30 @@ def test_options_by_the_names_of_kafka_python() -> None:
         "client_id": "me",
         "sasl_plain_password": "word",
     }
-    of_producers = {"linger_ms", "acks"}
+    of_producers = {"linger_ms", "retries"}
     both = {"linger.ms": "5", "session.timeout.ms": "9"}
     assert to_python(both, defaults, of_producers) == {"session_timeout_ms": 9}
-    assert to_python({"acks": "all", "linger.ms": "5"}, {"acks": -1, "linger_ms": 0}) == {"acks": "all", "linger_ms": 5}
+    assert to_python({"linger.ms": "5"}, {"linger_ms": 0}) == {"linger_ms": 5}
     assert to_python({"receive.buffer.bytes": "9"}, {"receive_buffer_bytes": None}) == {"receive_buffer_bytes": 9}
     wrong = {"session.timeout.ms": "soon", "ssl.endpoint.identification.algorithm": "sure", "no.such.thing": "1"}
-    for word, value in wrong.items():
+    for word, value in (wrong | {"api.version": "two"}).items():
         with pytest.raises(SettingsError) as raised:
-            to_python({word: value}, defaults)
+            to_python({word: value}, defaults | {"api_version": None})
         assert raised.value.setting == word
 
 
 def test_either_client_takes_the_names_of_the_other() -> None:
     assert to_confluent({"fetch.max.wait.ms": "9", "client.id": "me"}) == {"fetch.wait.max.ms": "9", "client.id": "me"}
     assert to_python({"fetch.wait.max.ms": "9"}, {"fetch_max_wait_ms": 500}) == {"fetch_max_wait_ms": 9}
+    assert to_python({"compression.codec": "gzip"}, {"compression_type": None}) == {"compression_type": "gzip"}
+
+
+def test_a_protocol_has_one_of_four_names_in_any_case() -> None:
+    """kafka-python would take any other for plain text."""
+    assert read_settings(f"{URL}?security.protocol=sasl_ssl").options == {"security.protocol": "SASL_SSL"}
+    with pytest.raises(SettingsError) as raised:
+        read_settings(f"{URL}?security.protocol=TLS")
+    assert (raised.value.setting, raised.value.found) == ("security.protocol", "TLS")
 
 
 def test_the_value_of_an_unknown_option_may_be_a_secret() -> None:
