@@ -62,14 +62,18 @@ class Position:
             )
         kind, path, offset, records = (value.get(name) for name in ("kind", "path", "offset", "records"))
         topic_id = value.get("topic_id", "")
-        if isinstance(kind, str) and isinstance(path, str) and _is_count(offset) and _is_count(records):
-            if isinstance(topic_id, str):
-                return cls(kind, path, offset, records, topic_id)
+        texts = (kind, path, topic_id)
+        if _are_texts(texts) and _is_count(offset) and _is_count(records):
+            return cls(texts[0], texts[1], offset, records, texts[2])
         raise SourceError(str(path), f"expected a position with kind, path, offset and records, found {shorten(value)}")
 
 
 RevokeCallback: TypeAlias = Callable[[Mapping[str, Position]], None]
 """Receives the positions of the partitions that are about to be revoked."""
+
+
+def _are_texts(values: tuple[object, object, object]) -> TypeGuard[tuple[str, str, str]]:
+    return all(isinstance(value, str) for value in values)
 
 
 def _is_count(value: object) -> TypeGuard[int]:

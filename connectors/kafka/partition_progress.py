@@ -157,8 +157,8 @@ def choose_start(
 ) -> StartOffset:
     """Return where to start a partition: `saved`, else `committed`, else the end of the log in ``settings.start``.
 
-    `start` names the partition and its topic's id. Raises SourceError if that offset is not in the log, or was in that of
-    another topic, and ``settings.lost`` is "fail".
+    `start` names the partition and its topic's id. Raises SourceError if that offset is not in the log, or was in the
+    log of another topic, and ``settings.lost`` is "fail".
     """
     first, last = bounds
     wanted = committed if saved is None else saved.offset

@@ -270,6 +270,8 @@ def _check_kafka(values: Mapping[str, Values], given: Mapping[str, Given]) -> It
 def _read_rules(
     table: Values, given: Mapping[str, Given], errors: list[SettingsError]
 ) -> Iterator[tuple[str, Rule | HostRule | None]]:
+    if not table:
+        return  # a scheduler compiles kernels, before the log of the run begins
     trial = Scheduler()
     for target, value in table.items():
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from streamsched.numerics.compilation.notices import FIRST_WORDS
 from tests.support.command_line import finish, start
 from tests.support.paths import ROOT
 
@@ -96,3 +97,14 @@ def test_warm_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     answer = finish(start("warm", NUMBA_CACHE_DIR=str(file)))
     assert answer.code == 2
     assert "NUMBA_CACHE_DIR" in answer.err
+
+
+def test_a_service_that_compiles_says_so_in_its_log(tmp_path: Path, cache: Path) -> None:
+    words = ("serve", "--state", tmp_path / "state", "--http", "127.0.0.1:0", "--log-format", "json")
+    process = start(*words, NUMBA_CACHE_DIR=str(cache))
+    assert process.stderr is not None
+    try:
+        assert FIRST_WORDS in (json.loads(line)["event"] for line in process.stderr)  # up to it, all is JSON
+    finally:
+        process.kill()
+        finish(process)

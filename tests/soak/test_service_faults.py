@@ -16,6 +16,7 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.persistence.files import list_images
+from streamsched.persistence.state_directory import check_directory
 from tests.support.acknowledged import Acknowledged, check, crawl
 from tests.support.http_service import make_client, started
 
@@ -49,7 +50,8 @@ def test_killed_with_requests_under_way(tmp_path: Path, rng: random.Random) -> N
                 time.sleep(rng.uniform(0.05, 0.5))
                 process.kill()
             acknowledged += [one.result() for one in running]
-        check(state, acknowledged)
+        assert check_directory(state) == []
+    check(state, acknowledged)
 
 
 @pytest.mark.cases(ordinary=1, whole=25)

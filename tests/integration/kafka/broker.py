@@ -95,6 +95,7 @@ class Broker:
         self._settings.write_text(_SETTINGS.format(folder=folder, user=USER, password=PASSWORD, **ports))
         self._log = folder / "broker.log"
         self.pid = 0
+        self.is_running = False
         self._make_keys(certificate)
         words = ("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(self._settings))
         _run(*_JAVA, "-cp", self._jars, *words)
@@ -111,6 +112,7 @@ class Broker:
         while time.monotonic() < deadline and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
             try:
                 socket.create_connection((host, int(port)), 1).close()
+                self.is_running = True
                 return
             except OSError:
                 time.sleep(0.05)
@@ -118,6 +120,9 @@ class Broker:
 
     def kill(self) -> None:
         """End it at once, as a power cut does."""
+        if not self.is_running:
+            return
+        self.is_running = False
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
 

@@ -4,9 +4,37 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import threading
 from types import TracebackType
 from typing import Self
+
+PRODUCE, OFFSET_COMMIT = 0, 8  # keys of requests in Kafka's protocol
+
+
+class Requests:
+    """Finds the keys of the requests in the bytes that a client sends."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._left = 0  # bytes of the current request
+
+    def feed(self, data: bytes) -> list[int]:
+        """Return the keys of the requests that begin in `data`, the next bytes."""
+        keys = []
+        while data:
+            if self._left:
+                cut = min(self._left, len(data))
+                self._left -= cut
+            else:
+                cut = min(6 - len(self._head), len(data))
+                self._head += data[:cut]
+                if len(self._head) == 6:
+                    size, key = struct.unpack(">ih", self._head)
+                    self._head, self._left = b"", size - 2
+                    keys.append(key)
+            data = data[cut:]
+        return keys
 
 
 class Proxy:
@@ -17,6 +45,10 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", front))
         self.servers = f"127.0.0.1:{front}"
         self._pairs: dict[socket.socket, socket.socket] = {}
+        self._requests: dict[socket.socket, Requests] = {}  # by the connections of clients
+        self._held: int | None = None  # the key of requests that are not answered
+        self._arrives = self._silent = False
+        self._has_come = threading.Event()
         self._lock = threading.Lock()
         self._is_cut = self._closed = False
         self.passed = 0  # bytes
@@ -41,6 +73,17 @@ class Proxy:
             for one in list(self._pairs):
                 one.close()
             self._pairs.clear()
+            self._requests.clear()
+            self._held, self._silent = None, False
+
+    def hold(self, request: int, *, arrives: bool) -> threading.Event:
+        """From the next request of this key on pass no answers on, nor requests unless it `arrives`, until `cut`.
+
+        Returns the event of its coming.
+        """
+        with self._lock:
+            self._held, self._arrives, self._has_come = request, arrives, threading.Event()
+            return self._has_come
 
     def mend(self) -> None:
         """Let connections through again."""
@@ -61,11 +104,15 @@ class Proxy:
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
-        if self._is_cut:
+        try:
+            broker = None if self._is_cut else socket.create_connection(self._target)
+        except OSError:  # it was killed
+            broker = None
+        if broker is None:
             client.close()
             return
-        broker = socket.create_connection(self._target)
         self._pairs |= {client: broker, broker: client}
+        self._requests[client] = Requests()
 
     def _pass(self, one: socket.socket) -> None:
         if one not in self._pairs:
@@ -73,11 +120,23 @@ class Proxy:
         other = self._pairs[one]
         try:
             data = one.recv(1 << 16)
-            other.sendall(data)
+            if self._passes(one, data):
+                other.sendall(data)
         except OSError:
             data = b""
         self.passed += len(data)
         if not data:
             for end in (one, other):
                 del self._pairs[end]
+                self._requests.pop(end, None)
                 end.close()
+
+    def _passes(self, one: socket.socket, data: bytes) -> bool:
+        """Return whether `data`, which came from `one`, is passed on."""
+        requests = self._requests.get(one)
+        if requests is None:
+            return not self._silent
+        if self._held in requests.feed(data):
+            self._silent = True
+            self._has_come.set()
+        return self._arrives or not self._silent

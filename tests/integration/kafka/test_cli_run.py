@@ -242,7 +242,7 @@ def test_what_to_visit_next_is_published_once(make_topic: Callable[..., Topic], 
     wait_until_saved(events_of(again), tmp_path / "state", 60)
     again.send_signal(signal.SIGTERM)
     result = json.loads(finish(again).out)
-    pages = [json.loads(value) for value in raw_messages(visits)]
+    pages = [json.loads(value) for _, value, _ in visits.messages()]
     assert sorted(page["url"] for page in pages) == sorted(known)
     assert all(page["host"] in page["url"] and page["lease_until_s"] > page["now"] for page in pages)
     assert result["handed_out"] == 0
@@ -265,7 +265,7 @@ def test_one_table_of_settings_serves_the_source_and_the_batches(
     words = ("run", "--config", tmp_path / "run.toml", "--json", "--log-level", "error")
     result = streamsched(*words, "--state", tmp_path / "state")
     assert (result.code, result.err, result.json["applied"]) == (0, "", 60)
-    assert len(raw_messages(visits)) == result.json["handed_out"] > 0
+    assert len(visits.messages()) == result.json["handed_out"] > 0
     answer = streamsched(*words, "--state", tmp_path / "other", "--set", "kafka.colour.of.messages=red")
     assert (answer.code, answer.out) == (2, "")
     assert "colour.of.messages: expected" in answer.err
@@ -336,7 +336,7 @@ def test_after_a_rebalance_no_page_is_handed_out_by_two(
     finish(second)
     pages = {}
     for name, topic in visits.items():
-        sent = [json.loads(value) for value in raw_messages(topic)]
+        sent = [json.loads(value) for _, value, _ in topic.messages()]
         pages[name] = {page["url"] for page in sent if since < page["now"] < until}
     assert pages["first"]
     assert pages["second"]
@@ -365,23 +365,6 @@ def time_of(event: dict[str, Any]) -> float:
 def partitions_of(urls: Iterable[str]) -> set[int]:
     """The partitions that the hosts of `urls` belong to."""
     return set(choose_partitions(host_keys(PackedUrls.pack(sorted(urls))), 4).tolist())
-
-
-def raw_messages(topic: Topic) -> list[bytes]:
-    """The values of all messages that are in `topic`, however they are cut."""
-    from streamsched.connectors.kafka import read_settings
-    from streamsched.connectors.kafka.clients.factory import open_consumer
-
-    consumer = open_consumer(read_settings(topic.url()))
-    try:
-        bounds = consumer.bounds(consumer.partitions())
-        consumer.assign({one: first for one, (first, _) in bounds.items()})
-        values: list[bytes] = []
-        while len(values) < sum(last - first for first, last in bounds.values()):
-            values += [value for chunk in consumer.poll(0.25, 1000) for value in chunk.values if value is not None]
-        return values
-    finally:
-        consumer.close()
 
 
 def test_what_cannot_work_is_told_at_once(streamsched: Command, topic: Topic, tmp_path: Path) -> None:

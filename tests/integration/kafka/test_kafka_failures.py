@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from streamsched.connectors import Position
 from streamsched.connectors.kafka import KafkaSink, KafkaSource, open_kafka, open_sink
 from streamsched.errors import SettingsError, SourceError, StreamschedError
 from streamsched.outcomes import OutcomeBatch
-from tests.integration.kafka.broker import PASSWORD, USER, Address, Broker, find_jars, free_ports
+from tests.integration.kafka.broker import PASSWORD, USER, Address, free_ports
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event, wait_for
 from tests.support.crawl_outcomes import read_out
@@ -162,33 +162,6 @@ def test_messages_deleted_while_the_network_was_cut(topic: Topic, proxy: Proxy, 
             assert source.skipped == 4
 
 
-@pytest.fixture(scope="module")
-def fragile(address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker of this module's own, to be killed and started again."""
-    if not address.secure:
-        pytest.skip("needs a real broker that is ours: no Java, or KAFKA_BOOTSTRAP_SERVERS names another")
-    broker = Broker(find_jars(), tmp_path_factory.mktemp("fragile") / "kafka")
-    broker.start()
-    yield broker
-    broker.kill()
-
-
-def test_a_broker_that_is_killed_and_started_again(fragile: Broker, client: str) -> None:
-    topic = Topic(fragile.address, client, f"restarts-{client}")
-    topic.create(1, {})
-    topic.send(number(0, 5), partition=0)
-    with topic.open(group="crawl") as source:
-        assert len(wait_for(source, 5)) == 5
-        source.commit(source.positions)
-        fragile.kill()
-        assert source.poll(0.2) is None
-        fragile.start()
-        topic.send(number(5, 9), partition=0)
-        assert [one.fetched_at for one in wait_for(source, 4)] == [6, 7, 8, 9]
-        source.commit(source.positions)
-    assert topic.read(group="crawl") == []
-
-
 def test_a_broker_that_is_not_there(client: str) -> None:
     (port,) = free_ports(1)
     with pytest.raises(SourceError, match=f"127.0.0.1:{port}") as raised:
@@ -235,7 +208,12 @@ def test_a_wrong_password_is_an_error_at_once(
 
 FOREIGN = {  # names that only the other client has
     "confluent": ("max.poll.records", "ssl.cafile", "api.version", "send.buffer.bytes"),
-    "kafka-python": ("queued.max.messages.kbytes", "socket.timeout.ms", "statistics.interval.ms", "request.required.acks"),
+    "kafka-python": (
+        "queued.max.messages.kbytes",
+        "socket.timeout.ms",
+        "statistics.interval.ms",
+        "request.required.acks",
+    ),
 }
 
 

@@ -121,6 +121,37 @@ def test_partitions_change_hands_after_what_was_read_is_committed(topic: Topic) 
     first.source.close()
 
 
+def test_a_member_comes_and_goes_amid_the_stream(topic: Topic) -> None:
+    """Messages arrive before each step of the two: none is lost, and none counted twice in either's state."""
+    sent = 0
+
+    def step(*members: Member) -> None:
+        nonlocal sent
+        fill(topic, sent, sent + 3)
+        sent += 3
+        for member in members:
+            member.step()
+
+    first = Member(topic)
+    while not first.taken:
+        step(first)
+    for _ in range(2):
+        second = Member(topic)
+        while not second.taken:
+            step(first, second)
+        second.source.commit(second.source.positions)
+        second.source.close()
+        urls = [one.url for one in second.taken]
+        assert len(urls) == len(set(urls))
+        taken = len(first.taken)
+        while len(first.taken) < taken + len(urls):
+            step(first)
+    take_turns([first], 4 * sent)  # of partitions that come back, what the second has read too
+    urls = [one.url for one in first.taken]
+    assert sorted(urls) == sorted(f"https://host{partition}.example/{i}" for partition in range(4) for i in range(sent))
+    first.source.close()
+
+
 def test_partitions_of_a_member_that_did_not_poll_are_no_longer_its_own(topic: Topic) -> None:
     fill(topic, 0, 5)
     brief = {"session.timeout.ms": 1500, "max.poll.interval.ms": 1500}

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from streamsched.connectors.kafka import KafkaSink, KafkaSource, open_kafka, open_sink, read_settings
-from streamsched.connectors.kafka.clients.factory import open_producer
+from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
 from streamsched.connectors.kafka.clients.protocol import Headers, Producer
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.broker import Address
@@ -45,6 +45,30 @@ class Topic:
         """All outcomes that are in the topic now."""
         with self.open(until_end="true", **settings) as source:
             return [outcome for delivery in source for outcome in delivery.records]
+
+    def messages(self) -> list[tuple[bytes | None, bytes, dict[str, str]]]:
+        """Key, value and headers of each message that is in the topic now."""
+        consumer = open_consumer(read_settings(self.url()))
+        found: list[tuple[bytes | None, bytes, dict[str, str]]] = []
+        try:
+            bounds = consumer.bounds(consumer.partitions())
+            consumer.assign({partition: first for partition, (first, _) in bounds.items()})
+            while len(found) < sum(last - first for first, last in bounds.values()):
+                for chunk in consumer.poll(0.25, 1_000):
+                    headers = chunk.headers or [None] * len(chunk)
+                    for key, value, own in zip(chunk.keys, chunk.values, headers, strict=True):
+                        found.append((key, value or b"", {name: (text or b"").decode() for name, text in own or ()}))
+        finally:
+            consumer.close()
+        return found
+
+    def committed(self, group: str) -> int | None:
+        """The offset that `group` has committed for partition 0."""
+        consumer = open_consumer(read_settings(self.url(group=group)))
+        try:
+            return consumer.committed([0]).get(0)
+        finally:
+            consumer.close()
 
     def open_sink(self) -> KafkaSink:
         return open_sink(self.url())
