@@ -54,7 +54,7 @@ def poll_to_error(source: KafkaSource[OutcomeBatch]) -> SourceError:
 @pytest.fixture
 def topic(make_topic: MakeTopic) -> Topic:
     topic = make_topic(1)
-    send(topic, 0, READ)
+    send(topic, 1, READ + 1)
     return topic
 
 
