@@ -99,6 +99,8 @@ def test_warm_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert "NUMBA_CACHE_DIR" in answer.err
 
 
+@pytest.mark.cases(ordinary=0, whole=1)
+@pytest.mark.usefixtures("rng")
 def test_a_service_that_compiles_says_so_in_its_log(tmp_path: Path, cache: Path) -> None:
     words = ("serve", "--state", tmp_path / "state", "--http", "127.0.0.1:0", "--log-format", "json")
     process = start(*words, NUMBA_CACHE_DIR=str(cache))

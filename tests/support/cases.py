@@ -1,8 +1,8 @@
 """Cases of tests: seeded ones, the first few in an ordinary run and all with ``--soak``; and tables of cases.
 
-``@pytest.mark.cases(ordinary=20, whole=420)`` runs a test once for each number of a case; with ``ordinary=0`` it runs with
-``--soak`` only. The test draws from `rng`, which depends on the seed, the test and the number only, so that a case can be
-repeated alone. ``@grouped`` is ``@pytest.mark.parametrize`` for a table that names once what several cases share.
+``@pytest.mark.cases(ordinary=20, whole=420)`` runs a test once for each number of a case; with ``ordinary=0`` it runs
+with ``--soak`` only. The test draws from `rng`, which depends on the seed, the test and the number only, so that a case
+can be repeated alone. ``@grouped`` is ``@pytest.mark.parametrize`` for a table that names what several cases share.
 """
 
 from __future__ import annotations

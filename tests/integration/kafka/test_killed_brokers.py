@@ -24,6 +24,7 @@ from tests.support.crawl_outcomes import read_out
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
 
 PATIENCE = "5m"  # a broker may take long to start on a loaded machine
+long = pytest.mark.cases(ordinary=0, whole=2)
 either = pytest.mark.parametrize("arrives", [True, False])
 
 
@@ -98,6 +99,8 @@ def test_a_reader_continues_when_it_is_back(fragile: Broker, make_topic: Callabl
 
 
 @either
+@long
+@pytest.mark.usefixtures("rng")
 def test_what_is_published_is_stored_once(
     fragile: Broker, cut: Proxy, make_topic: Callable[..., Topic], arrives: bool
 ) -> None:
@@ -117,6 +120,8 @@ def test_what_is_published_is_stored_once(
 
 
 @either
+@long
+@pytest.mark.usefixtures("rng")
 def test_a_dead_letter_is_stored_before_what_follows_it(
     fragile: Broker, cut: Proxy, make_topic: Callable[..., Topic], arrives: bool
 ) -> None:
@@ -137,6 +142,8 @@ def test_a_dead_letter_is_stored_before_what_follows_it(
 
 
 @either
+@long
+@pytest.mark.usefixtures("rng")
 def test_offsets_are_committed_or_the_next_commit_makes_up_for_it(
     fragile: Broker, cut: Proxy, make_topic: Callable[..., Topic], arrives: bool
 ) -> None:
@@ -172,6 +179,8 @@ def commit(source: KafkaSource[OutcomeBatch]) -> SourceError | None:
 
 
 @either
+@long
+@pytest.mark.usefixtures("rng")
 def test_a_batch_of_run_is_published_when_it_is_back(
     fragile: Broker, cut: Proxy, make_topic: Callable[..., Topic], tmp_path: Path, arrives: bool
 ) -> None:

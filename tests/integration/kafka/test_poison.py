@@ -73,7 +73,8 @@ def test_each_is_counted_and_kept_and_what_stands_beside_it_is_read(
     assert [json.loads(line)["offset"] for line in file.read_text().splitlines()] == offsets
 
 
-@pytest.mark.usefixtures("real")
+@pytest.mark.cases(ordinary=0, whole=1)
+@pytest.mark.usefixtures("real", "rng")
 def test_memory_is_bounded(make_topic: Callable[..., Topic], tmp_path: Path) -> None:
     """A run takes no more for a topic of poison than for one message of each kind, beside a bounded buffer."""
     largest, poison = [], [*REJECTED.values(), *READ.values()]
