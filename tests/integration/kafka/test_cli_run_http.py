@@ -39,7 +39,7 @@ def test_a_topic_and_requests_lead_to_one_state_that_survives_a_kill(topic: Topi
     with started(*words) as (process, address), make_client(address) as client:
         wait_for(client, pages=len(PAGES))
         batch = client.post("/v1/next", json={"k": 20, "lease": "1h", "key": "before"}).json()
-        done = [outcome(page["url"], now, changed=False) for page in batch["pages"][:5]]
+        done = [outcome(page["url"], clock_now(), changed=False) for page in batch["pages"][:5]]
         assert client.post("/v1/outcomes", json={"outcomes": done}).json()["applied"] == 5
         publish(topic, ["https://later.example/"], now - 80_000.0)
         wait_for(client, pages=len(PAGES) + 1)

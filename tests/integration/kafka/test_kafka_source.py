@@ -240,7 +240,7 @@ def test_positions_of_other_places_are_refused(topic: Topic) -> None:
 
 
 def test_a_source_may_be_closed_right_after_a_seek(topic: Topic) -> None:
-    topic.send([encode_event("https://a.example/", float(i)) for i in range(9)], partition=0)
+    topic.send([encode_event("https://a.example/", 1.0 + i) for i in range(9)], partition=0)
     for offset in range(5):
         with topic.open() as source:
             wait_for(source, 9)
