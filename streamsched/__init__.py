@@ -18,6 +18,7 @@ from streamsched.errors import (
 
 if TYPE_CHECKING:
     from streamsched.api.views import (
+        Discovered,
         Explanation,
         HostPage,
         HostView,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Discovered",
     "DurableScheduler",
     "EvolutionPlan",
     "Evolver",
@@ -100,6 +102,7 @@ __all__ = [
 # Imported on first use: a command imports what it needs, and Ctrl-C can end it from its first milliseconds on.
 _HOMES: Final = {
     "Batch": "streamsched.scheduler.results",
+    "Discovered": "streamsched.api.views",
     "DurableScheduler": "streamsched.scheduler.durable",
     "EvolutionPlan": "streamsched.evolution.plan",
     "Evolver": "streamsched.scheduler.evolver",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from streamsched.api.views import Answer, ChampionView, Rejection, SourceReliability, SurgeView
+from streamsched.api.views import Answer, ChampionView, SourceReliability, SurgeView
 
 
 class RankedPage(Answer, frozen=True, kw_only=True):
@@ -53,14 +53,6 @@ class LeasedBatch(Answer, frozen=True, kw_only=True):
 
     def __len__(self) -> int:
         return len(self.pages)
-
-
-class Discovered(Answer, frozen=True, kw_only=True):
-    """``added``: how many were new; ``rejected``: how many are no URLs; ``rejections``: the first 100 of them."""
-
-    added: int
-    rejected: int
-    rejections: tuple[Rejection, ...]
 
 
 class Released(Answer, frozen=True, kw_only=True):

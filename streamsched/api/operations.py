@@ -278,8 +278,8 @@ NEXT_BATCH: Final = Operation(
 )
 OBSERVE: Final = Operation("observe", "POST /v1/outcomes", "crawl", views.Observed, Outcomes, records="outcomes")
 NOTICE: Final = Operation("notice", "POST /v1/signals", "crawl", views.Noticed, Signals, records="signals")
-DISCOVER: Final = Operation("discover", "POST /v1/discover", "crawl", answers.Discovered, Discoveries)
-ASK: Final = Operation("ask", "POST /v1/ask", "crawl", answers.Discovered, VisitRequests)
+DISCOVER: Final = Operation("discover", "POST /v1/discover", "crawl", views.Discovered, Discoveries)
+ASK: Final = Operation("ask", "POST /v1/ask", "crawl", views.Discovered, VisitRequests)
 RELEASE: Final = Operation(
     "release",
     "POST /v1/release",

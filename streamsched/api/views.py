@@ -115,6 +115,16 @@ class Noticed(_Counts, frozen=True, kw_only=True):
     rejected: int = 0
 
 
+class Discovered(_Counts, frozen=True, kw_only=True):
+    """How many pages of a call were new, and how many URLs it rejected: they break the format or are not absolute.
+
+    ``rejections``: the first 100 of ``rejected``.
+    """
+
+    added: int = 0
+    rejected: int = 0
+
+
 class ChampionView(Answer, frozen=True):
     """The formula in use and its origin; ``text`` says both in a sentence. See `streamsched.formula.champion`."""
 

@@ -23,7 +23,6 @@ from streamsched.api import operations
 from streamsched.api.answers import (
     Blocked,
     Copied,
-    Discovered,
     Evolutions,
     Forgotten,
     FormulaTree,
@@ -39,6 +38,7 @@ from streamsched.api.answers import (
 from streamsched.api.operations import Operation
 from streamsched.api.views import (
     ChampionView,
+    Discovered,
     Explanation,
     HostOrder,
     HostPage,

@@ -50,8 +50,8 @@ class PackedUrls:
     def pack(cls, urls: Iterable[str]) -> PackedUrls:
         """Return `urls` packed. O(total characters).
 
-        Raises InvalidOutcome for the first item that is not a str or that UTF-8 cannot encode, and TypeError if `urls`
-        is a single str or no sequence.
+        Lone surrogates become bytes that are not UTF-8, which checks of URLs find. Raises InvalidOutcome for the first
+        item that is not a str, and TypeError if `urls` is a single str or no sequence.
         """
         if not isinstance(urls, list | tuple):
             urls = read_items("urls", urls, "a sequence of URLs, a single one in a list")
@@ -62,15 +62,7 @@ class PackedUrls:
             raise InvalidOutcome(record, "url", found, "str") from None
         if joined.isascii():
             return cls._from_lengths(joined.encode("ascii"), np.fromiter(map(len, urls), np.int64, len(urls)))
-        encoded = []
-        for record, url in enumerate(urls):
-            try:
-                encoded.append(url.encode("utf-8"))
-            except UnicodeEncodeError:
-                raise InvalidOutcome(
-                    record, "url", url, "text that UTF-8 can encode, without lone surrogates"
-                ) from None
-        return cls._from_lengths(b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        return cls.pack_bytes([url.encode("utf-8", "surrogatepass") for url in urls])
 
     @classmethod
     def pack_bytes(cls, urls: Sequence[bytes]) -> PackedUrls:

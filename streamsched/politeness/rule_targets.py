@@ -14,6 +14,7 @@ host without a scheme cannot have port 80 or 443, since the groups of http and h
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.errors import SettingsError
+from streamsched.fields import fits_utf8
 from streamsched.numerics.arrays import Bytes, Ints, Records
 from streamsched.politeness.glob_match import mark_fitting
 from streamsched.records.group_schema import GroupArrays
@@ -93,6 +95,8 @@ def read_target(text: object) -> Target:
     'https://example.org/*'
     """
     target = parse_target(text)
+    if not fits_utf8(target.text, sys.maxsize):
+        raise SettingsError("target", text, "a text in UTF-8")
     if target.kind == SINGLE:
         return target
     if re.search(r"[\s\x00-\x1f]", target.host):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from msgspec import structs
 
 from streamsched.api.views import (
+    Discovered,
     Explanation,
     HostLimits,
     HostOrder,
@@ -23,6 +24,7 @@ from streamsched.api.views import (
     Observed,
     PageLimits,
     PageView,
+    Rejection,
     RulesView,
     SourceReliability,
     SurgeView,
@@ -307,22 +309,26 @@ class Scheduler:
         return rule.check(outcomes, late)
 
     @logged(Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
-    def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
+    def discover(
+        self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None
+    ) -> Discovered:
         """Add pages that are known but never visited; return how many were new. O(1) a URL.
 
         Until its first visit a page is ranked as if it had been visited at `now`. `importance`: float64[n], the weight
-        of each page from now on, known pages included. Pages beyond `max_pages` or `max_pages_per_host` are refused:
-        `refused_pages` counts them. Raises InvalidOutcome for a URL that breaks the format.
+        of each page from now on, known pages included. URLs that break the format or are not absolute (``schemes``)
+        are rejected and listed in the result: a site may link to anything. Pages beyond `max_pages` or
+        `max_pages_per_host` are refused: `refused_pages` counts them. Raises InvalidOutcome for an item that is not a
+        str, and for a weight that is none.
         """
         core, packed = self.core, as_urls(urls)
         weights = None if importance is None else as_weights(importance, len(packed))
-        _check_urls(core, packed, weights)
+        packed, weights, problems = _leave_out_wrong(core, packed, weights)
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
             if weights is not None:
                 core.pages.weigh(packed, weights)
-        return added
+        return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
 
     @logged(LeasedRows())
     def next_batch(
@@ -422,14 +428,14 @@ class Scheduler:
         return rows.size
 
     @logged(Columns(urls=URLS, now=PRESENT))
-    def ask(self, urls: Sequence[str] | PackedUrls, *, now: float) -> int:
+    def ask(self, urls: Sequence[str] | PackedUrls, *, now: float) -> Discovered:
         """Request one visit of each page, whatever its score; return how many pages were new. O(1) a URL.
 
         They precede other pages until their next outcomes and wait only for leases and hosts; a rule `never` still
-        applies. Unknown pages are added as by `discover`. Raises InvalidOutcome for a URL that breaks the format.
+        applies. Unknown pages are added, and wrong URLs rejected, as by `discover`.
         """
-        core, packed = self.core, as_urls(urls)
-        _check_urls(core, packed)
+        core = self.core
+        packed, _, problems = _leave_out_wrong(core, as_urls(urls))
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
@@ -437,7 +443,7 @@ class Scheduler:
             rows = rows[rows >= 0]
             core.politeness_policy.ask(core.pages.arrays, rows)
             core.formula_switch.keep_up(rows)
-        return added
+        return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
 
     @logged(Columns(host=PLAIN, until=UNTIL))
     def block(self, host: str, until: float) -> int:
@@ -825,8 +831,19 @@ class Scheduler:
         return scheduler
 
 
-def _check_urls(core: SchedulerCore, urls: PackedUrls, importance: Floats | None = None) -> None:
-    """Raise InvalidOutcome for the first URL or weight that breaks the format."""
-    batch = OutcomeBatch(urls, np.ones(len(urls)), importance=importance)
-    for problem in core.url_rule.check(batch, batch.problems()):
-        raise problem
+def _leave_out_wrong(
+    core: SchedulerCore, urls: PackedUrls, weights: Floats | None = None
+) -> tuple[PackedUrls, Floats | None, list[InvalidOutcome]]:
+    """Return the URLs that a scheduler takes, with their weights, and what is wrong with the others. O(n).
+
+    Raises InvalidOutcome for a weight that is none: those come from the caller, URLs from strangers.
+    """
+    batch = OutcomeBatch(urls, np.ones(len(urls)), importance=weights)
+    problems = core.url_rule.check(batch, batch.problems())
+    for problem in problems:
+        if problem.field == "importance":
+            raise problem
+    if not problems:
+        return urls, weights, problems
+    right = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
+    return urls.take(right), None if weights is None else weights[right], problems

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamsched import InvalidOutcome, Outcome, OutcomeBatch, Scheduler
+from streamsched import Outcome, OutcomeBatch, Scheduler
 from tests.soak.orderly import patience
 from tests.support.colliding_urls import colliding_urls
 from tests.support.outcome_streams import DAY
@@ -19,7 +19,7 @@ DAYS = 20
 ALL = 1 << 30  # pages of a batch: everything that may be visited
 OTHERS = [f"https://h{i % 4}.example/{'ab'[i % 2]}/{i}" for i in range(40)]
 EVIL = "https://evil.example/"
-HOSTILE_TIMES = [1.7e12, 1.7e15, 1.7e18, 1e11, 3e38, 1e300, np.inf, np.nan, -np.inf]
+HOSTILE_TIMES = [0.0, -5.0, 1.7e12, 1.7e15, 1.7e18, 1e11, 3e38, 1e300, np.inf, np.nan, -np.inf]
 
 Site = Callable[["Crawl", float, random.Random], None]
 """What a site does to a crawl in a day, at a time."""
@@ -74,7 +74,7 @@ def tell_times_ahead(crawl: Crawl, now: float, rng: random.Random) -> None:
 
 
 def tell_times_behind(crawl: Crawl, now: float, rng: random.Random) -> None:
-    times = [rng.choice([0.0, -1e9, -1e300, now - 9 * DAY]) for _ in range(9)]
+    times = [rng.choice([1.0, -1e9, -1e300, now - 9 * DAY]) for _ in range(9)]
     crawl.observe_whatever([f"{EVIL}{i}" for i in range(9)], times, changed=[rng.random() < 0.5 for _ in range(9)])
 
 
@@ -110,20 +110,17 @@ def link_to_many(crawl: Crawl, now: float, rng: random.Random) -> None:
     ]
     urls = [rng.choice(kinds)(i) for i in range(rng.choice([50, 400]))]
     importance = rng.choice([None, 3e38])
-    for url in urls:
-        known = len(crawl.scheduler)
-        try:
-            crawl.scheduler.discover([url], now=now, importance=importance)
-        except InvalidOutcome:
-            assert len(crawl.scheduler) == known
+    known = len(crawl.scheduler)
+    found = crawl.scheduler.discover(urls, now=now, importance=importance)
+    assert len(crawl.scheduler) == known + found.added
 
 
 def link_to_collisions(crawl: Crawl, now: float, rng: random.Random) -> None:
     """URLs with one public hash: all are kept apart."""
     urls = colliding_urls(rng.choice([300, 3_000]), rng.choice(["https://a", "https://b"]))
     new = sum(url not in crawl.scheduler for url in urls)
-    assert crawl.scheduler.discover(urls, now=now) == new
-    assert crawl.scheduler.discover(urls, now=now) == 0
+    assert crawl.scheduler.discover(urls, now=now).added == new
+    assert crawl.scheduler.discover(urls, now=now).added == 0
     some = rng.sample(urls, 50)
     crawl.observe_whatever(some, [now] * 50, changed=[True] * 50)
 

@@ -57,6 +57,7 @@ RESULTS = {
     "Granted",
     "HostPage",
     "HostView",
+    "Discovered",
     "Noticed",
     "Observed",
     "PageView",

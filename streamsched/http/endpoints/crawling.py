@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
-import numpy as np
-
-from streamsched.api.answers import Discovered, LeasedBatch, LeasedPage, Released
+from streamsched.api.answers import LeasedBatch, LeasedPage, Released
 from streamsched.api.operations import Discoveries, NextBatch, Releases, VisitRequests
-from streamsched.api.views import Noticed, Observed, Rejection, finite
+from streamsched.api.views import Discovered, Noticed, Observed, finite
 from streamsched.errors import shorten
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.service import Service
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Batch
 from streamsched.signals import SignalBatch
 
@@ -74,32 +70,17 @@ class Crawling:
 
         The invalid ones are named, the others applied.
         """
+        urls = PackedUrls.pack(found.urls)
         importance = found.importance if isinstance(found.importance, float) else None
-        return await self._add(
-            found.urls, lambda scheduler, urls, now: scheduler.discover(urls, now=now, importance=importance)
-        )
+        return await self._service.call(lambda scheduler, now: scheduler.discover(urls, now=now, importance=importance))
 
     async def ask(self, wanted: VisitRequests) -> Discovered:
         """Request one visit of each page, whatever its score.
 
         The invalid ones are named, the others applied.
         """
-        return await self._add(wanted.urls, lambda scheduler, urls, now: scheduler.ask(urls, now=now))
-
-    async def _add(
-        self, given: Sequence[str], call: Callable[[DurableScheduler, PackedUrls, float], int]
-    ) -> Discovered:
-        """Do `call`, which returns how many pages it has added, with the valid URLs."""
-        urls = PackedUrls.pack(given)
-
-        def add(scheduler: DurableScheduler, now: float) -> Discovered:
-            batch = OutcomeBatch(urls, np.full(len(urls), now))
-            problems = scheduler.core.url_rule.check(batch, batch.problems())
-            valid = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
-            added = call(scheduler, urls.take(valid) if problems else urls, now)
-            return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
-
-        return await self._service.call(add)
+        urls = PackedUrls.pack(wanted.urls)
+        return await self._service.call(lambda scheduler, now: scheduler.ask(urls, now=now))
 
     async def release(self, given: Releases) -> Released:
         """Give leased pages back unvisited."""

@@ -153,7 +153,7 @@ def test_asked_for_goes_before_its_waits_but_not_its_host() -> None:
     scheduler = known(min_revisit="1d")
     scheduler.observe([Outcome(URL, 1.0, 503)])
     assert not explain(scheduler, 5.0)[0]
-    assert scheduler.ask([URL, "https://a.example/new"], now=5.0) == 1
+    assert scheduler.ask([URL, "https://a.example/new"], now=5.0).added == 1
     assert explain(scheduler, 5.0) == (True, 5.0, [asked_for(waiting=False)])
     assert explain(scheduler, 5.0, "https://a.example/new")[2] == [asked_for(waiting=False)]
     scheduler.block("a.example", 60.0)

@@ -152,7 +152,7 @@ def test_duplicate_late_and_invalid_outcomes_do_not_free() -> None:
 def test_discovery_does_not_free() -> None:
     scheduler = known()
     scheduler.next_batch(4, now=100.0)
-    assert scheduler.discover([*URLS, "https://a.example/new"], now=101.0) == 1
+    assert scheduler.discover([*URLS, "https://a.example/new"], now=101.0).added == 1
     assert free(scheduler, 102.0) == ["https://a.example/new"]
 
 

@@ -71,7 +71,7 @@ def test_it_is_a_new_page_when_it_comes_back() -> None:
     scheduler.observe([Outcome(GONE, NOW, fingerprint=7, importance=9.0, cost=3.0)])
     scheduler.ask([GONE], now=NOW)
     scheduler.forget([GONE])
-    assert scheduler.discover([GONE], now=NOW + 5.0) == 1
+    assert scheduler.discover([GONE], now=NOW + 5.0).added == 1
     view = scheduler.page(GONE, now=NOW + 5.0)
     assert view is not None
     assert (view.known_since_s, view.visits, view.changes, view.asked_for) == (NOW + 5.0, 0, 0, False)
@@ -85,7 +85,7 @@ def test_it_is_a_new_page_when_it_comes_back() -> None:
     [
         lambda scheduler: scheduler.observe([Outcome(GONE, NOW + 1.0)]).first_visits,
         lambda scheduler: scheduler.notice([Signal(GONE, NOW + 1.0, "feed")]).discovered,
-        lambda scheduler: scheduler.ask([GONE], now=NOW + 1.0),
+        lambda scheduler: scheduler.ask([GONE], now=NOW + 1.0).added,
         lambda scheduler: scheduler.observe([Outcome(URLS[0], NOW + 1.0, moved_to=GONE)]).moved,
     ],
     ids=["observe", "notice", "ask", "moved_to"],
@@ -149,8 +149,8 @@ def test_rules_and_blocks_stay() -> None:
 def test_bounds_count_the_pages_of_a_host_and_all_rows() -> None:
     scheduler = visited(max_pages=61, max_pages_per_host=30)
     scheduler.forget([GONE])
-    assert scheduler.discover(["https://b.example/1", "https://b.example/2"], now=NOW) == 1  # the host has 30 again
-    assert scheduler.discover(["https://c.example/1"], now=NOW) == 0
+    assert scheduler.discover(["https://b.example/1", "https://b.example/2"], now=NOW).added == 1
+    assert scheduler.discover(["https://c.example/1"], now=NOW).added == 0
     assert scheduler.refused_pages == 2
 
 

@@ -22,7 +22,7 @@ def resident_bytes() -> int:
 
 def make() -> Scheduler:
     scheduler = Scheduler(threads=1)
-    scheduler.observe([Outcome("https://a.example/", 0.0)])
+    scheduler.observe([Outcome("https://a.example/", 1.0)])
     scheduler.next_batch(1, now=1e6)
     return scheduler
 

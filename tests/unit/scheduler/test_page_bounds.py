@@ -56,11 +56,11 @@ def test_every_outcome_is_counted_once() -> None:
 
 def test_discovered_and_requested_pages_are_refused_too() -> None:
     scheduler = Scheduler(max_pages=3)
-    assert scheduler.discover(URLS[:2], now=DAY) == 2
-    assert scheduler.discover(URLS, now=DAY, importance=np.arange(6.0)) == 1
+    assert scheduler.discover(URLS[:2], now=DAY).added == 2
+    assert scheduler.discover(URLS, now=DAY, importance=np.arange(6.0)).added == 1
     assert scheduler.refused_pages == 3
     assert scheduler.core.pages.arrays.pages.records["importance"][:3].tolist() == [0.0, 1.0, 2.0]
-    assert scheduler.ask([URLS[5], URLS[1]], now=DAY) == 0
+    assert scheduler.ask([URLS[5], URLS[1]], now=DAY).added == 0
     assert scheduler.refused_pages == 4
     batch = scheduler.next_batch(1, now=DAY)
     assert batch.urls == [URLS[1]]
@@ -107,7 +107,7 @@ def test_bounds_may_be_raised_and_lowered() -> None:
     scheduler = Scheduler(max_pages=2)
     scheduler.discover(URLS, now=0.0)
     scheduler.max_pages = None
-    assert scheduler.discover(URLS, now=0.0) == 4
+    assert scheduler.discover(URLS, now=0.0).added == 4
     scheduler.max_pages = 1
     assert len(scheduler) == 6
     assert scheduler.observe(visits([*URLS, "https://b.example/"], DAY)).applied == 6
@@ -175,5 +175,5 @@ def test_pages_whose_hashes_collide_are_told_apart(tmp_path: Path) -> None:
 def test_a_batch_may_hold_more_new_pages_than_the_bound_has_room_for() -> None:
     scheduler = Scheduler(max_pages=10)
     urls = PackedUrls.pack([f"https://h{i}.example/" for i in range(70_000)])
-    assert scheduler.discover(urls, now=0.0) == 10
+    assert scheduler.discover(urls, now=0.0).added == 10
     assert scheduler.refused_pages == 69_990

@@ -16,6 +16,7 @@ import pytest
 import streamsched
 from streamsched import (
     Batch,
+    DurableScheduler,
     Formula,
     FormulaError,
     HostRule,
@@ -55,6 +56,7 @@ def test_public_names() -> None:
     assert sorted(streamsched.__all__) == streamsched.__all__
     assert streamsched.__all__ == [
         "Batch",
+        "Discovered",
         "DurableScheduler",
         "EvolutionPlan",
         "Evolver",
@@ -252,7 +254,7 @@ def test_counts_add_up_to_what_was_given() -> None:
 
 def test_discovered_pages_are_ranked_as_visited_then() -> None:
     scheduler = known(2, formula="t")
-    assert scheduler.discover([url(7), url(8), url(7), url(0)], now=-DAY) == 2
+    assert scheduler.discover([url(7), url(8), url(7), url(0)], now=-DAY).added == 2
     assert scheduler.rank(9, now=3 * DAY).scores.tolist() == [4.0, 4.0, 2.0, 1.0]
     assert url(7) in scheduler
     assert url(9) not in scheduler
@@ -264,28 +266,54 @@ def test_discovered_pages_are_ranked_as_visited_then() -> None:
 @pytest.mark.parametrize("importance", [2.5, [2.5, 2.5], np.full(2, 2.5, np.float32)])
 def test_discovery_weighs_new_and_known_pages(importance: Any) -> None:
     scheduler = known(1, formula="importance")
-    assert scheduler.discover(PackedUrls.pack([url(0), url(5)]), now=0.0, importance=importance) == 1
+    assert scheduler.discover(PackedUrls.pack([url(0), url(5)]), now=0.0, importance=importance).added == 1
     assert scheduler.scores(now=0.0).tolist() == [2.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["", "x" * 8193, "https://u/\ud800", "javascript:alert(1)", "//v", "v/x", "https:///x", " https://v", "ftp://v"],
+)
+def test_wrong_urls_are_rejected_and_the_others_known(wrong: str) -> None:
+    """A hostile site may link to anything."""
+    for add in (Scheduler.discover, Scheduler.ask):
+        scheduler = Scheduler()
+        found = add(scheduler, [url(0), wrong, url(1), url(0)], now=0.0)
+        assert (found.added, found.rejected) == (2, 1)
+        assert [(one.record, one.field) for one in found.rejections] == [(1, "url")]
+        assert set(scheduler.rank(9, now=1.0).urls) == {url(0), url(1)}
+
+
+def test_weights_of_wrong_urls_are_left_out() -> None:
+    scheduler = Scheduler(formula="importance")
+    assert scheduler.discover(PackedUrls(b"http://u\xff", [0, 8, 9]), now=0.0).rejected == 1
+    found = scheduler.discover([url(0), "", url(1)], now=0.0, importance=[4.0, 3.0, 2.0])
+    assert [one.record for one in found.rejections] == [1]
+    assert scheduler.rank(2, now=1.0).scores.tolist() == [4.0, 2.0]
 
 
 @pytest.mark.parametrize(
     ("urls", "importance", "field"),
     [
-        (["https://u", ""], None, "url"),
-        (["https://u", "x" * 8193], None, "url"),
-        (["https://u", "\ud800"], None, "url"),
         (["https://u", 5], None, "url"),
-        (PackedUrls(b"http://u\xff", [0, 8, 9]), None, "url"),
-        (["https://u", "https://v"], [1.0, -1.0], "importance"),
+        (["https://u", "https://v", ""], [1.0, -1.0, 1.0], "importance"),
         (["https://u", "https://v"], [1.0, math.nan], "importance"),
     ],
 )
-def test_discovery_of_anything_invalid_adds_nothing(urls: Any, importance: Any, field: str) -> None:
+def test_wrong_arguments_of_a_discovery_add_nothing(urls: Any, importance: Any, field: str) -> None:
     scheduler = Scheduler()
     with pytest.raises(InvalidOutcome) as caught:
         scheduler.discover(urls, now=0.0, importance=importance)
     assert (caught.value.record, caught.value.field) == (1, field)
     assert len(scheduler) == 0
+
+
+def test_rejections_are_those_of_the_log(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path / "state") as scheduler:
+        scheduler.discover([url(0), "javascript:x", url(1)], now=0.0, importance=[1.0, 2.0, 3.0])
+        scheduler.ask(["\ud800", url(2)], now=0.0)
+        digest = scheduler.digest()
+    assert Scheduler.load(tmp_path / "state").digest() == digest
 
 
 def test_one_str_is_no_sequence_of_urls() -> None:
@@ -359,10 +387,9 @@ def test_hosts_are_blocked_and_unblocked() -> None:
 
 def test_asking_for_what_is_no_url_asks_for_none() -> None:
     scheduler = known()
-    with pytest.raises(InvalidOutcome):
-        scheduler.ask([url(0), ""], now=0.0)
+    assert scheduler.ask([""], now=0.0).rejected == 1
     assert not np.any(scheduler.core.pages.arrays.pages.records["flags"][:5] & URGENT)
-    assert scheduler.ask([url(0), url(8)], now=0.0) == 1
+    assert scheduler.ask([url(0), "", url(8)], now=0.0).added == 1
     assert np.flatnonzero(scheduler.core.pages.arrays.pages.records["flags"][:6] & URGENT).tolist() == [0, 5]
 
 

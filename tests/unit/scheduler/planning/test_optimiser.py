@@ -221,7 +221,7 @@ def test_the_lock_is_free_while_the_solver_runs(scheduler: Scheduler, monkeypatc
         optimiser.tick(NOW)
         assert entered.wait(60.0)
         new = ["https://h9.example/new"]
-        assert scheduler.discover(new, now=NOW) == 1  # known after the snapshot
+        assert scheduler.discover(new, now=NOW).added == 1  # known after the snapshot
         assert scheduler.next_batch(3, now=NOW).urls
         leave.set()
     assert optimiser.plan is not None
