@@ -37,6 +37,7 @@ class ServiceCrawler:
         changed = self.copies.visit(self._world.find(urls), batch.now)
         times = np.full(len(urls), batch.now)
         self._topic.send_outcomes(OutcomeBatch(PackedUrls.pack(urls), times, changed=changed))
+        self._topic.flush()  # else they would wait for a full frame, a week of the service's time
         self._announce(batch.now)
         return len(urls)
 

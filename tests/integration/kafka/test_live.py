@@ -8,12 +8,19 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from examples.live.crawlers import ServiceCrawler
+from examples.live.world import DAY_S, World
+from streamsched.replay import read_truth
 from tests.integration.kafka.broker import Address
+from tests.integration.kafka.topics import Topic
 from tests.support.paths import ROOT
 
+START_S = 1_755_820_800.0  # 2025-08-22
 LIVE = (sys.executable, "-m", "examples.live", "--http", "127.0.0.1:0", "--history", "20", "--days", "20")
 
 
@@ -48,6 +55,17 @@ def test_a_month_passes_in_seconds(address: Address, real: Address, tmp_path: Pa
         assert 0.5 < crawler["freshness"] < 1.0
     assert "read 4" in err  # 20 days of about 2,200 pages
     assert left_over(tmp_path) == []
+
+
+def test_what_a_crawl_has_found_is_sent_at_once(topic: Topic) -> None:
+    """Although it fills no frame."""
+    log = read_truth(ROOT / "data" / "scoop-extras.tsv.gz")
+    world = World(log, START_S, 9)
+    pages = [SimpleNamespace(url=url) for url in world.urls[:5]]
+    client: Any = SimpleNamespace(next_batch=lambda *_, **__: SimpleNamespace(pages=pages, now=START_S + DAY_S))
+    with topic.open_sink() as sink:
+        assert ServiceCrawler(world, START_S, client, sink).crawl(5) == 5
+        assert sorted(one.url for one in topic.read()) == sorted(world.urls[:5])
 
 
 @pytest.mark.usefixtures("real")

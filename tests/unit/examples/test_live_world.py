@@ -7,9 +7,13 @@ import pytest
 
 from examples.live.crawlers import OldestFirst
 from examples.live.world import DAY_S, Copies, World
-from streamsched.replay import ChangeLog, SyntheticSettings, synthesize
+from streamsched import OutcomeBatch, Scheduler
+from streamsched.replay import ChangeLog, SyntheticSettings, read_truth, synthesize
+from streamsched.scheduler.monitoring import SchedulerWatch
+from tests.support.paths import ROOT
 
 DAYS = 30
+START_S = 1_755_820_800.0  # 2025-08-22, three years of the log before it
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +81,24 @@ def test_oldest_first_visits_all_pages_in_turn(world: World) -> None:
         crawler.crawl(-(-count // 4), begin + step)
     assert np.unique(crawler.copies.visited_s[:count]).size == 4
     assert crawler.copies.visited_s[:count].min() > begin
+
+
+def test_the_estimate_of_a_real_crawl_is_near_the_truth() -> None:
+    """From two months after a cold start on, one page in twenty a day, by the default policy."""
+    world = World(read_truth(ROOT / "data" / "scoop-extras.tsv.gz"), START_S, 200)
+    window, scheduler = world.window, Scheduler()
+    watch, errors = SchedulerWatch(scheduler.core), []
+    seen = np.full(window.pages, -1)  # by page, its first change that the copy lacks
+    for day in range(200):
+        now = window.edge(day)
+        known, unseen = world.count(now), window.before(now)
+        scheduler.discover(world.urls[:known], now=now)
+        pages = np.arange(known)
+        if day:
+            errors.append((watch.freshness(now=now) or 0.0) - np.mean(unseen[:known] <= seen[:known]))
+            pages = world.find(list(scheduler.next_batch(known // 20, now=now).urls))
+        changed = (unseen[pages] > seen[pages]) & (seen[pages] >= 0)
+        scheduler.observe(OutcomeBatch(window.urls.take(pages), np.full(pages.size, now + 1.0), changed=changed))
+        seen[pages] = unseen[pages]
+    assert np.abs(errors[60:]).mean() < 0.03
+    assert np.abs(errors[60:]).max() < 0.05
