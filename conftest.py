@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +16,16 @@ from hypothesis import Phase, settings
 pytest_plugins = ["tests.support.cases"]
 
 ROOT = Path(__file__).resolve().parent
-LONGEST = ("conformance", "property", "integration")
+LONGEST = ("conformance", "property", "test_evolver.py", "integration")
 
 # Compilers and Hypothesis keep millions of objects: at Python's own threshold a tenth of the time goes to collections.
 gc.set_threshold(100_000, 20, 20)
+
+# Memory of a large array goes back to the system when it is freed. By default glibc keeps some for the next one, and
+# arrays of changing sizes then fill gigabytes.
+M_MMAP_THRESHOLD = -3
+if sys.platform == "linux":
+    getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_MMAP_THRESHOLD, 1 << 20)
 
 # Kernels compile for a second at their first call, which is no reason to fail; and a run that fails in CI must fail
 # at the same example everywhere. Only a developer's machine looks for a smaller one, which takes minutes and memory.

@@ -468,7 +468,7 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
 
 
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
-    met = run(5, 30, machine=HourlyRanking)
+    met = run(10, 30, machine=HourlyRanking)
     assert met["some, by hours"] > 0
 
 

@@ -26,8 +26,9 @@ def after_change(shape: float, exposure: float, interval: float) -> tuple[float,
     with localcontext() as context:
         context.prec = 120
         a, b, tau = Decimal(shape), Decimal(exposure), Decimal(interval)
-        log_r = (b / (b + tau)).ln()
-        d0, d1, d2 = (1 - ((a + j) * log_r).exp() for j in range(3))
+        ratio = b / (b + tau)
+        power = (a * ratio.ln()).exp()
+        d0, d1, d2 = (1 - power * ratio**j for j in range(3))
         m1 = a / b * d1 / d0
         m2 = a * (a + 1) / b**2 * d2 / d0
         v = m2 - m1 * m1

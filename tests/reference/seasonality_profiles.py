@@ -39,12 +39,13 @@ def expected_changes(mean: float) -> float:
 
 def shrink(seen: list[float], mean: list[float], cell_of: Callable[[int], int]) -> list[float]:
     """The factor of each hour's cell, by the variance of cells beyond chance."""
-    cells = sorted({cell_of(hour) for hour in range(168)})
-    hours_of = [[hour for hour in range(168) if cell_of(hour) == cell] for cell in cells]
-    c = [math.fsum(seen[hour] for hour in hours) for hours in hours_of]
-    m = [math.fsum(mean[hour] for hour in hours) for hours in hours_of]
-    squares = math.fsum(one * one for one in m)
-    beyond = math.fsum((x - y) ** 2 - y for x, y in zip(c, m, strict=True)) - math.sqrt(2.0 * squares)
+    hours_of: dict[int, list[int]] = {}
+    for hour in range(168):
+        hours_of.setdefault(cell_of(hour), []).append(hour)
+    c = {cell: math.fsum(seen[hour] for hour in hours) for cell, hours in hours_of.items()}
+    m = {cell: math.fsum(mean[hour] for hour in hours) for cell, hours in hours_of.items()}
+    squares = math.fsum(one * one for one in m.values())
+    beyond = math.fsum((c[cell] - m[cell]) ** 2 - m[cell] for cell in hours_of) - math.sqrt(2.0 * squares)
     if squares == 0.0 or beyond <= 0.0:
         return [1.0] * 168
     loose = beyond / squares

@@ -8,6 +8,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -564,6 +565,7 @@ class Panel:
             self.bar = hashes[size - 1] if size < len(hashes) else 2**64
 
 
+@cache
 def names_of(url: str) -> tuple[str, ...]:
     """The host, lower case, without user and without the scheme's own port, then the path's directories."""
     plain = re.split(r"[?#]", url, maxsplit=1)[0]

@@ -48,8 +48,8 @@ class SmallMemory(PageMemory):
 def fence(dtype: np.dtype[Any], rows: int) -> Records:
     """`rows` zeroed rows with posts behind them in the same array."""
     size = rows * dtype.itemsize
-    whole = np.full(size + FENCE_BYTES, POSTS, np.uint8)
-    whole[:size] = 0
+    whole = np.zeros(size + FENCE_BYTES, np.uint8)
+    whole[size:] = POSTS
     _fences[whole.ctypes.data] = whole[size:]
     return whole[:size].view(dtype)
 
