@@ -28,13 +28,13 @@ from streamsched.service.event_log import LOG
 
 _INTERNAL: Final = "the service has failed; its log says why"
 _LARGE: Final = 1 << 18  # bytes of a body that takes longer to decode than other requests should wait
-_SECURITY_HEADERS: Final = {
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
+_SECURITY_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,10 @@ class HttpApp:
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.service.statuses[message["status"]] += 1
-                headers = MutableHeaders(scope=message)
-                for name, value in _SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                named = {name for name, _ in message["headers"]}
+                message["headers"] += [header for header in _SECURITY_HEADERS if header[0] not in named]
                 if self.service.is_stopping:
-                    headers["connection"] = "close"
+                    MutableHeaders(scope=message)["connection"] = "close"
             await send(message)
 
         self.under_way += 1

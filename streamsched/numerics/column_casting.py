@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.argument_checks import read_items
-from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.packed_urls import NO_URLS, PackedUrls
 
 # Kinds of arrays from which a column is made if no value changes. A float has lost bits of a fingerprint already.
 _FROM: Final = {"b": "biuf", "f": "iuf", "i": "iuf", "u": "iu"}
@@ -48,7 +48,7 @@ def as_urls(field: str, values: Any, count: int) -> tuple[PackedUrls, npt.NDArra
     there are not `count` values.
     """
     if values is None:
-        return PackedUrls(b"", [0]), None
+        return NO_URLS, None
     missing = None
     if not isinstance(values, PackedUrls):
         _check_mask(field, values)
@@ -80,7 +80,7 @@ def join_columns(columns: Sequence[npt.NDArray[Any]], counts: Sequence[int], dty
 def join_urls(columns: Sequence[PackedUrls], counts: Sequence[int]) -> PackedUrls:
     """Return optional columns of URLs joined as `join_columns` does, with empty URLs in place of zeros. O(bytes)."""
     if not any(len(column) for column in columns):
-        return PackedUrls(b"", [0])
+        return NO_URLS
     pairs = zip(columns, counts, strict=True)
     return PackedUrls.concatenate([column or PackedUrls(b"", [0] * (count + 1)) for column, count in pairs])
 
@@ -125,7 +125,7 @@ def _cast(field: str, dtype: np.dtype[Any], array: npt.NDArray[Any]) -> npt.NDAr
     altered = result.astype(array.dtype) != array
     if dtype.kind == "u" and array.dtype.kind in "if":
         altered |= array < 0
-    if np.any(altered):
+    if altered.any():
         record = int(np.flatnonzero(altered)[0])
         raise InvalidOutcome(record, field, array[record].item(), _name(dtype))
     return result

@@ -6,6 +6,7 @@ Crawlers import this with `streamsched.client`: its one kernel, in `url_bytes`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class PackedUrls:
             raise ValueError(f"offsets: expected int[n + 1], found {ends.dtype}{list(ends.shape)}")
         self.blob = np.ascontiguousarray(raw)
         self.offsets = np.ascontiguousarray(ends, np.int64)
-        if self.offsets[0] < 0 or self.offsets[-1] > raw.size or np.any(self.offsets[1:] < self.offsets[:-1]):
+        if self.offsets[0] < 0 or self.offsets[-1] > raw.size or (self.offsets[1:] < self.offsets[:-1]).any():
             raise ValueError(f"offsets: expected to ascend within 0 to {raw.size}, the blob's bytes")
 
     @classmethod
@@ -138,6 +139,10 @@ class PackedUrls:
         suspects = np.unique(np.searchsorted(self.offsets, high[high >= self.offsets[0]], "right") - 1)
         spans = ((i, self.blob[self.offsets[i] : self.offsets[i + 1]]) for i in suspects)
         return np.array([i for i, span in spans if not _is_utf8(span)], np.intp)
+
+
+NO_URLS: Final = PackedUrls(b"", [0])
+"""The column of a text that no record has."""
 
 
 def _is_utf8(raw: npt.NDArray[np.uint8]) -> bool:

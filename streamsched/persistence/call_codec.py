@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import SnapshotError
-from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.packed_urls import NO_URLS, PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.signals import SignalBatch
@@ -71,11 +71,12 @@ def unpack_urls(arrays: Mapping[str, npt.NDArray[Any]], name: str = "urls") -> P
 
 
 def pack_batch(batch: OutcomeBatch | SignalBatch) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of `batch`, of a SignalBatch without its names."""
+    """Return the arrays of `batch`, of a SignalBatch without its names. Absent columns are left out."""
     arrays = {"given": batch.given}
     for field in batch.FIELDS:
         column = getattr(batch, field.column)
-        arrays |= pack_urls(column, field.column) if isinstance(column, PackedUrls) else {field.column: column}
+        if len(column):
+            arrays |= pack_urls(column, field.column) if isinstance(column, PackedUrls) else {field.column: column}
     return arrays
 
 
@@ -85,8 +86,12 @@ def unpack_batch(arrays: Mapping[str, npt.NDArray[Any]], names: Sequence[str] | 
     batch: Any = kind.__new__(kind)
     batch.given = arrays["given"]
     for field in kind.FIELDS:
-        is_array = field.kind.dtype is not None
-        setattr(batch, field.column, arrays[field.column] if is_array else unpack_urls(arrays, field.column))
+        column: Any = NO_URLS
+        if field.kind.dtype is not None:
+            column = arrays.get(field.column, np.empty(0, field.kind.dtype))
+        elif f"{field.column}_blob" in arrays:
+            column = unpack_urls(arrays, field.column)
+        setattr(batch, field.column, column)
     if names is not None:
         batch.names = tuple(names)
     return batch

@@ -195,8 +195,9 @@ def count_fetches(batch: OutcomeBatch) -> Counter[str]:
     Counter({'fetched': 2, 'gone': 1})
     """
     counts = Counter({FETCHED: len(batch)})
-    if batch.status.size:
-        unusual = batch.status[((batch.given & STATUS) != 0) & (batch.status != 200)]
+    rows = np.flatnonzero(batch.status != 200)
+    unusual = batch.status[rows[(batch.given[rows] & STATUS) != 0]]
+    if unusual.size:
         counts[FETCHED] -= unusual.size
         for code, number in zip(*map(np.ndarray.tolist, np.unique(unusual, return_counts=True)), strict=True):
             counts.update({kind: number for kind, spans in FETCHES.items() if _lies_in(code, spans)})

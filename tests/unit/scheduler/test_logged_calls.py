@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsched import HostRule, Optimiser, Outcome, Politeness, Rule, Scheduler, Signal, SnapshotError
-from streamsched.persistence.call_codec import decode_call, encode_call
+from streamsched import HostRule, Optimiser, Outcome, OutcomeBatch, Politeness, Rule, Scheduler, Signal, SnapshotError
+from streamsched.persistence.call_codec import decode_call, encode_call, pack_batch, unpack_batch
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.log_reader import LoggedCalls, newest_log
 from streamsched.scheduler.durable import DurableScheduler
@@ -98,6 +98,22 @@ def test_a_plan_of_more_pages_is_refused(tmp_path: Path) -> None:
         scheduler.close(save=False)
     with pytest.raises(SnapshotError, match="call 2 a plan of more pages than the state has"):
         list(replay(Scheduler().core, logged(tmp_path)[1:], "the log"))
+
+
+@pytest.mark.parametrize(
+    "optional",
+    [
+        {},
+        {"changed": [True, None]},
+        {"status": [304, "robots_denied"], "moved_to": [None, URLS[2]], "etag": ['"a"', None]},
+    ],
+)
+def test_a_batch_is_logged_without_absent_columns(optional: dict[str, Any]) -> None:
+    batch = OutcomeBatch(URLS[:2], [1.0, 2.0], **optional)
+    fields, arrays = decode_call(encode_call({}, pack_batch(batch)))
+    columns = {name.removesuffix("_blob").removesuffix("_offsets") for name in arrays}
+    assert columns == {"given", "urls", "fetched_at", *optional}
+    assert (fields, list(unpack_batch(arrays))) == ({}, list(batch))
 
 
 def test_unknown_kind_is_refused() -> None:
