@@ -12,11 +12,15 @@ from streamsched.connectors.formats.changelog import CHANGE_LOG
 from streamsched.connectors.formats.jsonl import make_json_lines
 from streamsched.connectors.formats.microsoft import HISTORY, CrawlHistory
 from streamsched.connectors.formats.msgpack_stream import MapStream
-from streamsched.connectors.reading.byte_stream import Read
+from streamsched.connectors.reading.byte_stream import BYTE_ORDER_MARK, Read
 from streamsched.connectors.records import OUTCOMES, SIGNALS, EventDecoder, RecordType
 from streamsched.connectors.source import Unit
 
 HEAD_BYTES: Final = 4096  # of the decompressed input that are inspected
+LEAST_HEAD_BYTES: Final = 4  # likewise of a pipe whose format is given: they show UTF-16
+
+_UTF16: Final = re.compile(rb"(?:\xff\xfe|[\t -~]\0)[\t -~]\0|(?:\xfe\xff|\0[\t -~])\0[\t -~]")
+_JSON_ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")  # of objects, or empty
 
 _Open: TypeAlias = Callable[[RecordType[Any], str, float], Read[Any]]
 
@@ -84,6 +88,19 @@ def formats_of(records: RecordType[Any]) -> dict[str, Format]:
     return {one.name: one for one in FORMATS if records in one.holds}
 
 
+def describe_mistake(head: bytes) -> str | None:
+    """Return what a text that begins with `head` is and what is expected, if no format reads such texts. O(head).
+
+    >>> describe_mistake('{"url":'.encode("utf-16")), describe_mistake(b'{"url":')
+    ('UTF-16 text: expected UTF-8', None)
+    """
+    if _UTF16.match(head):
+        return "UTF-16 text: expected UTF-8"
+    if _JSON_ARRAY.match(head.removeprefix(BYTE_ORDER_MARK)):
+        return "a JSON array: expected JSON Lines, one object on each line, without brackets and commas around them"
+    return None
+
+
 def recognise_format(name: str, head: bytes) -> str | None:
     """Return the format of the file `name` that begins with `head`, None if neither shows it; O(head).
 
@@ -96,7 +113,7 @@ def recognise_format(name: str, head: bytes) -> str | None:
     for one in FORMATS:
         if path.suffix in one.suffixes or (one.prefix and path.name.startswith(one.prefix)):
             return one.name
-    for number, line in enumerate(head.split(b"\n")):
+    for number, line in enumerate(head.removeprefix(BYTE_ORDER_MARK).split(b"\n")):
         for one in FORMATS:
             if (number == 0 or one.unit == "line") and one.sniff.match(line):
                 return one.name

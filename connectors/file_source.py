@@ -8,7 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from streamsched.connectors.file_formats import HEAD_BYTES, Format, formats_of, recognise_format
+from streamsched.connectors.file_formats import (
+    HEAD_BYTES,
+    LEAST_HEAD_BYTES,
+    Format,
+    describe_mistake,
+    formats_of,
+    recognise_format,
+)
 from streamsched.connectors.formats.microsoft import ORIGIN_S
 from streamsched.connectors.reading.byte_stream import STDIN, ByteStream, Read, RecordChunk, RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, Rejections
@@ -17,6 +24,11 @@ from streamsched.connectors.source import Delivery, Position, Records, Rejection
 from streamsched.errors import InvalidRecord, SettingsError, SourceError, shorten
 
 BATCH: Final = 65_536  # most records in a delivery; usually a block of 1 MiB ends it first
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether `path` is standard input or a named pipe: opening one waits for its first bytes."""
+    return path == STDIN or Path(path).is_fifo()
 
 
 def open_file(  # noqa: PLR0913  what a user may say of a file
@@ -174,8 +186,11 @@ def _choose_format(stream: ByteStream, records: RecordType[Any], asked: str | No
     names = ", ".join(formats)
     if asked is not None and asked not in formats:
         raise SourceError(stream.path, f"format: expected one of {names}, found {shorten(asked)}")
-    head = b"" if asked else stream.peek(HEAD_BYTES)
+    head = stream.peek(LEAST_HEAD_BYTES if asked and is_pipe(stream.path) else HEAD_BYTES)
     found = asked or recognise_format(stream.path, head)
+    mistake = None if found in formats and formats[found].unit != "line" else describe_mistake(head)
+    if mistake is not None:
+        raise SourceError(stream.path, f"is {mistake}")
     if found is None and not head:
         return next(iter(formats.values()))  # empty: every format reads nothing
     if found not in formats:

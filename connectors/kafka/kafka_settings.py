@@ -145,7 +145,7 @@ def _read_option(setting: str, value: str) -> dict[str, str]:
     if secret == setting or secret not in _SECRETS:
         return {setting: value}
     try:
-        with open(value, encoding="utf-8") as file:  # noqa: PTH123  the value is a file's name
+        with open(value, encoding="utf-8-sig") as file:  # noqa: PTH123  the value is a file's name
             return {secret: file.read().rstrip("\r\n")}
     except OSError as error:
         raise SettingsError(setting, value, f"a file that can be read ({error.strerror})") from error

@@ -15,6 +15,7 @@ from streamsched.errors import SourceError
 
 STDIN: Final = "-"
 BLOCK_BYTES: Final = 1 << 20  # one read: some 10,000 events, so that what a block costs is shared by many
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # of UTF-8: editors on Windows begin a text with it
 _PACKED_BYTES: Final = 1 << 16  # compressed bytes taken at a time
 GZIP_MAGIC: Final = b"\x1f\x8b\x08"  # gzip, deflate
 _GZIP_WINDOW: Final = 31  # zlib's code for "gzip header and trailer, largest window"

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.byte_stream import RecordChunk, RecordReader
+from streamsched.connectors.reading.byte_stream import BYTE_ORDER_MARK, RecordChunk, RecordReader
 from streamsched.connectors.reading.rejections import (
     MAX_RAW_BYTES,
     RecordProblem,
@@ -82,9 +82,12 @@ class LineFormat(Generic[Row, Records]):
 def split_lines(reader: RecordReader) -> Iterator[LineChunk]:
     """Return chunks of 1 to ``reader.batch`` lines; rejects lines of more than 4 MiB and one that a damage cut off.
 
-    A last line without newline is a line. Holds at most a line and a block. O(bytes).
+    A byte order mark at the start of the input is no part of its first line; a last line without newline is a line.
+    Holds at most a line and a block. O(bytes).
     """
     stream = reader.stream
+    if stream.offset == 0 and stream.peek(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
+        stream.read(len(BYTE_ORDER_MARK))
     line, rest, long = reader.records + 1, b"", _OversizedLine()
     while block := stream.read():
         data = rest + block

@@ -77,7 +77,7 @@ def open_client(url: str, token_file: Path | None) -> Client:
 
 def _read_token(path: Path) -> str:
     try:
-        return read_regular(path).decode().strip()
+        return read_regular(path).decode("utf-8-sig").strip()
     except (SnapshotError, OSError, UnicodeDecodeError) as error:
         reason = error.reason if isinstance(error, SnapshotError) else str(error)
         raise SettingsError("--token-file", str(path), f"a file that can be read ({reason})") from error

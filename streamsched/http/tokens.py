@@ -72,7 +72,7 @@ def write_entry(token: str, name: str, scopes: Sequence[str], expires_s: float |
 def read_tokens(path: Path) -> list[Token]:
     """Return the tokens in the file at `path`, at least one. Raises SettingsError if it is not a valid file of them."""
     try:
-        tables = tomllib.loads(read_regular(path).decode())
+        tables = tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except (SnapshotError, OSError) as error:
         reason = error.reason if isinstance(error, SnapshotError) else error.strerror
         raise SettingsError("tokens", str(path), f"a file that can be read ({reason})") from error

@@ -138,7 +138,7 @@ def _read_toml(path: Path | None) -> dict[str, Given]:
     if path is None:
         return {}
     try:
-        tables = tomllib.loads(read_regular(path).decode())
+        tables = tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except (SnapshotError, FileNotFoundError) as error:
         reason = error.reason if isinstance(error, SnapshotError) else error.strerror
         raise SettingsError("--config", str(path), f"a file that can be read ({reason})") from error

@@ -156,7 +156,7 @@ def test_tokens_come_from_a_file_or_the_environment(
     monkeypatch.delenv(TOKEN)
     refused = ask("next")
     assert (refused.code, "401" in refused.err) == (6, True)
-    (tmp_path / "token").write_text(f"{TOKENS['read']}\n")
+    (tmp_path / "token").write_text(f"{TOKENS['read']}\n", encoding="utf-8-sig")
     options = "--token-file", tmp_path / "token"
     assert ask("next", "--peek", *options).code == 0
     denied = ask("next", *options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
+
 import pytest
 
 from streamsched.connectors.file_formats import recognise_format
@@ -36,6 +38,8 @@ MAP = pack({"url": "u"})
         ("-", b"\xde\x00\x01" + MAP[1:], "msgpack"),
         ("-", HISTORY, "microsoft"),
         ("a.gz", CHANGE, "changes"),
+        ("a", BOM_UTF8 + CHANGE, "changes"),
+        ("-", BOM_UTF8 + EVENT, "jsonl"),
         ("a", b"", None),
         ("a.csv", b"url,fetched_at\nu,1\n", None),
         ("a.bin", b"\x00\x01\x02", None),

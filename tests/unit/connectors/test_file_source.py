@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from codecs import BOM_UTF8
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from streamsched.connectors import Position, open_source, write_msgpack
 from streamsched.errors import SettingsError, SourceError
 from tests.support.crawl_outcomes import read_out
 
+EVENTS = '{"url":"https://a.example/","fetched_at":9}'
 LOG = b"".join(b"%d\tM\thttps://a.example/%d\n" % (1000 + i, i) for i in range(10))
 
 
@@ -41,6 +43,57 @@ def test_unknown_formats(tmp_path: Path, log: Path) -> None:
     with open_source(odd, format="jsonl") as source:
         assert list(source) == []
         assert source.rejected == 1
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("log.tsv", [b"1000\tA\thttps://a.example/1\n", b"1001\tA\thttps://a.example/2\n"]),
+        ("log", [b'{"url":"https://a.example/%d","fetched_at":9}\n' % n for n in (1, 2)]),
+        ("urlid_offset_history.txt", [b"1\t1.5\t[]\n", b"2\t1.5\t[]\n"]),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_the_first_record(
+    tmp_path: Path, name: str, lines: list[bytes], pack: type[bytes]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(pack(BOM_UTF8 + b"".join(lines)))
+    with open_source(path, batch=1) as source:
+        first = next(source)
+        assert (len(first.records), first.position.offset) == (1, len(BOM_UTF8 + lines[0]))
+        assert (len(read_out(source)), source.rejected) == (1, 0)
+        source.seek(first.position)
+        assert (len(read_out(source)), source.rejected) == (1, 0)
+
+
+@pytest.mark.parametrize("format_name", [None, "jsonl"])
+@pytest.mark.parametrize("name", ["log", "log.jsonl", "log.json"])
+@pytest.mark.parametrize(
+    ("content", "found", "expected"),
+    [
+        (EVENTS.encode("utf-16"), "UTF-16", "UTF-8"),
+        (EVENTS.encode("utf-16-le"), "UTF-16", "UTF-8"),
+        (EVENTS.encode("utf-16-be"), "UTF-16", "UTF-8"),
+        (b"[" + EVENTS.encode() + b"]", "JSON array", "JSON Lines"),
+        (BOM_UTF8 + b" [\n  " + EVENTS.encode() + b"\n]\n", "JSON array", "JSON Lines"),
+        (b"[]", "JSON array", "JSON Lines"),
+    ],
+)
+def test_a_text_of_another_kind_is_named(
+    tmp_path: Path, content: bytes, found: str, expected: str, name: str, format_name: str | None
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=f"{found}.*: expected {expected}"):
+        open_source(path, format=format_name)
+
+
+def test_a_line_in_brackets_costs_no_more_than_itself(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("[info] begin\n" + EVENTS)
+    with open_source(path) as source:
+        assert (len(read_out(source)), source.rejected) == (1, 1)
 
 
 @pytest.mark.parametrize("batch", [0, -1])

@@ -41,6 +41,8 @@ def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert first.digest == hashlib.sha256(b"one").digest()
     assert (set(second.scopes), second.expires_s) == ({"admin"}, None)
     assert "one" not in path.read_text()
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert [token.name for token in read_tokens(path)] == ["a.1", "b"]
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,12 @@ def test_a_toml_file(tmp_path: Path) -> None:
     assert {error.setting for error in raised.value.errors} == named
 
 
+def test_a_toml_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('source = "a.jsonl"\n', encoding="utf-8-sig")
+    assert read_run_settings({"state": Given("s", "--state")}, path)[0].source == "a.jsonl"
+
+
 @pytest.mark.parametrize("content", [b"source = ", b"\xff\xfe", None])
 def test_a_file_that_is_not_toml(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:

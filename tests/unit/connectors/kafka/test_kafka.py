@@ -74,7 +74,7 @@ def test_settings_that_cannot_work_are_named(url: str, names: str) -> None:
 
 def test_secrets_stay_out_of_what_is_shown(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
-    secret.write_text("hush\n")
+    secret.write_text("hush\n", encoding="utf-8-sig")
     settings = read_settings(URL, {"sasl.password.file": str(secret), "ssl.key.password": "quiet"})
     assert settings.options == {"sasl.password": "hush", "ssl.key.password": "quiet"}
     assert "hush" not in repr(settings)
