@@ -53,6 +53,16 @@ def frame_type(batch: type[RecordColumns]) -> type[msgspec.Struct]:
     return msgspec.defstruct("Frame", [("v", Any, None), ("records", Any, None), *names_of_sources, *packed])
 
 
+def most_row_bytes(batch: type[RecordColumns]) -> int:
+    """Return the most bytes that a record of `batch` takes in a frame, besides its texts.
+
+    >>> most_row_bytes(SignalBatch)
+    26
+    """
+    columns = [field.kind.packed or _OFFSETS for field in batch.FIELDS]
+    return sum(max(np.dtype(each).itemsize for each in types) for types in (*columns, _GIVEN))
+
+
 def encode_frame(batch: RecordColumns) -> bytes:
     """Return an OutcomeBatch or SignalBatch as one columnar frame, valid or not. O(bytes); about 80 bytes a record.
 

@@ -16,7 +16,7 @@ from streamsched.connectors.kafka.message_keys import choose_partitions, host_ke
 from streamsched.connectors.source import Records, VisitBatch
 from streamsched.errors import SettingsError
 from streamsched.fields import RecordColumns
-from streamsched.frames import encode_frame
+from streamsched.frames import encode_frame, most_row_bytes
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.signals import SignalBatch
@@ -24,7 +24,6 @@ from streamsched.signals import SignalBatch
 FORMATS: Final = ("frames", "msgpack", "json")
 FRAME_ROWS: Final = 1_000  # records in a frame: 80 kB, a tenth of the default limit of brokers
 _FRAME_BYTES: Final = 500_000  # of a frame, half of that limit: URLs may be long
-_ROW_BYTES: Final = 71  # most bytes of a record in a frame, besides its texts
 _ENCODERS: Final[dict[str, Callable[[object], bytes]]] = {
     "json": msgspec.json.Encoder().encode,
     "msgpack": msgspec.msgpack.Encoder().encode,
@@ -136,7 +135,7 @@ class KafkaSink:
 
 def cut_frames(records: Records, rows: int) -> list[Records]:
     """Return `records` in parts of at most `rows`, and 500 kB unless one record is larger; at least one part."""
-    ends = np.arange(len(records) + 1) * _ROW_BYTES
+    ends = np.arange(len(records) + 1) * most_row_bytes(type(records))
     for field in records.FIELDS:
         column = getattr(records, field.column)
         if isinstance(column, PackedUrls) and len(column):
