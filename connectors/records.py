@@ -22,7 +22,7 @@ from streamsched.signals import SignalBatch
 UNREADABLE: Final = (ValueError, TypeError, RecursionError)  # what msgspec raises on input, its own errors included
 
 MOST_UNKNOWN: Final = 20
-OTHERS: Final = "others"
+OTHERS: Final = "other fields"
 _log: Final = logging.getLogger("streamsched.connectors")
 _OF_SIGNALS: Final = " signals"  # ends the kind of their positions
 
@@ -134,15 +134,15 @@ class EventDecoder(Generic[Records]):
             if name not in self.unknown:
                 if len(self.unknown) >= MOST_UNKNOWN:
                     name = OTHERS  # noqa: PLW2901  names are a stranger's: their number is bounded
-                else:
+                elif name != OTHERS:
                     _log.warning("unknown field %s is not read%s", shorten(name), suggest(name, known))
             self.unknown[name] += 1
 
     def report_unknown(self) -> None:
         """Log how many records had fields that are not read, if any had."""
         if self.unknown:
-            counts = ", ".join(f"{shorten(name)} in {count:,} records" for name, count in self.unknown.items())
-            _log.warning("unknown fields: %s", counts)
+            counts = ((OTHERS if name == OTHERS else shorten(name), count) for name, count in self.unknown.items())
+            _log.warning("unknown fields: %s", ", ".join(f"{name} in {count:,} records" for name, count in counts))
 
     def decode_all(self, decode: Callable[[], Sequence[Any]], count: int) -> Records | None:
         """Return what `decode` returns as columns; None unless it is `count` events, none of them refused."""

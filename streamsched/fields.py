@@ -331,8 +331,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("staus", ["url", "status"]), suggest("title", ["url", "status"])
     (': did you mean status?', '')
     """
-    alike = difflib.get_close_matches(name[:MAX_NAME_BYTES], list(known), 1, _ALIKE)
-    return f": did you mean {alike[0]}?" if alike else ""
+    alike = closest(name, known)
+    return "" if alike is None else f": did you mean {alike}?"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of `known` that most resembles `name`, None if none does. O(known)."""
+    return next(iter(difflib.get_close_matches(name[:MAX_NAME_BYTES], list(known), 1, _ALIKE)), None)
 
 
 class RecordColumns:

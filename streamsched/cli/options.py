@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from streamsched.errors import SettingsError, shorten
-from streamsched.numerics.durations import parse_duration, parse_moment
+from streamsched.numerics.durations import parse_duration, parse_lease, parse_moment
 
 _LARGEST: Final = 2**63 - 1  # of an int64
 
@@ -72,7 +72,9 @@ def parse_whole(text: str, least: int) -> int:
     digits = text.removeprefix("-")
     if digits.isdecimal() and len(digits) <= len(str(_LARGEST)) and least <= int(text) <= _LARGEST:
         return int(text)
-    raise SettingsError("number", text, f"a whole number of {least} or more")
+    is_large = digits.isdecimal() and len(digits) >= len(str(_LARGEST))
+    span = f"{least} to {_LARGEST}" if is_large else f"{least} or more"
+    raise SettingsError("number", text, f"a whole number of {span}")
 
 
 def whole(least: int) -> Parsed:
@@ -98,6 +100,7 @@ def current_time(now: float | None) -> float:
 
 
 DURATION: Final = Parsed("TIME", parse_duration)
+LEASE: Final = Parsed("TIME", parse_lease)
 MOMENT: Final = Parsed("DATE", parse_moment)
 SHARE: Final = Parsed("SHARE", parse_share)
 URL: Final = Parsed("URL", parse_url)

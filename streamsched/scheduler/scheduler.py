@@ -39,6 +39,7 @@ from streamsched.formula.champion import Champion, find_formula, parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_flag, check_path, check_time, check_type, check_whole
 from streamsched.numerics.arrays import Floats, Hashes
+from streamsched.numerics.durations import parse_lease
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.call_codec import StreamNeeded
@@ -50,7 +51,7 @@ from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
 from streamsched.records.page_bounds import MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.records.page_schema import FORGOTTEN
 from streamsched.records.url_patterns import find_host
-from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key, parse_lease
+from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import (
     CHAMPION,

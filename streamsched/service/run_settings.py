@@ -21,10 +21,9 @@ from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.errors import NOTHING, SettingsError, SettingsErrors
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.numerics.argument_checks import check_whole
-from streamsched.numerics.durations import parse_duration, parse_moment
+from streamsched.numerics.durations import parse_duration, parse_lease, parse_moment
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-from streamsched.scheduler.batches.batch_requests import parse_lease
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.http_settings import HttpSettings

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
 from streamsched.errors import NOTHING, FormulaError, SettingsError, SettingsErrors, SnapshotError
+from streamsched.fields import closest
 from streamsched.persistence.files import read_regular
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.scheduler.scheduler import Scheduler
@@ -184,7 +185,9 @@ def _read_setting(name: str, found: Any) -> tuple[str, str, Any]:
         return table, key, _read_value(found, SETTINGS[name].kinds)
     if name in (*TABLES, "kafka", "rules"):
         raise SettingsErrors([SettingsError("", _HIDDEN if name == "kafka" else found, "a table")])
-    raise SettingsErrors([SettingsError("", _HIDDEN, "a setting that docs/settings.md lists")])
+    alike = closest(name, SETTINGS)
+    expected = f"a setting that docs/settings.md lists{f', such as {alike}' if alike else ''}"
+    raise SettingsErrors([SettingsError("", _HIDDEN, expected)])
 
 
 def _read_value(found: Any, kinds: frozenset[type]) -> Any:

@@ -33,7 +33,7 @@ Examples:
 @state_or_service
 @options.now
 @click.option("-k", type=options.whole(1), default=1000, help="Size of the batch to check for the page.")
-@click.option("--lease", type=options.DURATION, show_default="10m", help="Lease time of that batch.")
+@click.option("--lease", type=options.LEASE, show_default="10m", help="Lease time of that batch.")
 @click.option("--json", is_flag=True, help="Print JSON.")
 def explain_command(**given: Any) -> int:
     """Explain the rank of a page.

@@ -41,7 +41,7 @@ Control characters in URLs are percent-encoded; --json prints the URLs unchanged
 @state_or_service
 @options.now
 @click.option("-k", type=options.whole(1), default=10, help="Largest number of pages to print.")
-@click.option("--lease", type=options.DURATION, default="10m", help="Time for which these pages are not printed again.")
+@click.option("--lease", type=options.LEASE, default="10m", help="Time for which these pages are not printed again.")
 @click.option("--peek", is_flag=True, help="Do not lease the pages; the state stays as it is.")
 @click.option("--per-host", type=options.whole(1), help="Print at most N pages per host, this time only.")
 @click.option("--formula", metavar="FORMULA", help="Rank by this formula, this time only.")

@@ -21,7 +21,7 @@ from streamsched.api.values import MOST_PAGES
 from streamsched.errors import KeyReusedError, SettingsError
 from streamsched.numerics.argument_checks import check_whole, read_items
 from streamsched.numerics.arrays import Arrays, Bytes, Floats, Ints
-from streamsched.numerics.durations import parse_duration
+from streamsched.numerics.durations import parse_lease
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.eligibility_reasons import eligibility_reasons, held_back_by
@@ -35,15 +35,6 @@ from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.results import Batch
 
 _LONGEST_KEY: Final = 128  # characters
-_LONGEST_LEASE_S: Final = 366 * 86_400.0  # a year: for more, a page that nobody reports would be lost for the crawl
-
-
-def parse_lease(lease: str | float) -> float:
-    """Return the length of a lease in seconds. Raises SettingsError unless it is a duration of at most 366 days."""
-    lease_s = parse_duration(lease, "lease")
-    if lease_s > _LONGEST_LEASE_S:
-        raise SettingsError("lease", lease, "a duration of at most 366 days")
-    return lease_s
 
 
 @dataclass(frozen=True, slots=True)
