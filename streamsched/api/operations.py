@@ -164,7 +164,7 @@ class RuleFields(Message):
 
 
 class Rules(Message):
-    """Rules by target: a host, a URL pattern or a page; null removes a rule. Others stay as they are."""
+    """Rules by target: a host, a URL pattern or a page; null removes what a target has. Others stay as they are."""
 
     rules: Annotated[dict[str, RuleFields | None], Meta(max_length=1_000)]
 

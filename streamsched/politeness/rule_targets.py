@@ -41,6 +41,7 @@ _EXPECTED: Final = "a host, a URL, or a pattern, for example example.org/news/*"
 _HOST_EXPECTED: Final = "a host, for example example.org or *.example.org"
 _PORT: Final = re.compile(r":([^:\]]*)$")
 _IS_PORT: Final = re.compile(r"[0-9*]*\*[0-9*]*|[0-9]+")
+_IPV6: Final = re.compile(r"\[[0-9a-z:.%_~-]+\]")
 _ROWS_AT_ONCE: Final = 1 << 16  # rows whose URLs are read together
 
 
@@ -97,15 +98,18 @@ def read_target(text: object) -> Target:
     target = parse_target(text)
     if not fits_utf8(target.text, sys.maxsize):
         raise SettingsError("target", text, "a text in UTF-8")
-    if target.kind == SINGLE:
-        return target
     if re.search(r"[\s\x00-\x1f]", target.host):
         raise SettingsError("target", text, "a host without spaces or control characters")
     port = _PORT.search(target.host)
     if port and not _IS_PORT.fullmatch(port[1]):
         raise SettingsError("target", text, "a number as the port of the host")
-    if port and not target.scheme and port[0] in _OWN_PORT.values():
-        raise SettingsError("target", text, f"{target.host[: port.start()]} without its default port")
+    name = target.host[: port.start()] if port else target.host
+    if not name:
+        raise SettingsError("target", text, "a host before its port")
+    if "*" not in name and ("[" in name or "]" in name) and not _IPV6.fullmatch(name):
+        raise SettingsError("target", text, "a host without brackets, but for those of an IPv6 address such as [::1]")
+    if port and target.kind != SINGLE and not target.scheme and port[0] in _OWN_PORT.values():
+        raise SettingsError("target", text, f"{name} without its default port")
     return target
 
 

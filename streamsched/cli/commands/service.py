@@ -87,7 +87,7 @@ and never. It replaces the rule that the target had. A saved state gets its rule
 @click.command("rules", epilog=_RULES_EPILOG)
 @click.argument("target", required=False)
 @click.argument("fields", nargs=-1, metavar="FIELDS")
-@click.option("--remove", is_flag=True, help="Remove the target's rule.")
+@click.option("--remove", is_flag=True, help="Remove the target's rules.")
 @remote_options
 def rules_command(
     target: str | None, fields: Sequence[str], remove: bool, service: str | None, token_file: Path | None

@@ -125,10 +125,19 @@ def test_hosts_of_a_target() -> None:
         ("a.example:/*", "a number as the port of the host"),
         ("A.example:443", "a.example without its default port"),
         ("a.example:80/*", "a.example without its default port"),
+        (":8080/*", "a host before its port"),
+        ("http://:80/", "a host before its port"),
+        ("http://a b/", "a host without spaces or control characters"),
+        ("http://a.example:x/", "a number as the port of the host"),
+        ("http://[bad", "a host without brackets"),
+        ("http://[bad]x/", "a host without brackets"),
+        ("http://a[::1]/", "a host without brackets"),
+        ("[::1/*", "a host without brackets"),
+        ("[]", "a host without brackets"),
     ],
 )
 def test_hosts_that_no_url_has(text: str, expected: str) -> None:
-    with pytest.raises(SettingsError, match=f"^target: expected {expected}, found "):
+    with pytest.raises(SettingsError, match=f"^target: expected {expected}.*, found "):
         read_target(text)
 
 
@@ -145,6 +154,9 @@ def test_what_is_no_host(text: object) -> None:
     [
         ("B.Example", "b.example"),
         ("[::1]", "[::1]"),
+        ("http://[::1]:8080/x", "http://[::1]:8080/x"),
+        ("http://[fe80::1%25eth0]/", "http://[fe80::1%25eth0]/"),
+        ("[*/print/*", "[*/print/*"),
         ("*:80*", "*:80*"),
         ("HTTPS://B.example:443/X*", "https://b.example/X*"),
         ("B.example/*", "b.example/*"),
