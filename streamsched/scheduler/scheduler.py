@@ -480,9 +480,10 @@ class Scheduler:
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern.
 
-        None removes the rules of a target, both if a host has one for itself and one for its pages. A page follows the newest rule for itself, else for one of its patterns, else for its host; see `rule_targets`
-        for how targets are written. A `never` rule overrides all others until it is removed or replaced. Rules apply to
-        later pages too; removing a rule that was not set concerns none. O(pages), O(1) for each rule of one page.
+        None removes the rules of a target, both if a host has one for itself and one for its pages. A page follows the
+        newest rule for itself, else for one of its patterns, else for its host; see `rule_targets` for how targets are
+        written. A `never` rule overrides all others until it is removed or replaced. Rules apply to later pages too;
+        removing a rule that was not set concerns none. O(pages), O(1) for each rule of one page.
         Raises SettingsError, and sets none, if one of them is invalid.
         """
         core = self.core

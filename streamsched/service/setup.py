@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from streamsched.connectors.file_source import open_file
+from streamsched.connectors.file_source import is_pipe, open_file
 from streamsched.connectors.kafka import open_kafka, open_sink, open_topic
 from streamsched.connectors.kafka.kafka_settings import SCHEME, check_credentials, read_settings
-from streamsched.connectors.records import OUTCOMES, SIGNALS
-from streamsched.connectors.source import AnySource, Position, Source
+from streamsched.connectors.pipe_source import PipeSource
+from streamsched.connectors.records import OUTCOMES, SIGNALS, RecordType
+from streamsched.connectors.source import AnySource, Position, Records, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.numerics.durations import write_duration
@@ -55,7 +57,7 @@ def open_run_source(settings: RunSettings) -> Source[OutcomeBatch]:
         if url is not None and url.startswith(SCHEME):
             check_credentials(read_settings(url, settings.kafka))
     if not settings.is_topic:
-        return open_file(settings.source, OUTCOMES, format=settings.format, dead_letters=settings.dead_letters)
+        return _open_file(settings, settings.source, OUTCOMES, settings.format, settings.dead_letters)
     for name, given in (("format", settings.format), ("from_start", settings.from_start)):
         if given:
             expected = "no such setting with a topic: messages show their format, and kafka.start sets the start"
@@ -64,13 +66,21 @@ def open_run_source(settings: RunSettings) -> Source[OutcomeBatch]:
     return open_kafka(settings.source, kafka, dead_letters=settings.dead_letters)
 
 
+def _open_file(
+    settings: RunSettings, path: str, records: RecordType[Records], form: str | None, dead_letters: Path | None
+) -> Source[Records]:
+    """Open a file or a pipe; a pipe of a run that serves HTTP only once it is read, as the service must not wait."""
+    opening = partial(open_file, path, records, format=form, dead_letters=dead_letters)
+    return PipeSource(path, opening) if "address" in settings.http and is_pipe(path) else opening()
+
+
 def open_run_signals(settings: RunSettings) -> Source[SignalBatch] | None:
     """Open the source of signals of `settings` at its beginning, None if there is none. Raises as `open_run_source`."""
     signals = settings.signals
     if signals.source is None:
         return None
     if not signals.source.startswith(SCHEME):
-        return open_file(signals.source, SIGNALS, format=signals.format, dead_letters=signals.dead_letters)
+        return _open_file(settings, signals.source, SIGNALS, signals.format, signals.dead_letters)
     if signals.format:
         raise SettingsError(
             "signals.format", signals.format, "no such setting with a topic: messages show their format"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from streamsched import Scheduler
 from streamsched.cli import main
 from streamsched.persistence.state_directory import has_state
 from tests.support.command_line import Command, change_log, crawl, finish, outcome, start, write
+from tests.support.http_service import make_client, started
 from tests.support.paths import ROOT
 
 LINES = crawl()
@@ -86,6 +87,27 @@ def test_standard_input_to_state_to_batch(streamsched: Command, tmp_path: Path) 
     assert len({*first.lines, *second.lines}) == 10
     assert streamsched("run", "--source", write(tmp_path / "a.jsonl", LINES), "--state", state).code == 0
     assert len(streamsched("next", "--state", state, "-k", "99").lines) == 2
+
+
+@pytest.mark.parametrize("format_name", [None, "jsonl"])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_service_does_not_wait_for_its_pipe(tmp_path: Path, is_named: bool, format_name: str | None) -> None:
+    """It answers before the crawler has written a byte, and ends on SIGTERM then too."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    words = ("run", "--source", pipe if is_named else "-", "--state", tmp_path / "state")
+    given = ("--format", format_name) if format_name else ()
+    with started(*words, *given) as (process, address), make_client(address) as client:
+        assert client.post("/v1/discover", json={"urls": ["https://a.example/"]}).json()["added"] == 1
+        assert process.stdin is not None
+        with pipe.open("w") if is_named else nullcontext(process.stdin) as writing:
+            writing.write("\n".join(LINES) + "\n")
+            writing.flush()
+        while client.get("/v1/hosts/h0.example").status_code != 200:
+            os.sched_yield()
+    with started(*words) as (process, _):
+        process.terminate()
+        assert process.wait(timeout=120) == 0
 
 
 def test_two_at_once_cannot_both_change_a_state(streamsched: Command, tmp_path: Path) -> None:
