@@ -18,12 +18,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from streamsched.errors import StreamschedError, shorten
+from streamsched.errors import SnapshotError, StreamschedError, shorten
 from streamsched.http.gate import AuditLog, Gate, address_of
 from streamsched.http.protocol.bodies import JSON, PROBLEM, choose_type, encode_body, malformed
 from streamsched.http.protocol.problems import HttpError, problem_of, shorten_text
 from streamsched.http.protocol.routes import Route, read_path, read_query
-from streamsched.http.service import Service
+from streamsched.http.service import RefusalLog, Service
 from streamsched.service.event_log import LOG
 
 _INTERNAL: Final = "the service has failed; its log says why"
@@ -68,6 +68,7 @@ class HttpApp:
         self._audit = audit
         self._bounds = bounds
         self._decoder = decoder
+        self._refusals = RefusalLog(service.scheduler, audit.path)
         self._by_path: dict[str, dict[str, Route]] = {}
         for route in routes:
             self._by_path.setdefault(route.operation.path, {})[route.operation.method] = route
@@ -120,6 +121,8 @@ class HttpApp:
         except HttpError as error:
             return _refuse(error)
         except StreamschedError as error:
+            if isinstance(error, SnapshotError):
+                self._refusals.refused(error)
             return _refuse(problem_of(error))
         except Exception as error:  # noqa: BLE001  no request may end the service
             LOG.error("request failed", method=request.method, path=request.scope["path"], exc_info=error)
@@ -161,6 +164,8 @@ class HttpApp:
         name = await asyncio.to_thread(self._audit.begin, caller, address, request.method, called, body)
         answer = refusal or await self._guard(request, self._respond(request, route, path, body))
         await asyncio.to_thread(self._audit.end, name, answer.status_code)
+        if answer.status_code < HTTPStatus.BAD_REQUEST:
+            self._refusals.accepted(audited=True)
         return answer
 
     async def _read(self, request: Request, route: Route) -> bytes:
@@ -199,6 +204,8 @@ class HttpApp:
         arguments = () if operation.asked is None else (asked,)
         with self.service.durations.measure(operation.name):
             result = await route.handler(*arguments, **path)
+        if operation.scope == "crawl":
+            self._refusals.accepted(audited=False)
         if isinstance(result, Response):
             return result
         return Response(encode_body(result, media_type or JSON), media_type=media_type or JSON)

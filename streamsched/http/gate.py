@@ -165,7 +165,7 @@ class AuditLog:
     """
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self._path = path
+        self.path = path
         self._clock = clock
         self._lock = threading.Lock()
         self._calls = count(1)
@@ -188,7 +188,7 @@ class AuditLog:
 
     def _write(self, fields: dict[str, Any]) -> None:
         line = msgspec.json.encode({"time_s": self._clock()} | fields) + b"\n"
-        with self._lock, as_snapshot_errors(self._path, _FAILED):
+        with self._lock, as_snapshot_errors(self.path, _FAILED):
             append_whole(self._handle, line, os.fstat(self._handle).st_size)
 
     def __enter__(self) -> Self:

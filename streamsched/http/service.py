@@ -10,10 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
+from streamsched.errors import SnapshotError
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.scheduler_thread import QueueFull, SchedulerThread
 from streamsched.http.service_figures import RequestDurations, ServiceFigures
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.service.event_log import LOG
 
 Result = TypeVar("Result")
 
@@ -82,6 +84,31 @@ class Service:
             return "the thread of the scheduler has ended"
         trouble = self.scheduler.trouble
         return self.figures.backlog if trouble is None else f"the state {trouble.reason}"
+
+
+class RefusalLog:
+    """Logs the first call that is refused because a file cannot be written, and that calls are accepted again.
+
+    `audit`: the file of the audit log, without which administrators are refused alone.
+    """
+
+    def __init__(self, scheduler: DurableScheduler, audit: Path) -> None:
+        self._scheduler = scheduler
+        self._audit = str(audit)
+        self._paths: set[str] = set()  # of the files
+
+    def refused(self, error: SnapshotError) -> None:
+        """Note that a call was refused with `error`."""
+        if error.path not in self._paths:
+            self._paths.add(error.path)
+            LOG.error("calls refused", reason=str(error))
+
+    def accepted(self, *, audited: bool) -> None:
+        """Note that a call that changes the state was done; `audited`: the audit log has it."""
+        mended = {path for path in self._paths if audited or path != self._audit}
+        if mended and self._scheduler.trouble is None:
+            self._paths -= mended
+            LOG.info("calls accepted again")
 
 
 def _find_version() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,7 +154,14 @@ def test_the_audit_log_has_every_call_of_an_administrator(tmp_path: Path) -> Non
     assert json.loads(next(iter(calls.values()))["body"]) == {"rules": {"a.example": {"delay": "1s"}}}
 
 
-def test_what_cannot_be_audited_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_audited_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def logged(event: str) -> int:
+        return sum(record.msg == event for record in caplog.records)
+
     with running(tmp_path) as service:
         monkeypatch.setattr("streamsched.http.gate.os.fsync", _fail)
         answer = service.client.put("/v1/rules", json={"rules": {"a.example": {"delay": "1s"}}})
@@ -161,6 +169,9 @@ def test_what_cannot_be_audited_is_not_done(tmp_path: Path, monkeypatch: pytest.
         assert answer.status_code == 503
         service.client.post("/v1/discover", json={"urls": ["https://a.example/"]})
         assert service.client.get("/v1/hosts/a.example").json()["rule"] is None
+        assert (logged("calls refused"), logged("calls accepted again")) == (1, 0)
+        service.client.put("/v1/rules", json={"rules": {"a.example": {"delay": "1s"}}})
+        assert (logged("calls refused"), logged("calls accepted again")) == (1, 1)
 
 
 def _fail(_handle: int) -> None:

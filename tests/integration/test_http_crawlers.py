@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -172,16 +173,28 @@ def test_a_clock_put_back_does_not_stop_time(tmp_path: Path) -> None:
         assert counts["applied"] == 1
 
 
-def test_a_disk_that_is_full_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_acknowledges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does each refusal fill the log: the first one is logged, and that calls are accepted again."""
+    caplog.set_level(logging.INFO)
+    events = {"calls refused", "calls accepted again"}
     body = {"outcomes": [outcome("https://full.example/", NOW - 1.0)]}
     with running(tmp_path) as service:
         monkeypatch.setattr("streamsched.persistence.call_log.os.fdatasync", _fail)
         answer = service.client.post("/v1/outcomes", json=body)
         assert (answer.status_code, answer.json()["code"]) == (503, "state_not_writable")
+        for _ in range(2):
+            assert service.client.post("/v1/outcomes", json=body).status_code == 503
+        assert [record.msg for record in caplog.records if record.msg in events] == ["calls refused"]
         assert service.client.get("/readyz").status_code == 503
         monkeypatch.undo()
         service.scheduler.snapshot()
         assert service.client.post("/v1/outcomes", json=body).json()["duplicates"] == 1
+        assert [record.msg for record in caplog.records if record.msg in events] == [
+            "calls refused",
+            "calls accepted again",
+        ]
         assert service.client.get("/readyz").status_code == 200
 
 
