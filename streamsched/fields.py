@@ -467,7 +467,8 @@ class RecordColumns:
     def _set_texts(self, field: Field, texts: list[Any]) -> None:
         for record, text in enumerate(texts):
             if not isinstance(text, str):
-                raise self.ERROR(record, field.name, text, field.kind.expected)
+                found = text.item() if isinstance(text, np.generic) else text
+                raise self.ERROR(record, field.name, found, f"a text, {field.kind.expected}")
         self._set(field, texts, has_texts=False)
 
     def _set(self, field: Field, values: list[Any], *, has_texts: bool) -> None:

@@ -41,7 +41,8 @@ def parse_lease(lease: str | float) -> float:
     """Return the length of a lease in seconds. Raises SettingsError unless it is a duration of at most 366 days."""
     lease_s = parse_duration(lease, "lease")
     if lease_s > _LONGEST_LEASE_S:
-        raise SettingsError("lease", lease, "a duration of at most 366 days")
+        found = lease if isinstance(lease, str) else write_duration(lease_s)  # as people write it
+        raise SettingsError("lease", found, "a duration of at most 366 days")
     return lease_s
 
 

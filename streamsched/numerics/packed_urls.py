@@ -60,7 +60,8 @@ class PackedUrls:
             joined = "".join(urls)
         except TypeError:
             record, found = next((i, url) for i, url in enumerate(urls) if not isinstance(url, str))
-            raise InvalidOutcome(record, "url", found, "str") from None
+            found = found.item() if isinstance(found, np.generic) else found
+            raise InvalidOutcome(record, "url", found, "a text") from None
         if joined.isascii():
             return cls._from_lengths(joined.encode("ascii"), np.fromiter(map(len, urls), np.int64, len(urls)))
         return cls.pack_bytes([url.encode("utf-8", "surrogatepass") for url in urls])

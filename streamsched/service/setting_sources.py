@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any, Final
 
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
-from streamsched.errors import NOTHING, FormulaError, SettingsError, SettingsErrors, SnapshotError
+from streamsched.errors import NOTHING, FormulaError, SettingsError, SettingsErrors, SnapshotError, shorten
 from streamsched.fields import closest
 from streamsched.persistence.files import read_regular
 from streamsched.politeness.politeness_settings import HostRule, Rule
@@ -185,9 +185,21 @@ def _read_setting(name: str, found: Any) -> tuple[str, str, Any]:
         return table, key, _read_value(found, SETTINGS[name].kinds)
     if name in (*TABLES, "kafka", "rules"):
         raise SettingsErrors([SettingsError("", _HIDDEN if name == "kafka" else found, "a table")])
+    raise SettingsErrors([SettingsError("", _HIDDEN, f"a setting that docs/settings.md lists{_nearest(name)}")])
+
+
+def _nearest(name: str) -> str:
+    """Return what an error says of an unknown setting `name`: the nearest known one, else the tables if it has none.
+
+    >>> _nearest("politness.dely"), _nearest("save.colour")
+    (', such as politeness.delay', '')
+    """
     alike = closest(name, SETTINGS)
-    expected = f"a setting that docs/settings.md lists{f', such as {alike}' if alike else ''}"
-    raise SettingsErrors([SettingsError("", _HIDDEN, expected)])
+    if alike is not None:
+        return f", such as {alike}"
+    table, dot, _ = name.partition(".")
+    tables = [one for one in (*TABLES, "kafka", "rules") if one]
+    return f": there is no table {shorten(table)}, but {', '.join(tables)}" if dot and table not in tables else ""
 
 
 def _read_value(found: Any, kinds: frozenset[type]) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.errors import InvalidOutcome
-from streamsched.frames import decode_frame, encode_frame
+from streamsched.frames import decode_frame, encode_frame, most_row_bytes
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from tests.support.cases import grouped
@@ -71,6 +71,19 @@ def test_any_column_may_be_a_list(rows: list[Any], names: set[str]) -> None:
         frame[name] = [getattr(row, name) for row in rows]
     # A packed column beside holes in `given` and lists with nil agree, as long as nil means not given.
     assert list(decode_frame(frame)) == rows
+
+
+def test_a_record_takes_no_more_bytes_than_most_row_bytes_says() -> None:
+    """Of fields with the widest values, exactly so many."""
+    n = 70_000  # the headers of all columns have one length
+    one: dict[str, Any] = {"status": 70_000, "fingerprint": 1, "changed": True, "moved_to": "", "etag": ""}
+    one |= {"importance": 0.1, "cost": 0.1, "retry_after": 0.1, "significance": 0.1, "last_modified": ""}
+    columns = {name: [value, None] * n for name, value in one.items()}
+    sizes = [
+        len(encode_frame(OutcomeBatch(["u"] * m, np.ones(m), **{name: column[:m] for name, column in columns.items()})))
+        for m in (n, 2 * n)
+    ]
+    assert sizes[1] - sizes[0] == n * (most_row_bytes(OutcomeBatch) + 1)  # and a byte of text
 
 
 def test_what_a_frame_holds() -> None:
@@ -151,7 +164,7 @@ def test_good_is_good() -> None:
             *[({"fetched_at": None}, "fetched_at"), ({"fetched_at": 1.0}, "fetched_at"), ({"cost": {}}, "cost")],
         ],
         "2 values": [({"url": ["a"]}, "url"), ({"status": [200]}, "status")],
-        "str": [({"url": ["a", 5]}, "url"), ({"url": ["a", None]}, "url")],
+        "a text": [({"url": ["a", 5]}, "url"), ({"url": ["a", None]}, "url")],
         "12 bytes": [({"url_offsets": bytes(8)}, "url_offsets")],
         "ascend": [({"url_offsets": np.array([0, 2, 1], "<u4").tobytes()}, "url_offsets")],
         "at most 2": [

@@ -154,6 +154,15 @@ def test_first_bad_record_and_its_column_are_named(
 
 
 @make
+@pytest.mark.parametrize("column", ["url", "moved_to", "etag", "last_modified"])
+def test_a_column_of_numbers_is_no_column_of_texts(made: Callable[[dict[str, Any]], Any], column: str) -> None:
+    with pytest.raises(InvalidOutcome) as caught:
+        OutcomeBatch.from_table(made({"url": URLS, "fetched_at": TIMES} | {column: [7, 8, 9]}))
+    assert (caught.value.record, caught.value.field, repr(caught.value.found)) == (0, column, "7")
+    assert "a text" in caught.value.expected
+
+
+@make
 def test_values_that_the_format_forbids_are_left_to_problems(made: Callable[[dict[str, Any]], Any]) -> None:
     batch = OutcomeBatch.from_table(made({"url": URLS, "fetched_at": TIMES, "status": [200, 2_000, None]}))
     assert [(one.record, one.field) for one in batch.problems()] == [(1, "status")]

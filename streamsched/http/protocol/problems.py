@@ -25,11 +25,13 @@ from streamsched.errors import (
 from streamsched.fields import FINGERPRINT_64, HEX_64
 from streamsched.outcomes import STATUS_CODE
 
-_WITH_UNIT: Final = "with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w, or seconds as a number"
+_WITH_UNIT: Final = (
+    ", of at most 9 digits and 6 decimals, with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w, or seconds as a number"
+)
 EXPECTED_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        DURATION: f"a number above 0 {_WITH_UNIT}",
-        DURATION_OR_ZERO: f"a number {_WITH_UNIT}",
+        DURATION: f"a number above 0{_WITH_UNIT}",
+        DURATION_OR_ZERO: f"a number{_WITH_UNIT}",
         HEX_64: FINGERPRINT_64.expected,
         KEY: "1 to 128 visible ASCII characters",
     }

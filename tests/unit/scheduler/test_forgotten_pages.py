@@ -10,6 +10,7 @@ import pytest
 
 from streamsched import (
     DurableScheduler,
+    InvalidOutcome,
     Outcome,
     Politeness,
     Rule,
@@ -158,6 +159,14 @@ def test_bounds_count_the_pages_of_a_host_and_all_rows() -> None:
 def test_either_urls_or_a_host(given: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match="urls"):
         Scheduler().forget(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [5, None, b"https://a.example/"])
+def test_urls_are_texts(wrong: object) -> None:
+    with pytest.raises(InvalidOutcome) as caught:
+        Scheduler().forget(["https://a.example/", wrong])  # type: ignore[list-item]
+    error = caught.value
+    assert (error.record, error.field, error.found, error.expected) == (1, "url", wrong, "a text")
 
 
 def test_what_is_learned_later_is_the_same_after_a_reload(tmp_path: Path) -> None:

@@ -189,6 +189,11 @@ def test_lease_must_be_a_length_of_time(lease: Any) -> None:
     assert len(scheduler.rank(9, now=0.0)) == 5
 
 
+def test_a_lease_that_is_too_long_is_shown_as_people_write_it() -> None:
+    with pytest.raises(SettingsError, match="at most 366 days, found '1000000d'"):
+        known().next_batch(1, now=0.0, lease=1e6 * 86_400.0)
+
+
 def test_observe_takes_one_outcome_many_or_columns() -> None:
     scheduler = Scheduler()
     assert scheduler.observe(Outcome(url(0), 1.0)) == Observed(applied=1, first_visits=1)

@@ -100,6 +100,7 @@ def test_a_formula_stays_a_text() -> None:
         "less than 1": [("scheduler.panel", 1.5)],
         "docs/settings.md": [("scheduler.odd", 1), ("nonsense", 1), ("non.sense", 1)],
         "such as politeness.delay": [("politeness.dealy", "2s")],
+        "no table 'nosuch'": [("nosuch.x", 1)],
         "1 or more pages": [("politeness.in_flight", "0"), ("batches.size", 0)],
         "1 to 255 answers": [("politeness.retire_after", 300)],
         "1 to 255 pages": [("politeness.host_backoff_503", "256")],
