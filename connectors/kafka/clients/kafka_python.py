@@ -129,8 +129,10 @@ def _attempt(settings: KafkaSettings, make: Callable[..., Any], options: Mapping
             one.close()
         if errors.reason is None or not isinstance(error, SourceError):
             raise
-        reason = f"{settings.servers}: {errors.reason}"
-        raise SourceError(error.path, reason, retriable=_is_transient(errors.reason)) from error
+        is_transient = _is_transient(errors.reason)
+        # The library drops the broker's refusal if the connection ends with it, as it often does over TLS.
+        hint = "; authentication may have failed" if is_transient and "sasl.username" in settings.options else ""
+        raise SourceError(error.path, f"{settings.servers}: {errors.reason}{hint}", retriable=is_transient) from error
     finally:
         logger.removeHandler(errors)
 
