@@ -217,6 +217,11 @@ class PythonConsumer(Consumer):
         self._consumer.seek(self._part(partition), offset)
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
+        # The library forgets a rebalance that began as the topic's partitions changed when a poll ends amid it: the
+        # member then owns nothing and is silent for good. Java's client had the same fault (KAFKA-9815).
+        coordinator = self._consumer._coordinator  # noqa: SLF001  # the library offers no public way
+        if coordinator.rejoining:
+            coordinator.request_rejoin()
         try:
             with translate_errors(self._settings):
                 found = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=limit)

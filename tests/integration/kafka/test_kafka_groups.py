@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -83,8 +84,8 @@ class Member:
         self.handed_over |= {path: position.offset for path, position in positions.items()}
         self.source.commit(positions)
 
-    def step(self) -> None:
-        delivery = self.source.poll(0.05)
+    def step(self, timeout_s: float = 0.05) -> None:
+        delivery = self.source.poll(timeout_s)
         self.taken += [] if delivery is None else delivery.records
 
 
@@ -150,6 +151,20 @@ def test_a_member_comes_and_goes_amid_the_stream(topic: Topic) -> None:
     urls = [one.url for one in first.taken]
     assert sorted(urls) == sorted(f"https://host{partition}.example/{i}" for partition in range(4) for i in range(sent))
     first.source.close()
+
+
+def test_polls_shorter_than_a_rebalance_complete_it(topic: Topic) -> None:
+    """kafka-python rejoins as new partitions are seen, and its poll may return between two answers of the broker."""
+    fill(topic, 0, 5)
+    refresh = {"kafka-python": "metadata.max.age.ms", "confluent": "topic.metadata.refresh.interval.ms"}[topic.client]
+    member = Member(topic, **{refresh: 300})
+    take_turns([member], 20)
+    topic.grow(8)
+    deadline = time.monotonic() + 60.0
+    while len(member.source.positions) < 8 and time.monotonic() < deadline:
+        member.step(0.001)
+    assert len(member.source.positions) == 8
+    member.source.close()
 
 
 def test_partitions_of_a_member_that_did_not_poll_are_no_longer_its_own(topic: Topic) -> None:

@@ -102,6 +102,11 @@ class Topic:
             settings = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}
             admin.create_topics({self.name: settings}, wait_for_metadata=True)
 
+    def grow(self, partitions: int) -> None:
+        """Give the topic so many partitions."""
+        with self.administering() as admin:
+            admin.create_partitions({self.name: partitions})
+
     def delete(self) -> None:
         """Delete the topic, and wait until it is gone."""
         with self.administering() as admin:
