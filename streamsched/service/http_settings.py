@@ -52,7 +52,7 @@ class HttpSettings:
     max_body: int = 8 << 20
     rate: int = 1_000
     connections: int = 512
-    connections_per_address: int = 256
+    connections_per_address: int = 128
     queue: int = 256
     body_timeout: str | float = "10s"
     idle_timeout: str | float = "30s"
