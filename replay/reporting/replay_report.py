@@ -10,22 +10,25 @@ from typing import Any, Final
 from streamsched.replay.confidence_intervals import BATCH_DAYS
 from streamsched.replay.replay_results import PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import format_time
+from streamsched.replay.reporting.replay_findings import (
+    describe_scope,
+    describe_signals,
+    find_beaten,
+    find_best,
+    find_identical,
+    find_promotions,
+)
 from streamsched.replay.reporting.replay_tables import (
     FEWEST_VISITS,
     SMOOTHED_CYCLES,
     calibration_table,
     comparison_table,
-    describe_scope,
-    describe_signals,
     evolution_table,
-    find_best,
-    find_identical,
-    find_promotions,
     policy_table,
     source_table,
 )
 from streamsched.replay.reporting.report import Figures, Legend, Part, Report, Section, Text, drawn_by, pick
-from streamsched.replay.reporting.sentences import describe_all
+from streamsched.replay.reporting.sentences import describe, describe_all
 from streamsched.replay.simulation.metrics import Calibration
 from streamsched.replay.simulation.policies import choose_line_styles
 from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
@@ -65,7 +68,7 @@ def report_replay(result: ReplayResult) -> Report:
     shaded = "Shaded: the best policy of each column. The oracle, which knows what changed, does not compete."
     return Report(
         title=f"Replay of {Path(result.settings.log).name}",
-        lead=describe_all(find_best(result)),
+        lead=describe_all([*find_best(result), *find_beaten(result)]),
         scope=scope,
         sections=[
             Section(
@@ -79,6 +82,7 @@ def report_replay(result: ReplayResult) -> Report:
             *_optional_sections(result),
         ],
         content=_content(result),
+        summary=[Text(describe(finding), "terminal") for finding in find_beaten(result)],
         narrow=True,
     )
 
@@ -134,7 +138,7 @@ def _content(result: ReplayResult) -> dict[str, Any]:
         "signals": [source.to_json() for source in settings.signals],
         "changes": result.changes.sum(),
         "delay_unit": "days",
-        "findings": [*find_best(result), *find_identical(result), *find_promotions(result)],
+        "findings": [*find_best(result), *find_beaten(result), *find_identical(result), *find_promotions(result)],
         "policies": {policy.name: _policy_content(policy, settings.seeds) for policy in result.policies},
     }
 

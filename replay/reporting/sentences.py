@@ -150,6 +150,15 @@ def _best(claim: str) -> Callable[[Values], str]:
     return sentence
 
 
+def _below(baseline: str) -> Callable[[Values], str]:
+    def sentence(values: Values) -> str:
+        gaps = [f"{{policies[{at}]}} by {{gaps[{at}]:.2g}}" for at in range(len(values["policies"]))]
+        metric = METRIC_TITLES[values["metric"]]
+        return f"{metric} below that of {baseline} ({{baseline_value:number}}): {join_names(gaps)}."
+
+    return sentence
+
+
 def _promoted(values: Values) -> str:
     seed = "" if values["seed"] is None else ", seed {seed}"
     gain = format_gain(values["gain"], values["noise"], values["metric"])
@@ -306,6 +315,8 @@ _SENTENCES: Final[Mapping[str, str | Callable[[Values], str]]] = {
     "no_change_ranked": "No page changed in the ranked cycles, so there was nothing to find.",
     "best_change_rate": _best("found the most changes: {value:number} of the visits met a changed page"),
     "best_freshness": _best("kept copies freshest: {value:number} of them are current on average"),
+    "below_age": _below("age"),
+    "below_posterior": _below("posterior"),
     "identical_policies": "{policies:names} visited the same pages, so their lines coincide.",
     "promoted": _promoted,
     "interval_method": _interval_method,

@@ -21,7 +21,7 @@ from streamsched.replay import (
     run_replay,
     to_json,
 )
-from streamsched.replay.reporting.replay_tables import describe_scope, find_best
+from streamsched.replay.reporting.replay_findings import describe_scope, find_best
 from streamsched.replay.reporting.sentences import Finding, describe
 from tests.support.paths import LOGS
 

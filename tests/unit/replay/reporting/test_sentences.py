@@ -16,7 +16,14 @@ def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:
     sources = [path.read_text() for path in root.rglob("*.py") if path.name != "sentences.py"]
     written = {code for source in sources for code in re.findall(r'Finding\(\s*"(\w+)"', source)}
     composed = {
-        *("best_change_rate", "best_freshness", "untestable_periods", "unclear_periods"),
+        *(
+            "best_change_rate",
+            "best_freshness",
+            "below_age",
+            "below_posterior",
+            "untestable_periods",
+            "unclear_periods",
+        ),
         *("no_week", "no_hours", "shorter_than_week", "shorter_than_four_weeks"),
     }
     assert written | composed == set(_SENTENCES)
@@ -31,3 +38,8 @@ def test_numbers_are_rounded_for_reading() -> None:
     values = {"policies": ["nad", "gad"], "value": 0.12345, "baseline": "age", "baseline_value": 0.1}
     assert describe(Finding("best_change_rate", values)).startswith("nad and gad found the most changes: 0.123 ")
     assert describe(Finding("best_change_rate", values)).endswith("(age: 0.100).")
+
+
+def test_a_name_of_a_policy_may_look_like_a_field() -> None:
+    values = {"policies": ["nad", "my {own}"], "gaps": [0.0123, 3e-5], "metric": "freshness", "baseline_value": 0.9}
+    assert describe(Finding("below_age", values)).endswith("nad by 0.012 and my {own} by 3e-05.")
