@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.replay.confidence_intervals import BATCH_DAYS
+from streamsched.replay.confidence_intervals import BATCH_DAYS, FEWEST_BATCHES
 from streamsched.replay.replay_results import ReplayResult
 from streamsched.replay.replay_settings import DEFAULT_BASE, format_time
 from streamsched.replay.reporting.report import pick
@@ -66,12 +66,16 @@ def describe_signals(result: ReplayResult) -> list[Finding]:
 def explain_figures(result: ReplayResult) -> list[Finding]:
     """Return how the intervals were estimated, or why there are none, which cycles NDCG covers, and what is left out.
 
-    ``days``: of the shortest batch, or of all measured cycles if they are too few for two batches.
+    ``days``: of the shortest batch, or of all measured cycles if they are too few for an interval.
     """
     counted, edges = result.measured
-    days = float(np.diff(edges).min()) * result.window.cycle_s / DAY_S
-    values = {"batches": edges.size - 1, "days": days, "batch_days": BATCH_DAYS, "seeds": len(result.settings.seeds)}
-    findings = [Finding("interval_method", values) if edges.size > 2 else Finding("no_interval", values)]
+    batches, seeds, cycle_days = edges.size - 1, len(result.settings.seeds), result.window.cycle_s / DAY_S
+    if batches >= FEWEST_BATCHES:
+        days = float(np.diff(edges).min()) * cycle_days
+        findings = [Finding("interval_method", {"batches": batches, "days": days, "seeds": seeds})]
+    else:
+        needed = {"fewest_batches": FEWEST_BATCHES, "batch_days": BATCH_DAYS}
+        findings = [Finding("no_interval", {**needed, "days": counted.size * cycle_days, "seeds": seeds})]
     cycles = {"counted": int(np.count_nonzero(counted)), "cycles": counted.size, "share": float(counted.mean())}
     findings.append(Finding("ndcg_cycles", cycles))
     if result.rejected:

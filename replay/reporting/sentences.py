@@ -176,8 +176,8 @@ def _interval_method(values: Values) -> str:
 def _no_interval(values: Values) -> str:
     ties = " The columns of seeds cover the luck of breaking ties only, over {seeds} seeds."
     return (
-        "There is no confidence interval: it needs two batches of {batch_days} days, and the measured cycles cover "
-        f"{{days:.3g}} days.{ties if values['seeds'] > 1 else ''}"
+        "There is no confidence interval: it needs {fewest_batches} batches of {batch_days} days or more, and the "
+        f"measured cycles cover {{days:.3g}} days.{ties if values['seeds'] > 1 else ''}"
     )
 
 

@@ -35,7 +35,7 @@ def cycle(draw: st.DrawFn) -> tuple[int, int, float | None, float, list[float]]:
 @st.composite
 def contests(draw: st.DrawFn) -> tuple[Sequence[replay.Run], Sequence[replay.Run]]:
     """Runs of two policies with as many seeds and weeks each."""
-    weeks, seeds = draw(st.integers(1, 22)), draw(st.integers(1, 3))
+    weeks, seeds = draw(st.integers(1, 34)), draw(st.integers(1, 3))
     run = st.lists(cycle(), min_size=weeks, max_size=weeks)
     runs = st.lists(run, min_size=seeds, max_size=seeds)
     return draw(runs), draw(runs)

@@ -180,7 +180,7 @@ def compare_runs(
     value = relative(cycles)
     without = [relative([cycle for cycle in cycles if not low <= cycle < high]) for low, high in pairwise(edges)]
     known = [figure for figure in without if figure is not None]
-    if value is None or len(known) < len(without) or len(known) < 2:
+    if value is None or len(known) < len(without) or len(known) < 5:
         return value, None
     mean = math.fsum(known) / len(known)
     variance = (len(known) - 1) / len(known) * math.fsum((figure - mean) ** 2 for figure in known)

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from streamsched.replay.confidence_intervals import (
+    FEWEST_BATCHES,
     Estimate,
     cut_batches,
     jackknife,
@@ -52,21 +53,29 @@ def test_batches_have_28_days_or_more_and_cover_all_cycles(cycles: int, cycle_s:
 
 
 def test_the_jackknife_of_a_mean_of_equal_batches_is_their_t_interval() -> None:
-    series = np.random.default_rng(3).normal(size=112)
-    found = jackknife(replicate_mean(series, np.ones(112), cut_batches(112, DAY)))
-    means = series.reshape(4, 28).mean(1)
+    series = np.random.default_rng(3).normal(size=140)
+    found = jackknife(replicate_mean(series, np.ones(140), cut_batches(140, DAY)))
+    means = series.reshape(5, 28).mean(1)
     assert found.value == pytest.approx(series.mean())
-    assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 3, means.mean(), stats.sem(means)))
+    assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 4, means.mean(), stats.sem(means)))
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 4])
+def test_fewer_than_five_batches_have_no_interval_alike_or_not(batches: int) -> None:
+    assert FEWEST_BATCHES == 5
+    for series in (np.arange(batches, dtype=np.float64), np.ones(batches)):
+        found = jackknife(replicate_mean(series, np.ones(batches), np.arange(batches + 1)))
+        assert found == Estimate(series.mean())
 
 
 def test_what_is_not_counted_has_no_weight_and_what_rests_on_one_batch_has_no_interval() -> None:
-    series, edges = np.concatenate([np.full(28, 1.0), np.full(28, 3.0)]), np.array([0, 28, 56])
-    counted = np.ones(56, bool)
+    series, edges = np.repeat([1.0, 3.0, 3.0, 3.0, 3.0], 28), np.arange(6) * 28
+    counted = np.ones(140, bool)
     assert jackknife(replicate_mean(series, counted, edges)).half_width is not None
     counted[28:] = False
     assert jackknife(replicate_mean(series, counted, edges)) == Estimate(1.0)
-    assert jackknife(replicate_mean(series, np.zeros(56, bool), edges)) == Estimate(None)
-    assert jackknife(replicate_mean(series, np.ones(56), np.array([0, 56]))) == Estimate(2.0)
+    assert jackknife(replicate_mean(series, np.zeros(140, bool), edges)) == Estimate(None)
+    assert jackknife(replicate_mean(series, np.ones(140), np.array([0, 140]))) == Estimate(pytest.approx(2.6))
 
 
 def test_intervals_widen_for_what_lasts_and_hold_the_truth_about_as_often_as_they_say() -> None:

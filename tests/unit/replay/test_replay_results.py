@@ -106,7 +106,7 @@ def test_a_policy_without_a_difference_is_as_good_in_every_batch() -> None:
         str(LOGS / "scoop-extras.tsv.gz"),
         policies=("t", "2 * t", "rand"),
         start_s=1_755_820_800.0,
-        end_s=1_755_820_800.0 + 60 * 86400,
+        end_s=1_755_820_800.0 + 142 * 86400,
         seeds=(3, 4),
     )
     _, same, rand = run_replay(settings).policies

@@ -126,18 +126,19 @@ def test_the_scope_has_pages_window_budget_and_reading(result: ReplayResult) -> 
 
 
 def test_the_method_of_the_intervals_and_records_left_out_are_named(result: ReplayResult) -> None:
-    method = {"batches": 3, "days": 29.0, "batch_days": 28, "seeds": 1}
     cycles = {"counted": 88, "cycles": 88, "share": 1.0}
-    assert explain_figures(result) == [Finding("interval_method", method), Finding("ndcg_cycles", cycles)]
+    needed = {"fewest_batches": 5, "batch_days": 28, "days": 88.0, "seeds": 1}
+    assert explain_figures(result) == [Finding("no_interval", needed), Finding("ndcg_cycles", cycles)]
+    assert {figure.half_width for policy in result.policies for figure in policy.figures.values()} == {None}
     rejected = Finding("rejected_records", {"count": 1234})
     assert explain_figures(replace(result, rejected=1234))[2:] == [rejected]
-    few = replace(result, measured=MeasuredCycles(result.measured.counted[:55], np.array([0, 55])))
-    assert explain_figures(few)[0] == Finding("no_interval", {**method, "batches": 1, "days": 55.0})
-    assert "no confidence interval" in describe(explain_figures(few)[0])
-    seeds = replace(result, settings=replace(result.settings, seeds=(0, 1)))
+    enough = replace(result, measured=MeasuredCycles(np.ones(141, np.bool_), np.array([0, 28, 56, 84, 112, 141])))
+    method = {"batches": 5, "days": 28.0, "seeds": 1}
+    assert explain_figures(enough)[0] == Finding("interval_method", method)
+    seeds = replace(enough, settings=replace(result.settings, seeds=(0, 1)))
     assert explain_figures(seeds)[0] == Finding("interval_method", {**method, "seeds": 2})
     assert "ties" in describe(explain_figures(seeds)[0])
-    assert "ties" not in describe(explain_figures(result)[0])
+    assert "ties" not in describe(explain_figures(enough)[0])
 
 
 def test_a_promotion_has_its_day_and_gain(result: ReplayResult) -> None:

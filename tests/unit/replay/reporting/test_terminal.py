@@ -22,7 +22,7 @@ FORMULA = "(1 - exp(-rate * t)) * importance"
 @pytest.fixture(scope="module")
 def result() -> ReplayResult:
     policies = ("posterior", "nad", FORMULA)
-    return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 60 * 86400))
+    return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 150 * 86400))
 
 
 def show(result: ReplayResult, width: int) -> str:
