@@ -101,7 +101,8 @@ def replay_log(
     deciles = assign_deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
     files = [read_signals(path) for path in settings.signal_files]
     signals = ReplayedSignals(settings.signals, tuple(batch for one in files for batch in one.batches))
-    shared = _SharedInputs(window, settings.schedule, deciles, signals, settings.calibration, settings.workers)
+    schedule = replace(settings.schedule, pages=window.pages)
+    shared = _SharedInputs(window, schedule, deciles, signals, settings.calibration, settings.workers)
     runs = [_Run(policy, seed, policies.get(policy)) for policy in settings.policies for seed in settings.seeds]
     traces = _trace_all(shared, runs, progress or _ignore, keep)
     counted = np.logical_and.reduce([trace.counted for trace in traces])

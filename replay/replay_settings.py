@@ -18,6 +18,7 @@ from streamsched.replay.simulation.policies import POLICIES, STEADY, check_polic
 from streamsched.replay.simulation.signal_sources import SimulatedSource, name_sources
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 
+BUDGETS: Final = "a share of the pages above 0 and at most 1, such as 0.05, or a whole number of pages above 1"
 DEFAULT_BASE: Final = "age"  # the policy to compare with: a crawler without a model, the oldest copy first
 _FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first
 # An empty cycle takes half a millisecond for each policy, and one wrong digit of one time adds 30 years or more: these
@@ -33,7 +34,7 @@ class ReplaySettings:
 
     - ``log``: file name for `read_truth`;
     - ``policies``: names or formulas, in the order of the results;
-    - ``budget``: share of the pages visited per cycle, above 0;
+    - ``budget``: pages visited per cycle, a share of them up to 1, their number above 1;
     - ``cycle_s``: seconds;
     - ``warmup``: cycles that visit every page before ranking starts;
     - ``changed``: the reading of "changed" that visits report and metrics count;
@@ -80,7 +81,8 @@ class ReplaySettings:
             _require(fits, name, getattr(self, name), expected)
         _require(bool(self.policies), "policies", self.policies, "one or more")
         _require(len(set(self.policies)) == len(self.policies), "policies", self.policies, "each once")
-        _require(0 < self.budget < math.inf, "budget", self.budget, "a share of the pages above 0, such as 0.05")
+        is_budget = 0 < self.budget <= 1 or (1 < self.budget < math.inf and self.budget == math.floor(self.budget))
+        _require(is_budget, "budget", self.budget, BUDGETS)
         _require(0 < self.cycle_s < math.inf, "cycle", self.cycle_s, "a number of seconds above 0")
         _require(self.warmup >= 0, "warmup", self.warmup, "0 or more cycles")
         known = isinstance(self.changed, str) and self.changed in get_args(Reading)

@@ -126,9 +126,10 @@ def name_option(near_s: float) -> str:
 def _scope(values: Values) -> str:
     reading = {"since_visit": "since the page's last visit", "that_day": "within the cycle of the visit"}
     learned = "" if values["learn_from"] is None else ", learning from {learn_from}"
+    share = " ({budget:.3g} of the pages)" if values["budget"] <= 1 else ""
     return (
         f"{{pages:count page}}, {{changes:count change}}, {_SPAN}{learned}; {{visits:count visit}} per "
-        "{cycle_s:cycle} ({budget:.3g} of the pages) after {warmup:count warm-up cycle} that visit all pages; "
+        f"{{cycle_s:cycle}}{share} after {{warmup:count warm-up cycle}} that visit all pages; "
         f"changed: {reading[values['changed']]}."
     )
 

@@ -51,15 +51,13 @@ class SupportsEvolution(Protocol):
 
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
     """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1)."""
-    settings = replace(
-        REEVOLUTION_SETTINGS, budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers
-    )
+    settings = replace(REEVOLUTION_SETTINGS, budget=schedule.share, reading=schedule.reading, workers=workers)
     return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 
 
 def make_paper_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
     """Return the paper's settings with the budget and reading of `schedule`. O(1)."""
-    return EvolutionSettings(budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
+    return EvolutionSettings(budget=schedule.share, reading=schedule.reading, workers=workers)
 
 
 class EvolvingPolicy(ScheduledPolicy):

@@ -116,9 +116,12 @@ class PlannedPolicy(ScheduledPolicy):
 
     def __init__(self, scheduler: Scheduler, policy: str, schedule: Schedule) -> None:
         super().__init__(scheduler, by_probability=True)
-        per_day = f"{100.0 * schedule.budget * DAY_S / scheduler.cycle_s:.9f}%"
+        per_cycle = schedule.budget
+        # Above 1 it is in visits per second: the pages that they are a share of become known later.
+        per_day = f"{100.0 * per_cycle * DAY_S / scheduler.cycle_s:.9f}%"
         planner = PLANNERS[policy]
-        settings = OptimiserSettings(policy=policy, budget=per_day, every=planner.every * scheduler.cycle_s)
+        budget = per_day if per_cycle <= 1 else per_cycle / scheduler.cycle_s
+        settings = OptimiserSettings(policy=policy, budget=budget, every=planner.every * scheduler.cycle_s)
         self._optimiser = Optimiser(scheduler, settings)
         self._draws_probes = planner.probe_share > 0.0
 

@@ -84,15 +84,22 @@ Reading: TypeAlias = Literal["since_visit", "that_day"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Share of pages visited per cycle, warm-up cycles that visit all pages, and the reading of "changed".
+    """Pages visited per cycle, warm-up cycles that visit all pages, and the reading of "changed".
 
-    ``learned``: the first cycles, warm-up included, which are crawled and learned from but not measured.
+    ``budget``: a share up to 1, a number of pages above 1; ``learned``: the first cycles, warm-up included, which are
+    crawled and learned from but not measured; ``pages``: all of the replay, for `share` only.
     """
 
     budget: float
     warmup: int
     reading: Reading
     learned: int = 0
+    pages: int = 1
+
+    @property
+    def share(self) -> float:
+        """The budget as a share of all pages, at most 1."""
+        return self.budget if self.budget <= 1 else min(1.0, self.budget / self.pages)
 
     @property
     def unmeasured(self) -> int:
@@ -100,12 +107,13 @@ class Schedule:
         return max(self.warmup, self.learned)
 
     def visits(self, pages: int) -> int:
-        """Return the visits of a cycle with `pages` pages: max(1, ⌊budget · pages⌋), at most `pages`.
+        """Return the visits of a cycle with `pages` pages, at most all: the budget, or max(1, ⌊share · pages⌋).
 
-        >>> Schedule(0.29, 2, "since_visit").visits(100)
-        29
+        >>> Schedule(0.29, 2, "since_visit").visits(100), Schedule(29, 2, "since_visit").visits(100)
+        (29, 29)
         """
-        return min(pages, max(1, math.floor(self.budget * pages + _ROUNDING)))
+        wanted = self.budget if self.budget > 1 else max(1.0, self.budget * pages + _ROUNDING)
+        return min(pages, math.floor(wanted))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,8 +44,8 @@ class PlainPath(click.Path):
         self.name = name
 
 
-def parse_share(text: str) -> float:
-    """Return the number that `text` holds; its range is checked with the other settings.
+def parse_share(text: str, expected: str = "a share such as 0.05") -> float:
+    """Return the number that `text` holds; its range is checked with the other settings. `expected`: said of others.
 
     >>> parse_share("0.05")
     0.05
@@ -54,7 +54,7 @@ def parse_share(text: str) -> float:
         return float(text)
     except ValueError:
         hint = " (5 % is 0.05)" if text.endswith("%") else ""
-        raise SettingsError("share", text, f"a share such as 0.05{hint}") from None
+        raise SettingsError("share", text, f"{expected}{hint}") from None
 
 
 def parse_url(text: str) -> str:

@@ -17,6 +17,7 @@ from streamsched.cli.options import DURATION, parse_url, parse_whole
 from streamsched.cli.output import plain
 from streamsched.cli.program import program
 from streamsched.numerics.durations import parse_moment
+from streamsched.replay.replay_settings import BUDGETS
 from tests.support.cases import grouped
 from tests.support.command_line import Command
 from tests.support.paths import ROOT
@@ -177,7 +178,8 @@ def test_version(streamsched: Command) -> None:
         ),
         ("convert a.jsonl jsonl", "found 'jsonl'"),
         ("replay", "LOG is required"),
-        ("replay a.tsv --budget much", "--budget: expected a share such as 0.05, found 'much'"),
+        ("replay a.tsv --budget much", f"--budget: expected {BUDGETS}, found 'much'"),
+        ("replay a.tsv --budget 5%", f"--budget: expected {BUDGETS} (5 % is 0.05), found '5%'"),
         ("evolve a.tsv --budget 5%", "--budget: expected a share such as 0.05 (5 % is 0.05), found '5%'"),
         ("replay a.tsv --changed never", "--changed: 'never' is not one of 'since-visit', 'that-day'"),
         ("replay a.tsv --from 22.8.2025", "--from: expected a date"),

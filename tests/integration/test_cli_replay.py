@@ -12,6 +12,7 @@ import pytest
 from streamsched import Scheduler
 from streamsched.persistence.state_directory import newest_image
 from streamsched.replay import METRICS, STEADY, experiment
+from streamsched.replay.replay_settings import BUDGETS
 from streamsched.replay.simulation.policies import make_policy
 from streamsched.replay.simulation.simulator import Policy
 from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, write
@@ -174,7 +175,8 @@ def test_a_log_of_outcomes_is_replayed_with_a_note(streamsched: Command, tmp_pat
     [
         (["--policy", "nadd"], "unknown policy 'nadd': expected a formula in quotes or one of rand, age, cg,"),
         (["--policy", "t * (X"], "column 7: found the end"),
-        (["--budget", "nan"], "budget: expected"),
+        (["--budget", "nan"], f"budget: expected {BUDGETS}, found nan"),
+        (["--budget", "2.5"], f"budget: expected {BUDGETS}, found 2.5"),
         (["--from", "2030-01-01"], "expected more than the 2 of the warm-up"),
         (["--learn-from", "2025-07-20"], "learn_from: expected the start of the measured period too, --from"),
         (["--learn-from", "2020-01-01", "--from", "2025-08-01"], "no page is alive at 2020-01-01"),

@@ -16,7 +16,7 @@ from streamsched.cli.progress import show_progress
 from streamsched.errors import SettingsError
 from streamsched.persistence.state_directory import has_state, lock_state
 from streamsched.replay.experiment import prepare_state, run_replay
-from streamsched.replay.replay_settings import ReplaySettings
+from streamsched.replay.replay_settings import BUDGETS, ReplaySettings
 from streamsched.replay.reporting.replay_report import report_replay
 from streamsched.replay.simulation.policies import (
     EVOLVING,
@@ -40,6 +40,7 @@ Examples:
   streamsched replay data/scoop-extras.tsv.gz --from 2025-08-22 --report out.html
   streamsched replay outcomes.jsonl.gz --policy posterior --policy age --policy '1 - exp(-X/n*t)' --budget 0.02
   streamsched replay log.tsv.gz --cycle 1h --budget 0.005 --seeds 5 --json figures.json
+  streamsched replay log.tsv.gz --budget 500                              # pages a day
   streamsched replay log.tsv.gz --learn-from 2023-08-22 --from 2025-08-22 --policy default --against posterior
   streamsched replay log.tsv.gz --policy default --calibration --report out.html
   streamsched replay log.tsv.gz --policy default --signals share=.5,recall=.7,precision=.7,late=6h
@@ -65,7 +66,12 @@ Policies:
     show_default="all that neither plan nor evolve",
     help="Policy, or formula in quotes. Can be repeated.",
 )
-@click.option("--budget", type=options.SHARE, default=0.05, help="Share of the pages visited per cycle.")
+@click.option(
+    "--budget",
+    type=options.Parsed("PAGES", lambda text: options.parse_share(text, BUDGETS)),
+    default=0.05,
+    help="Pages visited per cycle: a share up to 1, a whole number above 1.",
+)
 @options.cycle
 @click.option("--warmup", type=options.whole(0), default=2, help="Visit every page in the first N cycles.")
 @options.changed

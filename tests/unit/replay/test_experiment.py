@@ -178,6 +178,23 @@ def test_later_pages_join_on_request_and_raise_the_budget() -> None:
     assert last == int(0.05 * pages)
 
 
+def test_a_budget_above_1_is_a_number_of_pages_for_every_kind_of_policy() -> None:
+    def replay(budget: float) -> ReplayResult:
+        policies = ("age", "default", "lambdacrawl", "mirrorsync")
+        end_s = LAST_YEAR_S + 30 * DAY
+        return run_replay(ReplaySettings(str(LOG), policies, budget, start_s=LAST_YEAR_S, end_s=end_s))
+
+    pages, share = replay(218.0), replay(0.1)
+    assert pages.window.pages == share.window.pages == 2180
+    for counted, relative in zip(pages.policies, share.policies, strict=True):
+        assert set(counted.traces[0].visits.tolist()) == {218}
+        assert counted.detections == pytest.approx(relative.detections, rel=0.01)
+    scope = describe_scope(pages)
+    assert (scope.values["visits"], scope.values["budget"]) == (218, 218.0)
+    assert "of the pages" not in describe(scope)
+    assert "of the pages" in describe(describe_scope(share))
+
+
 def test_a_cycle_may_be_shorter_than_a_day(tmp_path: Path) -> None:
     result = run_replay(
         ReplaySettings(str(write_log(tmp_path)), policies=("age",), cycle_s=3600.0, warmup=24, budget=1.0)

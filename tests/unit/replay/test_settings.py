@@ -14,18 +14,18 @@ from streamsched.replay import KINDS, ReplaySettings, SyntheticSettings
 from streamsched.replay.analysis import AnalysisSettings
 from streamsched.replay.gp4c import ProtocolSettings
 from streamsched.replay.optimisers import CrawlSettings, PlanSettings, SyncPlan
+from streamsched.replay.replay_settings import BUDGETS
 
 DAY = 86_400.0
 NOON = 20_000.5 * DAY  # 2024-10-04
 NAN, INFINITE = float("nan"), float("inf")
+NO_BUDGETS = (0.0, -0.05, -3.0, 1.5, 2.5, NAN, INFINITE)
 
 WORDED: dict[partial[Any], Sequence[tuple[str, Any, str]]] = {
     partial(ReplaySettings, "log"): [
         ("policies", (), "policies: expected one or more"),
         ("policies", ("age", "age"), "policies: expected each once"),
-        ("budget", 0.0, "budget: expected a share of the pages above 0"),
-        ("budget", NAN, "budget"),
-        ("budget", INFINITE, "budget"),
+        *(("budget", wrong, f"budget: expected {BUDGETS}, found {wrong}") for wrong in NO_BUDGETS),
         ("cycle_s", 0.0, "cycle: expected a number of seconds above 0"),
         ("warmup", -1, "warmup: expected 0 or more"),
         ("changed", "ever", "changed: expected since_visit or that_day, found 'ever'"),

@@ -58,7 +58,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _with_workers(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
     plan = make_plan(schedule, seed, workers)
-    return replace(plan, draws=3, settings=replace(SMALL, budget=min(1.0, schedule.budget), workers=workers))
+    return replace(plan, draws=3, settings=replace(SMALL, budget=schedule.share, workers=workers))
 
 
 def evolving(formula: str = POOR) -> EvolvingPolicy:
@@ -227,8 +227,8 @@ def test_the_published_way_evolves_once_and_lets_its_best_serve(log: ChangeLog) 
 
 
 def test_published_settings_are_the_papers() -> None:
-    settings = make_paper_settings(Schedule(2.0, 2, "that_day"), 3)
-    assert settings == EvolutionSettings(budget=1.0, reading="that_day", workers=3)
+    settings = make_paper_settings(Schedule(2.0, 2, "that_day", pages=8), 3)
+    assert settings == EvolutionSettings(budget=0.25, reading="that_day", workers=3)
     assert (settings.population, settings.generations, settings.seeds, settings.selection) == (300, 50, 5, "best")
 
 

@@ -44,7 +44,7 @@ def test_one_page_is_visited_every_cycle_whatever_the_budget() -> None:
 
 def test_a_budget_of_all_pages_or_more_visits_each_once() -> None:
     window = make_window({"https://a/": [1.5], "https://b/": [2.5], "https://c/": []}, 4)
-    for budget in (1.0, 7.5):
+    for budget in (1.0, 3.0, 7.0):
         trace = run(window, "age", budget)
         assert trace.visits.tolist() == [3, 3, 3]
         assert trace.change_rate.tolist() == pytest.approx([1 / 3, 1 / 3, 0.0])
@@ -110,7 +110,16 @@ def test_each_cycle_is_ticked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "pages", "visits"), [(0.05, 2425, 121), (0.29, 100, 29), (0.07, 100, 7), (1e-9, 5, 1), (3.0, 5, 5)]
+    ("budget", "pages", "visits"),
+    [
+        *((0.05, 2425, 121), (0.29, 100, 29), (0.07, 100, 7), (1e-9, 5, 1), (1.0, 5, 5)),
+        *((3.0, 5, 3), (3.0, 2, 2), (1e300, 2, 2)),
+    ],
 )
 def test_the_visits_of_a_cycle(budget: float, pages: int, visits: int) -> None:
     assert Schedule(budget, 2, "since_visit").visits(pages) == visits
+
+
+def test_a_budget_in_pages_is_a_share_of_all_of_them() -> None:
+    shares = [Schedule(budget, 2, "since_visit", pages=200).share for budget in (0.25, 1.0, 50.0, 200.0, 1e300)]
+    assert shares == [0.25, 1.0, 0.25, 1.0, 1.0]
