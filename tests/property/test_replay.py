@@ -31,7 +31,7 @@ records = st.lists(
     max_size=60,
 )
 rules = st.tuples(
-    st.sampled_from(["0.01", "0.29", "0.5", "1", "2.5"]),
+    st.sampled_from(["0.01", "0.29", "0.5", "1", "2", "5"]),
     st.integers(0, 3),
     st.sampled_from(get_args(Reading)),
     st.integers(0, 4),

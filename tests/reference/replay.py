@@ -88,7 +88,7 @@ def pages_of(records: Sequence[Record], start: float, end: float, *, later: bool
 def replay(
     pages: list[Page], start: float, cycle_s: float, cycles: int, rules: tuple[str, int, str, int], choose: Choice
 ) -> Figures:
-    """`rules`: the budget as a decimal, the warm-up cycles, the reading, the cycles that are learned from only."""
+    """`rules`: the budget as a decimal (pages above 1), the warm-up cycles, the reading, the cycles that are learned from only."""
     budget, warmup, reading, learned = rules
     figures = Figures()
     for cycle in range(cycles):
@@ -101,7 +101,8 @@ def replay(
         ]
         chosen: Sequence[int] = range(len(known))
         if cycle >= warmup:
-            k = min(len(known), max(1, math.floor(Fraction(budget) * len(known))))
+            wanted = Fraction(budget) if Fraction(budget) > 1 else Fraction(budget) * len(known)
+            k = min(len(known), max(1, math.floor(wanted)))
             chosen = choose(cycle, len(known), k)
             first = max(warmup, learned)
             if cycle >= first:
