@@ -100,17 +100,27 @@ class ChangeLog:
         begun[begun] = ~self.gone[ends[begun] - 1]
         return np.flatnonzero(begun)
 
-    def window(self, start_s: float, cycle_s: float, cycles: int, *, later_pages: bool = False) -> Window:
-        """Return `cycles` cycles of `cycle_s` seconds from `start_s`, with the pages alive at the start.
+    def window(
+        self, start_s: float, cycle_s: float, cycles: int, *, measured_s: float | None = None, later_pages: bool = False
+    ) -> Window:
+        """Return `cycles` cycles of `cycle_s` seconds from `start_s`, with the pages alive at `measured_s`.
 
-        With `later_pages`, pages that appear or reappear later follow in order of appearance. O(changes + pages log
-        changes). Raises ReplayError if no page is alive at the start.
+        That is the start if it is None, else a later time in the window: pages that appear or reappear before it follow
+        those alive from the start on, in order of appearance, and with `later_pages` those after it. O(changes + pages
+        log changes). Raises ReplayError if none of the pages is alive at the start.
         """
         end_s = start_s + cycle_s * cycles
-        alive = self.alive(start_s)
+        measured_s = start_s if measured_s is None else measured_s
+        measured = self.alive(measured_s)
+        alive = np.intersect1d(measured, self.alive(start_s), assume_unique=True)
         if not alive.size:
-            raise ReplayError(f"no page is alive at epoch {start_s:.0f}: the log begins at {self.first_s:.0f}")
-        late, appearance = self._later(alive, start_s, end_s) if later_pages else (alive[:0], alive[:0])
+            both = "" if measured_s == start_s else f" and at epoch {measured_s:.0f}"
+            raise ReplayError(f"no page is alive at epoch {start_s:.0f}{both}: the log begins at {self.first_s:.0f}")
+        late, appearance = self._appearing(np.setdiff1d(measured, alive, assume_unique=True), start_s, end_s)
+        if later_pages:
+            others = np.setdiff1d(np.arange(len(self.urls)), measured, assume_unique=True)
+            after = self._appearing(others, measured_s, end_s)
+            late, appearance = np.concatenate([late, after[0]]), np.concatenate([appearance, after[1]])
         pages = np.concatenate([alive, late])
         begin = np.concatenate([_last_at(self.times_s, self.offsets, alive, _fill(alive, start_s)), appearance + 1])
         within, offsets = self._slice(pages, begin, end_s)
@@ -120,15 +130,14 @@ class ChangeLog:
         changes = self.times_s[within], offsets, appears_s
         return Window(self.urls.take(pages), *changes, importance, start_s, cycle_s, cycles, significance)
 
-    def _later(self, alive: Rows, start_s: float, end_s: float) -> tuple[Rows, Ints]:
-        """Return the pages not in `alive` that appear between start and end, and the index of that change."""
-        late = np.setdiff1d(np.arange(len(self.urls)), alive)
-        first = _last_at(self.times_s, self.offsets, late, _fill(late, start_s))
-        within = first < self.offsets[late + 1]
+    def _appearing(self, pages: Rows, start_s: float, end_s: float) -> tuple[Rows, Ints]:
+        """Return those of `pages`, not alive at the start, that appear before the end, and the index of that change."""
+        first = _last_at(self.times_s, self.offsets, pages, _fill(pages, start_s))
+        within = first < self.offsets[pages + 1]
         within[within] = self.times_s[first[within]] < end_s
-        late, first = late[within], first[within]
+        pages, first = pages[within], first[within]
         order = np.argsort(self.times_s[first], kind="stable")
-        return late[order], first[order]
+        return pages[order], first[order]
 
     def _slice(self, pages: Rows, begin: Ints, end_s: float) -> tuple[Ints, Ints]:
         """Return the pages' changes from index `begin`: int64[k] to before `end_s`: their indices, and offsets."""

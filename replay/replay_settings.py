@@ -41,9 +41,9 @@ class ReplaySettings:
     - ``start_s``, a UTC midnight, and ``end_s``: epoch seconds, by default the log's first midnight and its end; whole
       cycles are replayed;
     - ``learn_from_s``: an earlier UTC midnight; the cycles between it and ``start_s`` are crawled and learned from, and
-      not measured;
+      not measured. The pages are those alive at ``start_s``, each from its own appearance on;
     - ``seeds``: one run each, for the random policy and the order of ties;
-    - ``later_pages``: include pages that appear within the window;
+    - ``later_pages``: include pages that appear after ``start_s``;
     - ``against``: the policy that the others are compared with, by default "age", else the first without signals, else
       the first;
     - ``signals``: simulated sources of change signals, drawn again for each seed;
@@ -186,11 +186,12 @@ def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
             f"the window from {format_time(start_s)} to {format_time(end_s)} holds {max(0, cycles)} whole cycles: "
             f"expected more than the {before} of the {part}; {extent}"
         )
-    if not log.alive(start_s).size:
-        raise ReplayError(f"no page is alive at {format_time(start_s)}: {extent}")
+    if not np.intersect1d(log.alive(start_s), log.alive(from_s)).size:
+        both = "" if from_s == start_s or not log.alive(start_s).size else f" and at {format_time(from_s)}"
+        raise ReplayError(f"no page is alive at {format_time(start_s)}{both}: {extent}")
     if settings.start_s is None or settings.end_s is None:
         _refuse_emptiness(log, start_s, end_s, settings.cycle_s)
-    return log.window(start_s, settings.cycle_s, cycles, later_pages=settings.later_pages)
+    return log.window(start_s, settings.cycle_s, cycles, measured_s=from_s, later_pages=settings.later_pages)
 
 
 def _refuse_emptiness(log: ChangeLog, start_s: float, end_s: float, cycle_s: float) -> None:

@@ -78,12 +78,13 @@ def test_the_simulator_is_the_replay_by_hand(
     log: list[replay.Record], rules: tuple[str, int, Reading, int], cycles: int, later: bool, weighed: bool, seed: int
 ) -> None:
     budget, warmup, reading, learned = rules
-    pages = replay.pages_of(log, 0.0, cycles * CYCLE_S, later=later)
+    measured = min(learned, cycles - 1) * CYCLE_S
+    pages = replay.pages_of(log, 0.0, cycles * CYCLE_S, measured=measured, later=later)
     if not any(page.appears < 0 for page in pages):
         return  # a cycle without any page to visit is no replay: the unit tests have the error
     for page in pages:
         page.weighed = weighed
-    window: Window = collect(log, weighed=weighed).window(0.0, CYCLE_S, cycles, later_pages=later)
+    window: Window = collect(log, weighed=weighed).window(0.0, CYCLE_S, cycles, measured_s=measured, later_pages=later)
     assert list(window.urls) == [page.url for page in pages]
     policy = Scripted(seed)
     schedule = Schedule(float(budget), warmup, reading, learned)

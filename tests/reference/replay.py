@@ -71,24 +71,34 @@ def significance_at(when: float) -> float:
     return when % 5 / 4
 
 
-def pages_of(records: Sequence[Record], start: float, end: float, *, later: bool) -> list[Page]:
-    """Those alive at the start in the log's order, then those that appear within the window as they appear."""
+def pages_of(
+    records: Sequence[Record], start: float, end: float, *, measured: float | None = None, later: bool
+) -> list[Page]:
+    """Those alive at `measured`, by default the start, and with `later` those that appear after it.
+
+    Those alive from the start on come first, in the log's order, the others as they appear.
+    """
+    measured = start if measured is None else measured
     alive, late = [], []
     for url in dict.fromkeys(url for _, _, url in records):
         events = sorted(((when, op) for when, op, name in records if name == url), key=lambda event: event[0])
-        past = [op for when, op in events if when <= start]
+        past = {moment: [op for when, op in events if when <= moment] for moment in (start, measured)}
+        lives = {moment: bool(ops) and ops[-1] != "D" for moment, ops in past.items()}
         future = [when for when, _ in events if start < when < end]
-        if past and past[-1] != "D":
+        after = [when for when in future if when > measured]
+        if lives[start] and lives[measured]:
             alive.append(Page(url, -math.inf, future))
-        elif later and future:
+        elif lives[measured]:
             late.append(Page(url, future[0], future[1:]))
+        elif later and after:
+            late.append(Page(url, after[0], after[1:]))
     return alive + sorted(late, key=lambda page: page.appears)
 
 
 def replay(
     pages: list[Page], start: float, cycle_s: float, cycles: int, rules: tuple[str, int, str, int], choose: Choice
 ) -> Figures:
-    """`rules`: the budget as a decimal (pages above 1), the warm-up cycles, the reading, the cycles that are learned from only."""
+    """`rules`: the budget (above 1: pages), the warm-up cycles, the reading, the cycles that are learned from only."""
     budget, warmup, reading, learned = rules
     figures = Figures()
     for cycle in range(cycles):

@@ -87,11 +87,11 @@ Policies:
     "--learn-from",
     "learn_from_s",
     type=options.MOMENT,
-    help="An earlier UTC midnight: crawl and learn from then on, measure from --from on.",
+    help="An earlier UTC midnight: crawl and learn from then on, measure from --from on, the pages alive then.",
 )
 @options.seed
 @click.option("--seeds", "runs", type=options.whole(1), default=1, help="Runs per policy, with N seeds from --seed on.")
-@click.option("--later-pages", is_flag=True, help="Include pages that appear after the first day.")
+@click.option("--later-pages", is_flag=True, help="Include pages that appear after --from.")
 @click.option(
     "--against",
     metavar="NAME",

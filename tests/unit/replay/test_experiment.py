@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from streamsched.replay import (
     run_replay,
     to_json,
 )
+from streamsched.replay.ground_truth import ChangeLog
+from streamsched.replay.replay_settings import choose_window
 from streamsched.replay.reporting.replay_findings import describe_scope, find_best
 from streamsched.replay.reporting.sentences import Finding, describe
 from tests.support.paths import LOGS
@@ -146,12 +149,22 @@ def test_several_seeds_give_a_run_each_and_intervals_over_them_apart(last_year: 
     assert alone.seeds["freshness"].half_width is None
 
 
+def keep_alive(log: ChangeLog, *times_s: float) -> ChangeLog:
+    """Return the log of the pages that are alive at all these times."""
+    pages = np.flatnonzero(np.bincount(np.concatenate([log.alive(time_s) for time_s in times_s])) == len(times_s))
+    parts = [np.arange(log.offsets[page], log.offsets[page + 1]) for page in pages]
+    rows = np.repeat(np.arange(pages.size), [part.size for part in parts])
+    within = np.concatenate(parts)
+    return ChangeLog.collect(log.urls.take(pages), rows, log.times_s[within], log.gone[within])
+
+
 @pytest.mark.parametrize("policy", ["default", "rand"])
 def test_what_is_learned_before_is_crawled_in_the_same_way_and_not_measured(policy: str) -> None:
     first, start, end = LAST_YEAR_S, LAST_YEAR_S + 40 * DAY, LAST_YEAR_S + 70 * DAY
-    whole = run_replay(ReplaySettings(str(LOG), policies=(policy,), start_s=first, end_s=end))
+    log = keep_alive(read_truth(LOG), first, start)
+    whole = replay_log(log, ReplaySettings(str(LOG), policies=(policy,), start_s=first, end_s=end))
     settings = ReplaySettings(str(LOG), policies=(policy,), learn_from_s=first, start_s=start, end_s=end)
-    later = run_replay(settings)
+    later = replay_log(log, settings)
     assert (later.start_s, later.cycles, later.measured.counted.size) == (start, 30, 30)
     everything, last = whole.policies[0].traces[0], later.policies[0].traces[0]
     for series in ("change_rate", "ndcg", "freshness", "visits", "counted"):
@@ -164,6 +177,20 @@ def test_what_is_learned_before_is_crawled_in_the_same_way_and_not_measured(poli
     assert (content["learn_from"], content["from"], content["to"]) == ("2025-08-22", "2025-10-01", "2025-10-31")
     assert (content["cycles"], content["measured_cycles"]) == (30, 30)
     assert "learning from 2025-08-22" in describe(describe_scope(later))
+
+
+@pytest.mark.parametrize("later_pages", [False, True])
+def test_a_replay_with_learning_measures_the_pages_of_one_without(later_pages: bool) -> None:
+    start, end = LAST_YEAR_S, LAST_YEAR_S + 30 * DAY
+    log, settings = read_truth(LOG), ReplaySettings(str(LOG), start_s=start, end_s=end, later_pages=later_pages)
+    learned = replace(settings, learn_from_s=start - 365 * DAY)
+    cold, warm = choose_window(log, settings), choose_window(log, learned)
+    assert sorted(cold.urls) == sorted(warm.urls)
+    met = warm.appears_s[(warm.appears_s > warm.start_s) & (warm.appears_s < start)]
+    assert met.size == 132
+    assert warm.known(learned.learned_cycles) == cold.known(0)
+    assert warm.known(0) == cold.known(0) - met.size
+    assert warm.changes(learned.learned_cycles).sum() == cold.changes().sum()
 
 
 def test_later_pages_join_on_request_and_raise_the_budget() -> None:

@@ -67,6 +67,22 @@ def test_a_later_page_that_appears_on_an_edge_is_known_from_the_next_cycle_on() 
     assert [window.known(cycle) for cycle in range(3)] == [3, 3, 4]
 
 
+def test_pages_alive_at_the_measured_start_are_met_as_they_appear() -> None:
+    window = make_log().window(1.0, 10.0, 3, measured_s=14.0)
+    assert held(window) == {"https://steady/": [10.0, 20.0], "https://dies/": [30.0], "https://late/": [13.0]}
+    assert window.appears_s.tolist() == [-np.inf, -np.inf, 12.0]
+    assert [window.known(cycle) for cycle in range(3)] == [2, 2, 3]
+
+
+def test_pages_gone_at_the_measured_start_are_left_out_unless_they_return_later() -> None:
+    assert "https://returns/" not in held(make_log().window(1.0, 10.0, 3, measured_s=6.0))
+    window = make_log().window(1.0, 10.0, 3, measured_s=6.0, later_pages=True)
+    assert list(held(window)) == ["https://steady/", "https://dies/", "https://late/", "https://returns/"]
+    assert window.appears_s.tolist() == [-np.inf, -np.inf, 12.0, 25.0]
+    with pytest.raises(ReplayError, match="no page is alive at epoch 1 and at epoch 31"):
+        make_log([(3, 0, 0), (3, 30, 1), (2, 31, 0)]).window(1.0, 10.0, 4, measured_s=31.0)
+
+
 def test_a_crawl_on_an_edge_sees_what_lies_before_it() -> None:
     window = make_log().window(0.0, 10.0, 3)
     before, after = window.before(10.0), window.before(np.nextafter(10.0, 11.0))
