@@ -8,6 +8,10 @@ pages. At the beginning of a window it is that of a surge since the beginning of
 each by its likelihood: a change has the probability 1 - q·(1 - s), no change q·(1 - s), where q is the probability that
 neither the page itself nor another surge has changed it.
 
+Nothing tells a surge from pages that change often before the rates of a group's pages are known: a section whose pages
+change every day would look as if a surge hit it each day, and its pages would never be credited with their changes. So
+the probability of a surge in a new group begins at 0, and rises with the days for which the group has been observed.
+
 The expected share is published: it applies at once to every page not visited since. A window with a surge is kept after
 its end and still receives evidence. How much of what shares promised was found corrects them.
 
@@ -39,6 +43,7 @@ SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # midpoints of equal intervals: a uni
 FIRST_SURGES: Final = 1.0  # prior of how common surges are before any group is known: one surge ...
 FIRST_DAYS: Final = 100.0  # ... in this many days of a group
 GROUP_DAYS: Final = 100.0  # days of a group for which the frequency over all groups counts
+NEW_DAYS: Final = 3.0  # days of a group after which its changes count half as evidence of surges, later more
 FIRST_HITS: Final = 1.0  # prior of the hazard before any page is known: one page hit ...
 FIRST_PAGE_DAYS: Final = 200.0  # ... in this many days of a page
 GROUP_HITS: Final = 4.0  # pages hit for which the hazard over all groups counts in a group
@@ -165,7 +170,8 @@ def _begin_window(
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
         invalidate_group(invalidated, number, np.inf)
-    chance = 0.0 - expm1(-surge_frequency(corpus, group) * days)
+    known = group.surge_days / (NEW_DAYS + group.surge_days)
+    chance = known * (0.0 - expm1(-surge_frequency(corpus, group) * days))
     for i in range(SURGE_SHARES):
         group.open_weights[i] = chance * (1.0 / SURGE_SHARES)
     group.open_s = observed.end_s

@@ -124,7 +124,7 @@ class GroupSurges:
         hazard = min(shape / exposure * cycle_s / 86_400.0, 0.99)
         if not self.hazard / 2**0.25 <= hazard <= self.hazard * 2**0.25:
             self.hazard = single(hazard)
-        chance = -math.expm1(-self.frequency * days)
+        chance = -math.expm1(-self.frequency * days) * self.days / (3.0 + self.days)
         self.open = Window(at_s, {share: single(chance / 5) for share in surges.SHARES}, pages)
 
     def end(self, window: Window, days: float) -> None:
