@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from streamsched.numerics.url_bytes import hash_bytes
 # --- posterior
 
 
+@lru_cache(1 << 16)  # many pages have the same history
 def after_change(shape: float, exposure: float, interval: float) -> tuple[float, float]:
     """Match mean and variance of the exact posterior, in 120 decimal digits, so that no difference cancels."""
     with localcontext() as context:
@@ -35,6 +37,7 @@ def after_change(shape: float, exposure: float, interval: float) -> tuple[float,
         return float(m1 * m1 / v), float(m1 / v)
 
 
+@lru_cache(1 << 16)
 def probability_changed(shape: float, exposure: float, elapsed: float) -> float:
     """1 - (b/(b + t))^a in 120 decimal digits."""
     with localcontext() as context:

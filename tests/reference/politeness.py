@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
@@ -231,6 +232,7 @@ def key_of(target: str) -> str:
     return f"{scheme.lower()}://{host.lower()}{path}" if scheme else f"{host.lower()}{path}"
 
 
+@lru_cache(1 << 16)
 def kind_of(target: str, url: str) -> tuple[int, bool]:
     """0 for a host, 1 for a pattern, 2 for a page; and whether the URL matches it."""
     scheme, host, path = split_target(target)

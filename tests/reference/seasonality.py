@@ -10,6 +10,8 @@ from functools import cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 from streamsched.estimation.seasonality import page_schedules
 from streamsched.estimation.seasonality.regions import REGIONS
 
@@ -167,12 +169,15 @@ def empty_by_day(schedule: Schedule, published: Published, start: float, end: fl
         mean = math.fsum(w * quiet for w, quiet in zip(sets, quiet_sets(WEEK), strict=True)) / sum(sets)
         return mean * math.exp(max((weeks - 1) * math.log(1.0 - page_schedules.CHANCE), -700.0))
     hours = hour_weights(schedule, published)
+
+    @cache
+    def none(met: frozenset[int]) -> float:
+        return math.fsum(w * quiet for w, quiet in zip(sets, quiet_sets(met), strict=True)) / sum(sets)
+
     total = 0.0
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
-            met = days_between(start, end, moment)
-            none = math.fsum(w * quiet for w, quiet in zip(sets, quiet_sets(met), strict=True)) / sum(sets)
-            total += hours[hour] * part * none
+            total += hours[hour] * part * none(days_between(start, end, moment))
     return total / sum(hours)
 
 
@@ -276,14 +281,13 @@ def learn_schedule(
         return
     sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
     all_sets, all_hours = sum(sets), sum(hours)
-    by_set, by_hour = [0.0] * 128, [0.0] * 24
+    by_set, by_hour, weights = np.zeros(128), [0.0] * 24, np.array(sets)
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
-            met = days_between(start, end, moment)
-            for number, quiet in enumerate(quiet_sets(met)):
-                by_set[number] += hours[hour] * part * quiet / all_hours
-                by_hour[hour] += sets[number] * part * quiet / all_sets
-    misfits = add_misfits(schedule.sets, by_set, changed, cut=True)
+            quiet = np.array(quiet_sets(days_between(start, end, moment)))
+            by_set += hours[hour] * part * quiet / all_hours
+            by_hour[hour] += math.fsum(weights * part * quiet / all_sets)
+    misfits = add_misfits(schedule.sets, by_set.tolist(), changed, cut=True)
     least = min(misfits[1:])
     schedule.sets = [0, *(one - (least if least > 32 else 0) for one in misfits[1:])]
     schedule.hours = lower(add_misfits(schedule.hours, by_hour, changed, cut=False))
