@@ -115,7 +115,7 @@ def find_beaten(result: ReplayResult) -> list[Finding]:
     that learn nothing are left out. O(policies).
     """
     figures = {policy.name: policy.figures for policy in result.policies}
-    untold = {*_BASELINES.values(), *STATELESS}
+    left_out = {*_BASELINES.values(), *STATELESS}
     findings = []
     for metric, baseline in _BASELINES.items():
         level = figures[baseline][metric].value if baseline in figures else None
@@ -124,7 +124,7 @@ def find_beaten(result: ReplayResult) -> list[Finding]:
         gaps = {
             name: level - own
             for name, by_metric in figures.items()
-            if name.removesuffix(WITHOUT_SIGNALS) not in untold
+            if name.removesuffix(WITHOUT_SIGNALS) not in left_out
             and (own := by_metric[metric].value) is not None
             and own < level
         }

@@ -1,12 +1,12 @@
 """Objectives of a crawl, and the formulas that choose pages by them.
 
 Each is a value per cost: times `worth`, the page's importance over the cost of a visit. `changes`: the expected gain of
-a visit, see `expected_gain`. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and all of
-t if a surge has hit the page; for a known rate without surges, the expected gain over the rate. `balanced(d)`: the
-geometric mean of both, with the weights 1 - d and d. Another unit of time multiplies the second factor, and so all
-scores, by a constant; another unit of importance or cost does likewise. So the order of pages depends on no unit. The
-order of two pages changes at most once while d moves from 0 to 1. Each objective may be weighed by how much of a page
-its changes concern: ``changes * significance``.
+a visit, see `expected_gain`. `freshness`: the cycles of currency that it buys, ∫ s λ e^(-λs) ds from 0 to t, and ∫
+e^(-λs) ds, the time for which a new copy would stay current, if others say that the page has changed; for a known rate
+without surges, the expected gain over the rate. `balanced(d)`: the geometric mean of both, with the weights 1 - d and
+d. Another unit of time multiplies the second factor, and so all scores, by a constant; another unit of importance or
+cost does likewise. So the order of pages depends on no unit. The order of two pages changes at most once while d moves
+from 0 to 1. Each objective may be weighed by how much of a page its changes concern: ``changes * significance``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHANGED: Final = "1 - (1 - due) * (1 - surge) * (1 - signalled)"
 """The probability that a page has changed since its last visit; batches are handed out in its order."""
 
 _UNMOVED: Final = "(1 - surge) * (1 - signalled)"  # by what others say
-_CURRENCY: Final = f"{_UNMOVED} * (1 - exp(-rate * t) * (1 + rate * t)) / rate + (1 - {_UNMOVED}) * t"
+_CURRENCY: Final = f"(1 - exp(-rate * t) * (1 + {_UNMOVED} * rate * t)) / rate"
 _DIAL: Final = 0.5  # of `balanced` without a number
 _DIGITS: Final = 12  # to which 1 - d is rounded: 1 - 0.9 is 0.09999999999999998
 _BALANCED: Final = re.compile(r"balanced *\(([^()]*)\)")

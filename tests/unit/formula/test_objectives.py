@@ -48,11 +48,12 @@ def test_changes_is_the_expected_gain_by_weight_and_cost(page: Page) -> None:
 
 @given(pages)
 def test_freshness_is_the_currency_that_a_visit_buys(page: Page) -> None:
-    """Copies without a surge or a signal were current until their first change, those with one at no time."""
+    """Copies without a surge or a signal were current until their first change, new ones of those with one will be."""
     rate, elapsed = page["rate"], page["t"]
     moved = 1.0 - (1.0 - page["surge"]) * (1.0 - page["signalled"])
     by_rate, _ = quad(lambda age: age * rate * math.exp(-rate * age), 0.0, elapsed, limit=200, epsabs=1e-12)
-    expected = (1.0 - moved) * by_rate + moved * elapsed
+    current, _ = quad(lambda age: math.exp(-rate * age), 0.0, elapsed, limit=200, epsabs=1e-12)
+    expected = (1.0 - moved) * by_rate + moved * current
     assert value("freshness", page) == pytest.approx(expected * page["worth"], rel=1e-6, abs=1e-9)
 
 

@@ -38,15 +38,23 @@ def make_site(rng: np.random.Generator) -> Window:
     return log.window(START_S, DAY, DAYS)
 
 
-def find_changes(name: str, site: Window) -> float:
-    """The mean ChangeRate of a policy, at 5 % a day."""
+def crawl(name: str, site: Window) -> tuple[float, float]:
+    """The mean ChangeRate and Freshness of a policy, at 5 % a day."""
     schedule = Schedule(0.05, 2, "since_visit")
     policy = make_policy(name, DAY, 0, schedule, 1)
     trace = simulate(site, policy, schedule, np.zeros(PAGES, np.int64), None, None)
-    return float(trace.change_rate[trace.counted].mean())
+    return float(trace.change_rate[trace.counted].mean()), float(trace.freshness.mean())
 
 
 @pytest.mark.parametrize("seed", [2, 4, 8])
 def test_surges_cost_no_changes_where_pages_change_by_themselves(seed: int) -> None:
     site = make_site(np.random.default_rng(seed))
-    assert find_changes("default", site) >= 0.98 * find_changes("posterior", site)
+    assert crawl("default", site)[0] >= 0.98 * crawl("posterior", site)[0]
+
+
+@pytest.mark.parametrize("seed", [2, 4, 8])
+def test_copies_are_fresher_than_by_visiting_the_oldest_first(seed: int) -> None:
+    site = make_site(np.random.default_rng(seed))
+    oldest_first = crawl("age", site)[1]
+    for objective in ("freshness", "balanced"):
+        assert crawl(objective, site)[1] > oldest_first
