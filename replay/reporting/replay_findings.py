@@ -15,10 +15,7 @@ from streamsched.replay.simulation.policies import STATELESS, WITHOUT_SIGNALS
 from streamsched.replay.simulation.simulator import DAY_S
 
 _RANKING_METRICS: Final = ("change_rate", "ndcg", "freshness")  # higher is better; `best_policies` excludes delays
-_BASELINES: Final = {
-    "freshness": DEFAULT_BASE,
-    "change_rate": "posterior",
-}  # what a policy should not be below, by metric
+_BASELINES: Final = {"freshness": DEFAULT_BASE, "change_rate": "posterior"}  # that policies should not be below
 
 
 def best_policies(result: ReplayResult) -> dict[str, set[str]]:

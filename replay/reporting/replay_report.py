@@ -63,12 +63,13 @@ _draw: Final = partial(drawn_by, "streamsched.replay.reporting.replay_figures")
 def report_replay(result: ReplayResult) -> Report:
     """Return the report of a replay. O(policies · seeds · cycles)."""
     scope = describe_all([describe_scope(result), *describe_signals(result)])
+    beaten = find_beaten(result)
     names = [policy.name for policy in result.policies]
     lines = [(place, *named) for place, named in enumerate(zip(names, choose_line_styles(names), strict=True))]
     shaded = "Shaded: the best policy of each column. The oracle, which knows what changed, does not compete."
     return Report(
         title=f"Replay of {Path(result.settings.log).name}",
-        lead=describe_all([*find_best(result), *find_beaten(result)]),
+        lead=describe_all([*find_best(result), *beaten]),
         scope=scope,
         sections=[
             Section(
@@ -82,7 +83,7 @@ def report_replay(result: ReplayResult) -> Report:
             *_optional_sections(result),
         ],
         content=_content(result),
-        summary=[Text(describe(finding), "terminal") for finding in find_beaten(result)],
+        summary=[Text(describe(finding), "terminal") for finding in beaten],
         narrow=True,
     )
 

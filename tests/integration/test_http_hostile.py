@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http_service import Running, exchange, read_all, running
+from tests.support.http_service import Running, exchange, head, read_all, running
 
 BODY_TIMEOUT_S = 0.5
 IDLE_S = 0.7
@@ -34,10 +34,6 @@ def goes_on(service: Running) -> Iterator[None]:
     """Whatever a test does, the next request is answered."""
     yield
     assert b'"ok"' in exchange(service.place, head("GET", "/readyz", "connection: close"))
-
-
-def head(method: str, path: str, *fields: str) -> bytes:
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *fields, "", ""]).encode()
 
 
 def post(*fields: str) -> bytes:

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from tests.soak.test_fuzzed_requests import SOAK_HEALTH_S, watched_health
-from tests.support.http_service import URLS, make_client, read_all, started
+from tests.support.http_service import URLS, head, make_client, read_all, started
 
 pytestmark = [pytest.mark.cases(ordinary=0, whole=1), pytest.mark.usefixtures("case")]
 
@@ -23,10 +23,6 @@ JSON = "content-type: application/json"
 ATTACKER = "127.0.0.2"  # so that the bound of an address leaves room to the one who asks for the health
 
 Place = tuple[str, int]
-
-
-def head(method: str, path: str, *fields: str) -> bytes:
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *fields, "", ""]).encode()
 
 
 def with_body(method: str, path: str, body: bytes) -> bytes:

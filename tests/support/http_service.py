@@ -130,6 +130,11 @@ def outcome(url: str, at: float, **fields: object) -> dict[str, object]:
     return {"url": url, "fetched_at": at, **fields}
 
 
+def head(method: str, path: str, *fields: str) -> bytes:
+    """Return the head of a request, with header `fields`."""
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *fields, "", ""]).encode()
+
+
 def exchange(place: tuple[str, int], *parts: bytes, timeout_s: float = 10.0) -> bytes:
     """Send `parts` over a connection of their own; return all that comes back until the other side closes it."""
     with socket.create_connection(place, timeout=timeout_s) as connection:
