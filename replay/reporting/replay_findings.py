@@ -108,8 +108,8 @@ def find_best(result: ReplayResult) -> list[Finding]:
 def find_beaten(result: ReplayResult) -> list[Finding]:
     """Return which policies kept copies less fresh than "age" did, and which found fewer changes than "posterior".
 
-    ``gaps``: what each of ``policies`` lacks, above 0. The two baselines themselves, with signals or without, and those
-    that learn nothing are left out. O(policies).
+    ``gaps``: what each of ``policies`` lacks, above 0. The two baselines themselves, policies without
+    signals, and those that learn nothing are left out. O(policies).
     """
     figures = {policy.name: policy.figures for policy in result.policies}
     left_out = {*_BASELINES.values(), *STATELESS}
@@ -121,7 +121,8 @@ def find_beaten(result: ReplayResult) -> list[Finding]:
         gaps = {
             name: level - own
             for name, by_metric in figures.items()
-            if name.removesuffix(WITHOUT_SIGNALS) not in left_out
+            if name not in left_out
+            and not name.endswith(WITHOUT_SIGNALS)
             and (own := by_metric[metric].value) is not None
             and own < level
         }

@@ -97,7 +97,7 @@ def test_a_policy_below_the_baseline_of_a_metric_is_named_with_what_it_lacks(
 def test_baselines_and_policies_that_learn_nothing_are_not_said_to_be_beaten(
     result: ReplayResult, metric: str, baseline: str
 ) -> None:
-    others = ("age", "posterior", "rand", "oracle", "age_without_signals", "posterior_without_signals")
+    others = ("age", "posterior", "rand", "oracle", "age_without_signals", "default_without_signals")
     values = {**dict.fromkeys(others, 0.5), baseline: 0.75}
     assert find_beaten(with_figures(result, metric, **values)) == []
 
