@@ -1,6 +1,9 @@
-"""How often to visit each page: LambdaCrawl, MirrorSync and WebFountain's model, as solvers over arrays."""
+"""How often to visit each page: LambdaCrawl, MirrorSync and WebFountain's model, as solvers over arrays; and what a
+visit is worth after noisy signals.
+"""
 
 from streamsched.optimal.crawl_problem import CrawlRates, binary_cost, harmonic_cost
+from streamsched.optimal.crawl_value import NoisyPages, crawl_value
 from streamsched.optimal.lambda_crawl import approximate_crawl, binary_crawl, lambda_crawl
 from streamsched.optimal.mirror_step import RateLimits, gradient_step, mirror_step
 from streamsched.optimal.mirror_sync import (
@@ -40,6 +43,7 @@ __all__ = [
     "CrawlRates",
     "LearnedCrawl",
     "NewPages",
+    "NoisyPages",
     "RateLimits",
     "SimulatedPages",
     "SublinPoly",
@@ -50,6 +54,7 @@ __all__ = [
     "async_psgd",
     "binary_cost",
     "binary_crawl",
+    "crawl_value",
     "estimate_gradient",
     "follow_plan",
     "gradient_step",

@@ -127,3 +127,40 @@ def follow(
         sizes.append(pages)
         left.append(waiting)
     return obsolete, sizes, left
+
+
+def poisson(count: int, mean: float) -> float:
+    return math.exp(-mean + count * math.log(mean) - math.lgamma(count + 1.0)) if mean > 0.0 else float(count == 0)
+
+
+def crawl_value(rate: float, recall: float, noise: float, waited: float, signals: int) -> float:
+    """GREEDY-NCIS for importance 1, by its definition: the mean time that a copy is current from a visit to the next,
+    if each is made when the probability that it is current falls to what it is now, less that probability times the
+    mean time between them. Integrals over time, by how many signals have come.
+    """
+    hidden, every = rate * (1.0 - recall), rate * recall + noise
+    spared = noise / every if every > 0.0 else 1.0  # by a signal
+
+    def current(time: float, count: int) -> float:
+        return math.exp(-hidden * time) * spared**count
+
+    level = current(waited, signals)
+    total = 0.0
+    for count in range(400):
+        end = waited if count == signals else math.log(current(0.0, count) / level) / hidden
+        if end <= 0.0:
+            break
+
+        def gain(time: float, count: int = count) -> float:
+            return poisson(count, every * time) * (current(time, count) - level)
+
+        total += integrate(gain, end)
+    return total
+
+
+def integrate(function: Callable[[float], float], end: float) -> float:
+    """Simpson's rule from 0 to `end`."""
+    steps = 2000
+    width = end / steps
+    inner = sum((4.0 if place % 2 else 2.0) * function(place * width) for place in range(1, steps))
+    return (function(0.0) + inner + function(end)) * width / 3.0
