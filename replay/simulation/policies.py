@@ -18,6 +18,7 @@ A name with " without signals" after it is the same policy, which gets none of t
 
 Three policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`. Those of
 `PLANNERS` visit each page as often as an optimiser plans: see `streamsched.replay.simulation.scheduled_policies`.
+`greedy-ncis` visits the pages whose visits are worth most now: see `streamsched.replay.simulation.greedy_ncis`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.ground_truth import Window
 from streamsched.replay.palette import DASHED, DOTTED, FORMULA_STYLES, LineStyle
 from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
+from streamsched.replay.simulation.greedy_ncis import GreedyPolicy
 from streamsched.replay.simulation.scheduled_policies import PlannedPolicy, ScheduledPolicy, SignalledPolicy
 from streamsched.replay.simulation.signal_sources import SimulatedSource
 from streamsched.replay.simulation.signal_stream import SignalStream, join_signals
@@ -54,7 +56,7 @@ _DEFAULT_SCHEDULE: Final = Schedule(0.05, 2, "since_visit")
 _SLACK: Final = 1e-5  # ranges of functions are wider than their values by a relative 1e-6
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a single word is more likely a misspelt policy than a formula
 
-Kind: TypeAlias = Literal["stateless", "formula", "plans", "evolves"]
+Kind: TypeAlias = Literal["stateless", "formula", "values", "plans", "evolves"]
 
 
 class Setup(NamedTuple):
@@ -83,8 +85,9 @@ Make: TypeAlias = Callable[[Setup], Policy]
 class NamedPolicy:
     """A policy with a name: its line in all figures, how it is made, and the formula that it ranks by.
 
-    ``kind``: one that is stateless learns nothing, hears no signals and has no formula. One that plans or evolves has
-    none either, as it changes it; those that evolve take a minute or more for a year of 2,000 pages, others a second.
+    ``kind``: one that is stateless learns nothing, hears no signals and has no formula. One that values visits has none
+    either, nor has one that plans or evolves, as it changes it; those that evolve take a minute or more for a year of
+    2,000 pages, others a second.
     """
 
     name: str
@@ -216,6 +219,9 @@ _TABLE: Final = {
         _plan("binary", LineStyle("green", DOTTED, 1.2)),
         _plan("mirrorsync", LineStyle("purple", DASHED, 1.2)),
         _plan("webfountain", LineStyle("olive", DASHED, 1.2)),
+        NamedPolicy(
+            "greedy-ncis", LineStyle("orange", width=1.4), lambda setup: GreedyPolicy(setup.scheduler()), None, "values"
+        ),
         _evolve("gp4c", LineStyle("vermilion", width=1.8)),
         _evolve("gp4c-panel", LineStyle("vermilion", DOTTED, 1.8), panel=0.1),  # a uniform sample, visited every cycle
         NamedPolicy("gp4c-paper", LineStyle("sky", DASHED, 1.4), _make_paper, None, "evolves"),
@@ -231,6 +237,7 @@ def _names(*kinds: Kind) -> tuple[str, ...]:
 POLICIES: Final = tuple(_TABLE)
 STATELESS: Final = _names("stateless")
 STEADY: Final = _names("stateless", "formula")
+VALUING: Final = _names("values")
 PLANNING: Final = _names("plans")
 EVOLVING: Final = _names("evolves")
 FORMULAS: Final = {name: policy.formula for name, policy in _TABLE.items() if policy.formula and name != "default"}
@@ -285,7 +292,7 @@ def check_policy(name: str) -> None:
 
 
 def formula_of(name: str) -> str | None:
-    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that plan or evolve formulas.
+    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that value visits, plan or evolve.
 
     >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
     ('t', 'X / n', None)

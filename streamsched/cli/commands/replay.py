@@ -23,6 +23,7 @@ from streamsched.replay.simulation.policies import (
     PLANNING,
     STATELESS,
     STEADY,
+    VALUING,
     evolves,
     is_signalled,
     without_signals,
@@ -50,6 +51,7 @@ Examples:
 \b
 Policies:
   {", ".join(STEADY)}
+  {", ".join(VALUING)}: visits the pages that are worth most after noisy signals
   {", ".join(PLANNING)}: plan how often to visit each page
   {", ".join(EVOLVING)}: evolve their formula during the replay
   any formula in quotes
@@ -63,7 +65,7 @@ Policies:
     "policies",
     metavar="NAME",
     multiple=True,
-    show_default="all that neither plan nor evolve",
+    show_default="rand, oracle and all with a formula",
     help="Policy, or formula in quotes. Can be repeated.",
 )
 @click.option(

@@ -14,6 +14,7 @@ from streamsched.replay.simulation.policies import (
     PLANNING,
     POLICIES,
     STEADY,
+    VALUING,
     formula_of,
     is_objective,
     make_policy,
@@ -132,4 +133,4 @@ def test_rand_reaches_every_page_about_alike() -> None:
 
 def test_every_optimiser_of_the_scheduler_can_be_replayed() -> None:
     assert tuple(PLANNERS) == PLANNING
-    assert set(POLICIES) == {*STEADY, *PLANNING, *EVOLVING}
+    assert set(POLICIES) == {*STEADY, *VALUING, *PLANNING, *EVOLVING}
