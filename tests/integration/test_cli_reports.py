@@ -15,6 +15,7 @@ COMMANDS = {
     "evolve": ("evolve", "LOG", "--population", "10", "--generations", "2", "--seeds", "2", "--budget", "0.5"),
     "lambdacrawl": ("experiment", "lambdacrawl", "--pages", "200", "--runs", "2", "--epochs", "3"),
     "mirrorsync": ("experiment", "mirrorsync", "--runs", "2", "--arms", "5", "--rounds", "4"),
+    "noisy-signals": ("experiment", "noisy-signals", "--pages", "20", "--runs", "2", "--time", "5"),
     "webfountain": ("experiment", "webfountain", "--budget", "54", "--buckets", "10", "--periods", "4"),
 }
 HEADS = {
@@ -23,9 +24,18 @@ HEADS = {
     "evolve": ("Table 2.", "Table 3.", "Table 4.", "Figure 5.", "claim that GP4C_All beats NAD"),
     "lambdacrawl": ("Experiment 1: all pages", "Experiment 2: pages with complete", "Experiment 3: rates are learned"),
     "mirrorsync": ("Experiment 1, figure 1:", "Experiment 1a, figure 3:", "Experiment 2, figure 2:", "Experiment 2a,"),
+    "noisy-signals": ("Experiment 1: signals are missing", "Experiment 2:", "Experiment 3: half of the pages"),
     "webfountain": ("Experiment 1, table 3", "Experiment 2, table 4", "Experiment 3: do obsolete pages stabilise?"),
 }  # fmt: skip
-FIGURES = {"replay": 5, "analyze": 4, "evolve": 9, "lambdacrawl": 5, "mirrorsync": 4, "webfountain": 4}
+FIGURES = {
+    "replay": 5,
+    "analyze": 4,
+    "evolve": 9,
+    "lambdacrawl": 5,
+    "mirrorsync": 4,
+    "noisy-signals": 3,
+    "webfountain": 4,
+}
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,16 @@ from streamsched.cli.output import check_writable, name_rejections, show_report
 from streamsched.cli.progress import show_progress
 from streamsched.replay.optimisers import (
     CrawlSettings,
+    NoisySettings,
     PlanSettings,
     SyncPlan,
     report_lambdacrawl,
     report_mirrorsync,
+    report_noisy_signals,
     report_webfountain,
     run_lambdacrawl,
     run_mirrorsync,
+    run_noisy_signals,
     run_webfountain,
 )
 from streamsched.replay.reporting.report import Report
@@ -35,12 +38,14 @@ Examples:
   streamsched experiment lambdacrawl --report lambdacrawl.html
   streamsched experiment lambdacrawl --data Dataset/urlid_offset_history.txt    # Microsoft's files
   streamsched experiment mirrorsync --runs 20 --json figures.json
+  streamsched experiment noisy-signals --report noisy-signals.html
   streamsched experiment webfountain --starts 3 --report webfountain.html
 
 The defaults are the papers' settings. The same seed gives the same figures.
 """
 _CRAWLS: Final = CrawlSettings()
 _SYNCS: Final = SyncPlan()
+_NOISY: Final = NoisySettings()
 _PLANS: Final = PlanSettings()
 
 
@@ -98,6 +103,29 @@ def _mirrorsync(figures: str | None, report: Path | None, **given: Any) -> int:
     plan = SyncPlan(**given)
     check_writable(report, figures)
     return _show(lambda progress: report_mirrorsync(run_mirrorsync(plan, progress)), "Experiment 1", figures, report)
+
+
+@experiment_command.command(
+    "noisy-signals", epilog="Example: streamsched experiment noisy-signals --report noisy-signals.html"
+)
+@click.option("--pages", type=options.whole(20), default=_NOISY.pages, help="Pages of a run.")
+@click.option("--runs", type=options.whole(1), default=_NOISY.runs, help="Runs of each experiment.")
+@click.option(
+    "--time", type=options.whole(1), default=_NOISY.time, help="Units of time; a page changes up to once in 1."
+)
+@options.seed
+@options.figures
+@options.report
+def _noisy_signals(figures: str | None, report: Path | None, **given: Any) -> int:
+    """Compare policies after signals that may be false or missing.
+
+    The synthetic experiments of Busa-Fekete et al. (WWW 2025), and the mixed case of LambdaCrawl.
+    """
+    settings = NoisySettings(**given)
+    check_writable(report, figures)
+    return _show(
+        lambda progress: report_noisy_signals(run_noisy_signals(settings, progress)), "Experiment 1", figures, report
+    )
 
 
 @experiment_command.command(
