@@ -24,11 +24,11 @@ _STYLES: Final = {
     "LambdaCrawl": LineStyle("green", width=1.4),
     "optimum": LineStyle("ink", DASHED, 0.9),
 }
-_NEAR: Final = 1.0  # of the requests, per cent: how near is near
+_NEAR: Final = 1  # of the requests, per cent: how near is near
 _REMARKS: Final = (
-    "The paper’s text was not at hand: its formulas are derived anew, and the settings are of its kind. Change and "
+    "The formulas are derived anew and the settings are chosen here, neither is copied from the paper. Change and "
     "request rates are uniform from 0 to 1, recall is Beta(0.25, 0.25), false signals come 0.1 to 0.6 times in a unit "
-    "of time. The paper’s figures are charts, so claims are about the order of policies. GREEDY ignores signals, "
+    "of time.. GREEDY ignores signals, "
     "GREEDY-CIS believes all of them. The optimum is that of policies in continuous time, which need not keep to a "
     "constant rate. LambdaCrawl is not simulated: its share follows from its visit rates, at equal distances, and it "
     "minimises another cost, that of all missed changes."
@@ -97,7 +97,7 @@ def _near(one: SignalExperiment, policy: str, other: str) -> Claim:
     most = max(abs(gap) for gap in _gaps(one, policy, other))
     return Claim(
         f"{policy} is as good as {other} at every budget, experiment {one.number}",
-        f"within {_NEAR:g} points",
+        f"within {format_count(_NEAR, 'point')}",
         f"within {format_number(most, 2)} points",
         most <= _NEAR,
     )
