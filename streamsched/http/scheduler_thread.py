@@ -30,10 +30,11 @@ class QueueFull(Exception):
 class _Waiting(NamedTuple):
     call: Callable[[], Any]
     future: Future[Any]
+    reads: bool
 
 
 class _Done(NamedTuple):
-    future: Future[Any]
+    waiting: _Waiting
     result: Any
     error: Exception | None
 
@@ -42,7 +43,7 @@ class SchedulerThread:
     """Does calls of `scheduler` in the order in which they were submitted; a context manager.
 
     `most`: calls that may wait; `clock`: seconds, for the length of a group. An error of a call is that of its future
-    alone; if the group cannot be written to disk, that error is the result of each of its calls.
+    alone; if the group cannot be written to disk, that error is the result of each of its calls that change anything.
     """
 
     def __init__(
@@ -59,13 +60,16 @@ class SchedulerThread:
         names = [f"streamsched requests {number}" for number in range(1, _THREADS + 1)]
         self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
 
-    def submit(self, call: Callable[[], Result]) -> Future[Result]:
-        """Queue a call; return its result to be. Raises QueueFull, also once the thread is closing."""
+    def submit(self, call: Callable[[], Result], *, reads: bool = False) -> Future[Result]:
+        """Queue a call; return its result to be. Raises QueueFull, also once the thread is closing.
+
+        `reads`: whether it changes nothing, so that its result is right whether or not its group can be written.
+        """
         future: Future[Result] = Future()
         with self._changed:
             if self._closing or len(self._waiting) >= self._most:
                 raise QueueFull
-            self._waiting.append(_Waiting(call, future))
+            self._waiting.append(_Waiting(call, future, reads))
             self._changed.notify_all()
         return future
 
@@ -128,11 +132,11 @@ class SchedulerThread:
         except Exception as error:  # noqa: BLE001  what was not written must not be acknowledged
             failure = error
         for one in done:
-            reason = one.error or failure
+            reason = one.error or (None if one.waiting.reads else failure)
             if reason is None:
-                one.future.set_result(one.result)
+                one.waiting.future.set_result(one.result)
             else:
-                one.future.set_exception(reason)
+                one.waiting.future.set_exception(reason)
 
     def _next(self) -> _Waiting | None:
         """Return the next call whose caller still waits for it, None if there is none. In turn."""
@@ -145,6 +149,6 @@ class SchedulerThread:
 
 def _do(waiting: _Waiting) -> _Done:
     try:
-        return _Done(waiting.future, waiting.call(), None)
+        return _Done(waiting, waiting.call(), None)
     except Exception as error:  # noqa: BLE001  it belongs to the request
-        return _Done(waiting.future, None, error)
+        return _Done(waiting, None, error)

@@ -65,8 +65,15 @@ class Service:
         `call` takes the scheduler and the time at which its turn comes. Raises HttpError, 503, if too many requests
         wait, and what `call` raises.
         """
+        return await self._submit(call, reads=False)
+
+    async def read(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
+        """Do as `call` does, for a `call` that changes nothing: it is answered also while nothing can be written."""
+        return await self._submit(call, reads=True)
+
+    async def _submit(self, call: Callable[[DurableScheduler, float], Result], *, reads: bool) -> Result:
         try:
-            future = self.thread.submit(lambda: call(self.scheduler, self.clock()))
+            future = self.thread.submit(lambda: call(self.scheduler, self.clock()), reads=reads)
         except QueueFull:
             detail = "too many requests wait for the scheduler"
             raise HttpError(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -188,6 +189,11 @@ def test_a_disk_that_is_full_acknowledges_nothing(
             assert service.client.post("/v1/outcomes", json=body).status_code == 503
         assert [record.msg for record in caplog.records if record.msg in events] == ["calls refused"]
         assert service.client.get("/readyz").status_code == 503
+        page = quote("https://full.example/", safe="")
+        reads = (f"pages/{page}", "hosts/full.example", "hosts", "rank", "week", "signals/sources", f"explain?url={page}")
+        for path in reads:
+            for _ in range(2):  # either thread of the scheduler
+                assert service.client.get(f"/v1/{path}").status_code == 200, path
         monkeypatch.undo()
         service.scheduler.snapshot()
         assert service.client.post("/v1/outcomes", json=body).json()["duplicates"] == 1

@@ -68,29 +68,29 @@ class Reading:
 
     async def rank(self, asked: RankQuery) -> Ranking:
         """Return the best pages without leasing them."""
-        return await self._service.call(lambda scheduler, now: _show_ranking(scheduler.rank(asked.k, now=now)))
+        return await self._service.read(lambda scheduler, now: _show_ranking(scheduler.rank(asked.k, now=now)))
 
     async def explain(self, asked: ExplainQuery) -> Explanation:
         """Explain the rank of a page."""
-        return await self._service.call(lambda scheduler, now: scheduler.explain(asked.url, now=now, k=asked.k))
+        return await self._service.read(lambda scheduler, now: scheduler.explain(asked.url, now=now, k=asked.k))
 
     async def page(self, url: str) -> PageView:
         """Return what is known of a page."""
-        view = await self._service.call(lambda scheduler, now: scheduler.page(url, now=now))
+        view = await self._service.read(lambda scheduler, now: scheduler.page(url, now=now))
         if view is None:
             raise UnknownPage(url)
         return view
 
     async def hosts(self, asked: HostsQuery) -> HostPage:
         """List hosts, their limits and what holds them back."""
-        return await self._service.call(
+        return await self._service.read(
             lambda scheduler, now: scheduler.hosts(asked.start, asked.size, now=now, order=asked.order)
         )
 
     async def host(self, host: str) -> HostView:
         """Return a host, its limits and what holds it back."""
         try:
-            view = await self._service.call(lambda scheduler, now: scheduler.host(host, now=now))
+            view = await self._service.read(lambda scheduler, now: scheduler.host(host, now=now))
         except SettingsError as error:
             raise invalid("host", shorten(error.found), error.expected) from None
         if view is None:
@@ -99,7 +99,7 @@ class Reading:
 
     async def week(self, asked: WeekQuery) -> WeekView:
         """Return how busy each hour of the week is for a page, a host, a region or all pages."""
-        view = await self._service.call(
+        view = await self._service.read(
             lambda scheduler, now: scheduler.week(now=now, url=asked.url, host=asked.host, region=asked.region)
         )
         if view is None:
@@ -113,7 +113,7 @@ class Reading:
 
     async def sources(self) -> SignalSources:
         """List the sources of change signals: each kind, and its hosts with the most signals."""
-        found = await self._service.call(lambda scheduler, _: scheduler.sources())
+        found = await self._service.read(lambda scheduler, _: scheduler.sources())
         return SignalSources(sources=list(_shorten_kinds(found)))
 
     async def rules(self) -> RulesView:

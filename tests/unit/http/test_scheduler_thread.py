@@ -133,6 +133,19 @@ def test_what_cannot_be_written_is_acknowledged_to_nobody() -> None:
         assert thread.submit(lambda: 3).result() == 3
 
 
+def test_what_changes_nothing_is_answered_though_its_group_cannot_be_written() -> None:
+    with thread_of(Disk(fails=True)) as thread:
+        free = hold(thread)
+        change, read = thread.submit(lambda: 1), thread.submit(lambda: 2, reads=True)
+        failed = thread.submit(lambda: 1 // 0, reads=True)
+        free.set()
+        assert read.result() == 2
+        with pytest.raises(SnapshotError):
+            change.result()
+        with pytest.raises(ZeroDivisionError):
+            failed.result()
+
+
 def test_a_full_queue_refuses() -> None:
     with thread_of(Disk(), most=2) as thread:
         free = hold(thread)
