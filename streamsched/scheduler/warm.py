@@ -75,6 +75,7 @@ def _serve() -> None:
     scheduler = Scheduler(politeness=Politeness())
     scheduler.set_rule("host1.example", HostRule(delay="1s"))
     scheduler.set_rule(_URLS[0], Rule(min_revisit="1h"))
+    scheduler.set_rule("host1.example/part1/*", Rule(min_revisit="1h"))
     scheduler.observe(OutcomeBatch(_URLS, _START_S + np.arange(len(_URLS)), changed=[True] * len(_URLS)))
     for formula in ("t * X", "posterior"):
         scheduler.use(formula)
@@ -82,6 +83,8 @@ def _serve() -> None:
         scheduler.rank(k=4, now=_START_S + _DAY_S)
     scheduler.scores(now=_START_S + _DAY_S)
     scheduler.score(_URLS[:2], now=_START_S + _DAY_S)
+    for url in _URLS:  # most of them are not in a batch of one page, though they may be visited
+        scheduler.explain(url, now=_START_S + _DAY_S, k=1)
     scheduler.ask(_URLS[:1], now=_START_S + _DAY_S)
     scheduler.release(_URLS[:1])
     scheduler.block("host2.example", until=_START_S + 2 * _DAY_S)

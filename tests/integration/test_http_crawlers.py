@@ -190,7 +190,15 @@ def test_a_disk_that_is_full_acknowledges_nothing(
         assert [record.msg for record in caplog.records if record.msg in events] == ["calls refused"]
         assert service.client.get("/readyz").status_code == 503
         page = quote("https://full.example/", safe="")
-        reads = (f"pages/{page}", "hosts/full.example", "hosts", "rank", "week", "signals/sources", f"explain?url={page}")
+        reads = (
+            "hosts",
+            "hosts/full.example",
+            f"pages/{page}",
+            f"explain?url={page}",
+            "rank",
+            "week",
+            "signals/sources",
+        )
         for path in reads:
             for _ in range(2):  # either thread of the scheduler
                 assert service.client.get(f"/v1/{path}").status_code == 200, path
