@@ -297,3 +297,23 @@ def test_a_deadline_breaks_off_the_crawl_it_meets(monkeypatch: pytest.MonkeyPatc
     with evaluator.deadline(None):
         pass
     assert evaluator.fitness(SOME).tobytes() == Evaluator([STEADY], workers=1).fitness(SOME).tobytes()
+
+
+def test_what_ends_the_wait_for_workers_ends_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C and SIGTERM do: without it they would go on through all programs, for minutes in a large state."""
+    evaluator, spun = Evaluator([STEADY], workers=2), 0
+
+    def fail_once(program: Program, symbol_set: SymbolSet | None) -> SizedProgram:
+        nonlocal spun
+        if program == SOME[0]:
+            raise KeyboardInterrupt
+        while not evaluator.should_stop() and spun < 10_000_000:
+            spun += 1
+        return compile_program(program, symbol_set)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streamsched.evolution.simulation.evaluator.compile_program", fail_once)
+        with pytest.raises(KeyboardInterrupt):
+            evaluator.fitness(SOME)
+    assert evaluator.evaluated == 0
+    assert evaluator.fitness(SOME).tobytes() == Evaluator([STEADY], workers=1).fitness(SOME).tobytes()

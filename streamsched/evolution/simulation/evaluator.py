@@ -126,10 +126,7 @@ class Evaluator:
         new = list(dict.fromkeys(program for program in programs if program not in self._cache))
         pending = iter(new)
         if len(new) > 1 and self._workers > 1:
-            with ThreadPoolExecutor(self._workers) as pool:
-                arenas = [self._arena(number) for number in range(self._workers)]
-                for future in [pool.submit(self._evaluate, pending, arena) for arena in arenas]:
-                    future.result()
+            self._evaluate_side_by_side(pending)
         else:
             self._evaluate(pending, self._arena(0))
         missing = np.full(len(self.trials), np.nan)
@@ -169,6 +166,21 @@ class Evaluator:
                     return
                 values[i] = _mean_metric(trace, runner.trial.visits, runner.crawl_history.ideals, self.metric == "ndcg")
             self._cache[program] = values
+
+    def _evaluate_side_by_side(self, pending: Iterator[Program]) -> None:
+        """Evaluate programs in threads. If an error or a signal ends the wait, they stop within milliseconds."""
+        try:
+            with ThreadPoolExecutor(self._workers) as pool:
+                arenas = [self._arena(number) for number in range(self._workers)]
+                try:
+                    for future in [pool.submit(self._evaluate, pending, arena) for arena in arenas]:
+                        future.result()
+                except BaseException:
+                    self._expire()  # the pool waits for its threads, which would evaluate all that is left
+                    raise
+        except BaseException:
+            self._stop[0] = 0
+            raise
 
     def _simulate(self, runner: TrialRunner, compiled: SizedProgram, arena: Arena, trace: CrawlTrace) -> bool:
         program = runner.adapt(compiled.program)
