@@ -12,7 +12,8 @@ from pathlib import Path
 
 from streamsched.errors import NOTHING, SettingsError
 from streamsched.http.app import BodyBounds, HttpApp
-from streamsched.http.console import Console, read_files
+from streamsched.http.console import CONTENT_POLICY, Console, read_files
+from streamsched.http.console.documentation import Documentation
 from streamsched.http.endpoints.administration import Administration, Monitoring
 from streamsched.http.endpoints.crawling import Crawling
 from streamsched.http.endpoints.reading import Reading
@@ -94,7 +95,7 @@ def make_routes(service: Service) -> list[Route]:
     """Return all routes of the service."""
     routes = list(find_routes([Crawling(service), Reading(service), Administration(service)]))
     routes += Monitoring(service, lambda: describe_routes(routes, service.version)).routes()
-    return routes + Console(read_files()).routes()
+    return routes + Console(read_files()).routes() + Documentation(CONTENT_POLICY).routes()
 
 
 @contextmanager

@@ -172,8 +172,12 @@ def test_the_present_hour_is_that_of_the_service(page: Page) -> None:
 
 def test_the_foot_has_the_version_and_a_way_to_the_documentation(page: Page, service: Running) -> None:
     assert text_of(page, ".foot").startswith(f"streamsched {__version__} ")
-    link = page.locator(".foot a").get_attribute("href")
-    assert service.client.get(str(link)).json()["info"]["version"] == __version__
+    links = [str(link.get_attribute("href")) for link in page.locator(".foot a").all()]
+    assert links == ["/docs", "/docs/console.md", "/openapi.json"]
+    listed, console, described = (service.client.get(link) for link in links)
+    assert "<h1>Documentation</h1>" in listed.text
+    assert '<h1 id="console">Console</h1>' in console.text
+    assert described.json()["info"]["version"] == __version__
     page.click("text=Calls of the API")
     wait_for_text(page, ".foot tr", r"POST /v1/next\s*crawl\s*Lease the pages to visit next")
     wait_for_text(page, ".foot tr", r"GET /healthz\s*none")

@@ -19,6 +19,7 @@ INSTALLED_AS = {
     "connectors": "streamsched/connectors",
     "replay": "streamsched/replay",
 }
+DOCS = "streamsched/http/console/docs"  # the pages of docs/, which the tree has there by a symlink
 
 
 def files_of_tree(tree: Path) -> dict[str, str]:
@@ -28,7 +29,8 @@ def files_of_tree(tree: Path) -> dict[str, str]:
         for path in (tree / folder).rglob("*"):
             if path.is_file():
                 found[f"{prefix}/{path.relative_to(tree / folder).as_posix()}"] = digest(path.read_bytes())
-    return found
+    pages = (tree / "docs").glob("*.md")
+    return found | {f"{DOCS}/{path.name}": digest(path.read_bytes()) for path in pages}
 
 
 def files_of_wheel(wheel: Path) -> dict[str, str]:
@@ -45,6 +47,7 @@ def digest(content: bytes) -> str:
 
 def test_wheel_holds_the_tree_and_nothing_else(tree: Path, wheel: Path) -> None:
     expected = files_of_tree(tree)
+    assert f"{DOCS}/console.md" in expected
     assert {f"{prefix}/__init__.py" for prefix in INSTALLED_AS.values()} <= expected.keys()
     assert files_of_wheel(wheel) == expected
 
@@ -54,6 +57,7 @@ def test_sdist_holds_each_file_once(tree: Path, sdist: Path) -> None:
         top = sdist.name.removesuffix(".tar.gz")
         names = Counter(member.name.removeprefix(f"{top}/") for member in archive if member.isfile())
     expected = {str(path.relative_to(tree)) for folder in INSTALLED_AS for path in files_below(tree / folder)}
+    expected |= {f"{DOCS}/{path.name}" for path in (tree / "docs").glob("*.md")}
     assert not [name for name, count in names.items() if count > 1]
     assert {name for name in names if name.split("/")[0] in INSTALLED_AS} == expected
     assert {"LICENSE", "NOTICE", "README.md", "SECURITY.md", "pyproject.toml"} <= names.keys()

@@ -1,4 +1,4 @@
-// The foot: the version, and the calls of the API as the service describes them.
+// The foot: the version, links to the documentation, and the calls of the API as the service describes them.
 
 import { get } from "./api.js";
 import { html, useState } from "./preact.js";
@@ -16,7 +16,11 @@ export function Foot({ version }) {
   };
   return html`
     <footer class="foot">
-      <p class="muted">streamsched ${version}</p>
+      <p class="muted">
+        streamsched ${version} ·${" "}
+        <a href="/docs" target="_blank" rel="noopener">Documentation</a> ·${" "}
+        <a href="/docs/console.md" target="_blank" rel="noopener">What this page shows</a>
+      </p>
       <details onToggle=${load}>
         <summary>Calls of the API</summary>
         <p class="muted">
