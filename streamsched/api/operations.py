@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from streamsched.api import answers, views
 from streamsched.api.values import (
+    DURATION,
     KEY,
     MOST_OF_A_HOST,
     MOST_RECORDS,
@@ -28,8 +29,14 @@ from streamsched.api.values import (
     Pages,
     Urls,
 )
+from streamsched.numerics.durations import LONGEST_LEASE_S
 from streamsched.outcomes import OutcomeEvent
 from streamsched.signals import SignalEvent
+
+Lease: TypeAlias = (
+    Annotated[str, Meta(pattern=DURATION, description="a number with a unit, such as 90s or 10m; at most 366 days")]
+    | Annotated[float, Meta(gt=0.0, le=LONGEST_LEASE_S, description="seconds")]
+)
 
 
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -44,7 +51,7 @@ class NextBatch(Message):
     """
 
     k: Count
-    lease: Duration = "10m"
+    lease: Lease = "10m"
     hosts: Annotated[list[Host], Meta(max_length=1_000)] | None = None
     per_host: Count | None = None
     key: Annotated[str, Meta(pattern=KEY, description="1 to 128 visible ASCII characters")] | None = None

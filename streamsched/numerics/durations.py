@@ -13,7 +13,7 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_time
 
 _SECONDS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-_LONGEST_LEASE_S: Final = 366 * 86_400.0  # a year: for more, a page that nobody reports would be lost for the crawl
+LONGEST_LEASE_S: Final = 366 * 86_400.0  # a year: for more, a page that nobody reports would be lost for the crawl
 _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhdw]?)\s*")
 
 
@@ -40,7 +40,7 @@ def parse_duration(duration: str | float, setting: str = "duration", *, zero: bo
 def parse_lease(lease: str | float) -> float:
     """Return the length of a lease in seconds. Raises SettingsError unless it is a duration of at most 366 days."""
     lease_s = parse_duration(lease, "lease")
-    if lease_s > _LONGEST_LEASE_S:
+    if lease_s > LONGEST_LEASE_S:
         found = lease if isinstance(lease, str) else write_duration(lease_s)  # as people write it
         raise SettingsError("lease", found, "a duration of at most 366 days")
     return lease_s

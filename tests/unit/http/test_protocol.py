@@ -20,6 +20,7 @@ from streamsched.http.protocol.bodies import choose_type, decode_body, encode_bo
 from streamsched.http.protocol.openapi import describe_routes
 from streamsched.http.protocol.problems import EXPECTED_TEXTS, HttpError, problem_of
 from streamsched.http.service import Service
+from streamsched.numerics.durations import parse_lease
 from streamsched.outcomes import STATUS_CODE
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 
@@ -216,3 +217,13 @@ def test_the_description_is_strict_and_complete() -> None:
         if "requestBody" in operation:
             assert {"408", "413", "415"} <= operation["responses"].keys()
             assert operation["requestBody"]["required"]
+
+
+def test_the_longest_lease_is_that_of_the_library() -> None:
+    described = msgspec.json.schema(NextBatch)["$defs"]["NextBatch"]["properties"]["lease"]["anyOf"]
+    (longest,) = (one["maximum"] for one in described if one["type"] == "number")
+    assert parse_lease(longest) == longest
+    with pytest.raises(SettingsError, match="lease"):
+        parse_lease(longest + 1.0)
+    with pytest.raises(msgspec.ValidationError, match="lease"):
+        msgspec.convert({"k": 1, "lease": longest + 1.0}, NextBatch)
