@@ -57,6 +57,8 @@ _EXPERIMENTS: Final[tuple[tuple[str, _Learn, float, float], ...]] = (
     ("BinaryPoisson, MirrorSync", mirror_sync, 5.0, 8.0),
     ("BinaryPoisson, AsyncMirrorSync", async_mirror_sync, 1.3, 8.0),
     ("BinaryPoisson, AsyncPSGD", async_psgd, 0.5, 40.0),
+    ("BinaryPoisson, MirrorSync, fitted", mirror_sync, 5.0, 8.0),
+    ("BinaryPoisson, AsyncMirrorSync, fitted", async_mirror_sync, 1.3, 8.0),
 )
 
 
@@ -151,7 +153,12 @@ def _bisect_price(rates: Floats, gradient: Floats, limits: RateLimits) -> Floats
 def _sync(name: str, learn: _Learn, learning_rate: float, cycle: float) -> Row:
     """Return the row of an experiment: mean final costs, those of the optimum, and the time of 150 runs."""
     family: type[SublinPoly | BinaryPoisson] = SublinPoly if name.startswith("Sublin") else BinaryPoisson
-    settings = SyncSettings(learning_rate=learning_rate, cycle=cycle, highest_rate=3.0 if family is SublinPoly else 6.0)
+    settings = SyncSettings(
+        learning_rate=learning_rate,
+        cycle=cycle,
+        highest_rate=3.0 if family is SublinPoly else 6.0,
+        estimate="fitted" if name.endswith("fitted") else "probes",
+    )
     best, final = [], []
     begin = time.perf_counter()
     for seed in range(_RUNS):

@@ -24,18 +24,22 @@ _AUTHORS: Final = {
     ("BinaryPoisson", "AsyncPSGD"): 0.021,
 }
 _NEAR: Final = 0.005  # of the optimum: how far above the final costs of the authors' code ours may be
+_FITTED_NEAR: Final = 0.002  # of the optimum: how far above it costs end that are fitted
 _FIGURES: Final = {"1": "1", "1a": "3", "2": "2", "2a": "4"}  # of the paper
 _STYLES: Final = {
     "MirrorSync": LineStyle("blue", width=1.4),
     "AsyncMirrorSync": LineStyle("vermilion", width=1.4),
     "AsyncPSGD": LineStyle("green", width=1.4),
+    "MirrorSync, fitted": LineStyle("blue", (1.0, 1.6), 1.4),
+    "AsyncMirrorSync, fitted": LineStyle("vermilion", (1.0, 1.6), 1.4),
 }
 _OPTIMUM: Final = LineStyle("ink", (4.0, 2.0), 0.9)
 _REMARKS: Final = (
-    "The optimum gives up the same share of the budget to probes as the algorithms do. On BinaryPoisson a probe tells "
-    "little, and its gradient is mostly noise: all algorithms end nearly 2 % above the optimum, the authors’ code "
-    "too, and no constant learning rate gets below 1.5 %. The authors’ code takes its steps with a general solver; "
-    "figures of it are from one run on SublinPoly, and from 3 to 8 runs on BinaryPoisson."
+    "The optimum gives up the same share of the budget to probes as the algorithms do. On BinaryPoisson the authors’ "
+    "steps are small: with exact gradients, without any noise, they end 1.6 % above the optimum too, and larger steps "
+    "follow the noise of the probes. Fitted, the change rates are learned from all syncs and probes, and the rates go "
+    "to the optimum for them. The authors’ code takes its steps with a general solver; figures of it are from one run "
+    "on SublinPoly, and from 3 to 8 runs on BinaryPoisson."
 )
 
 
@@ -64,7 +68,7 @@ def _section(one: CostRuns) -> Section:
             ("Cost,\nend", lambda runs: estimate_cell(over_seeds(runs.cost[:, -1].tolist()), 4)),
             ("Least\ncost", lambda runs: format_number(float(one.best.mean()), 4)),
             ("End over\nleast, %", lambda runs: estimate_cell(_over_best(one, runs), 2)),
-            ("Authors’\ncode, %", lambda runs: format_number(100.0 * _AUTHORS[one.costs, runs.name], 1)),
+            ("Authors’\ncode, %", lambda runs: format_number(_authors_percent(one, runs), 1)),
             ("Rounds to\nhalf", lambda runs: format_number(_rounds_to_half(one, runs), 1).replace("–", "never")),
             caption=explanation,
         ),
@@ -76,6 +80,12 @@ def _section(one: CostRuns) -> Section:
 def _over_best(one: CostRuns, runs: AlgorithmRuns) -> Estimate:
     """Return by how much final costs exceed the least ones, per cent."""
     return over_seeds((100.0 * (runs.cost[:, -1] / one.best - 1.0)).tolist())
+
+
+def _authors_percent(one: CostRuns, runs: AlgorithmRuns) -> float | None:
+    """Return by how much the authors' code ends above the least cost, per cent; None if it has no such algorithm."""
+    found = _AUTHORS.get((one.costs, runs.name))
+    return None if found is None else 100.0 * found
 
 
 def _rounds_to_half(one: CostRuns, runs: AlgorithmRuns) -> float | None:
@@ -96,7 +106,14 @@ def _draw(one: CostRuns) -> str:
 
 
 def _claim(one: CostRuns, runs: AlgorithmRuns) -> Claim:
-    theirs, ours = 100.0 * _AUTHORS[one.costs, runs.name], _over_best(one, runs).value or 0.0
+    theirs, ours = _authors_percent(one, runs), _over_best(one, runs).value or 0.0
+    if theirs is None:
+        return Claim(
+            f"{runs.name}, ends near the least cost, experiment {one.number}",
+            f"within {100.0 * _FITTED_NEAR:.1f} %",
+            f"{ours:.2f} % above it",
+            ours < 100.0 * _FITTED_NEAR,
+        )
     return Claim(
         f"{runs.name} ends as near the least cost as the authors’ code after 240 rounds, experiment {one.number}",
         f"{theirs:.1f} % above it",

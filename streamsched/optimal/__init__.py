@@ -2,14 +2,12 @@
 visit is worth after noisy signals.
 """
 
+from streamsched.optimal.cost_families import BinaryPoisson, CostFamily, CostLearner, LearnableFamily, SublinPoly
 from streamsched.optimal.crawl_problem import CrawlRates, binary_cost, harmonic_cost
 from streamsched.optimal.crawl_value import NoisyPages, crawl_value
 from streamsched.optimal.lambda_crawl import approximate_crawl, binary_crawl, lambda_crawl
 from streamsched.optimal.mirror_step import RateLimits, gradient_step, mirror_step
 from streamsched.optimal.mirror_sync import (
-    BinaryPoisson,
-    CostFamily,
-    SublinPoly,
     SyncRun,
     SyncSettings,
     async_mirror_sync,
@@ -39,8 +37,10 @@ __all__ = [
     "BinaryPoisson",
     "BucketModel",
     "CostFamily",
+    "CostLearner",
     "CrawlPlan",
     "CrawlRates",
+    "LearnableFamily",
     "LearnedCrawl",
     "NewPages",
     "NoisyPages",

@@ -90,6 +90,18 @@ def project(rates: Floats, gradient: Floats, learning_rate: float, limits: RateL
     return result
 
 
+def spend_budget(rates: Floats, more: Floats, budget: float) -> Floats:
+    """Return rates from `rates`, whose sum is at most `budget`, to `more`, that spend it.
+
+    The two are those at neighbouring prices. They differ where a derivative is flat: there all rates are worth the
+    same, and only the budget decides.
+    """
+    gap = float((more - rates).sum())
+    if gap <= 0.0:
+        return rates
+    return rates + min(1.0, max(0.0, (budget - float(rates.sum())) / gap)) * (more - rates)
+
+
 @kernel
 def _project(moved: Floats, limits: Floats, kind: int, rates: Floats) -> None:
     """Set `rates` to those at the least price of the budget, 0 or more, at which they keep to it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from streamsched.optimal import (
     mirror_sync,
     optimal_sync_rates,
 )
+from streamsched.optimal.poisson_learning import poisson_sync_rates
 from tests.reference import optimal as reference
 from tests.support.cases import grouped
 
@@ -127,10 +129,11 @@ def test_the_authors_arms() -> None:
         assert best < run.cost[-1] < 1.01 * best
 
 
+@pytest.mark.parametrize("estimate", ["fitted", "probes"])
 @pytest.mark.parametrize(("learn", "learning_rate"), LEARNERS)
-def test_learning_keeps_to_the_limits_and_a_seed_repeats_it(learn: Any, learning_rate: float) -> None:
+def test_learning_keeps_to_the_limits_and_a_seed_repeats_it(learn: Any, learning_rate: float, estimate: Any) -> None:
     costs = BinaryPoisson.draw(20, seed=4)
-    settings = SyncSettings(learning_rate=learning_rate, highest_rate=6.0, cycle=8.0, rounds=20)
+    settings = SyncSettings(learning_rate=learning_rate, highest_rate=6.0, cycle=8.0, rounds=20, estimate=estimate)
     run = learn(costs, settings, seed=3)
     limits = settings.limits(costs.arms)
     assert run.rates.sum() <= limits.budget * (1.0 + 1e-9)
@@ -142,16 +145,66 @@ def test_learning_keeps_to_the_limits_and_a_seed_repeats_it(learn: Any, learning
     assert run.cost.tolist() != learn(costs, settings, seed=4).cost.tolist()
 
 
-@pytest.mark.parametrize("costs", [SublinPoly.draw(10, seed=5), BinaryPoisson.draw(10, seed=5)], ids=["poly", "binary"])
-def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
-    settings = SyncSettings(learning_rate=1.0)
-    limits = settings.limits(10)
+def least_cost(costs: CostFamily, settings: SyncSettings) -> float:
+    """The least cost within the limits by SLSQP; it is convex in the rates."""
+    limits = settings.limits(costs.arms)
     found = minimize(
-        costs.cost, np.full(10, 0.3), method="SLSQP", bounds=[(limits.lowest, limits.highest)] * 10,
-        constraints={"type": "ineq", "fun": lambda r: limits.budget - r.sum()},
-        options={"ftol": 1e-14, "maxiter": 1000},
+        costs.cost, np.full(costs.arms, 0.3), jac=costs.gradient, method="SLSQP",
+        bounds=[(limits.lowest, limits.highest)] * costs.arms,
+        constraints={"type": "ineq", "fun": lambda r: limits.budget - r.sum(), "jac": lambda r: -np.ones(r.size)},
+        options={"ftol": 1e-12, "maxiter": 1000},
     )  # fmt: skip
-    assert costs.cost(optimal_sync_rates(costs, settings)) == pytest.approx(found.fun, rel=1e-7)
+    return float(found.fun)
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [SublinPoly.draw(10, seed=5), *(BinaryPoisson.draw(10, seed=seed) for seed in range(6))],
+    ids=["poly", *(f"binary {seed}" for seed in range(6))],
+)
+def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
+    """In the fourth of the binary ones the derivative of an arm is flat at the price that decides."""
+    settings = SyncSettings(learning_rate=1.0)
+    rates = optimal_sync_rates(costs, settings)
+    assert costs.cost(rates) == pytest.approx(least_cost(costs, settings), rel=1e-7)
+    assert rates.sum() == pytest.approx(settings.limits(10).budget)
+    if isinstance(costs, BinaryPoisson):
+        quick = poisson_sync_rates(costs.change_rate, settings.limits(10))
+        assert costs.cost(quick) == pytest.approx(costs.cost(rates), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("learn", "learning_rate"), [(mirror_sync, 5.0), (async_mirror_sync, 1.3), (async_psgd, 0.5)])
+def test_fitted_costs_end_within_a_fifth_of_a_per_cent_of_the_least(
+    learn: Any, learning_rate: float, seed: int
+) -> None:
+    """The authors' way, which follows the probes, ends 1 % or more above it."""
+    costs = BinaryPoisson.draw(30, seed=seed)
+    fitted = SyncSettings(learning_rate=learning_rate, highest_rate=6.0, cycle=8.0)
+    least = least_cost(costs, fitted)
+    assert least * (1.0 - 1e-7) <= learn(costs, fitted, seed=seed).cost[-1] < 1.002 * least
+    assert learn(costs, replace(fitted, estimate="probes"), seed=seed).cost[-1] > 1.01 * least
+
+
+def test_exact_derivatives_are_slow_too_at_the_learning_rate_of_the_paper() -> None:
+    """The 1.8 % of the authors' way are not only noise: without any, 240 rounds end 1.6 % above the least cost."""
+    costs, settings = BinaryPoisson.draw(100, seed=0), SyncSettings(learning_rate=5.0, highest_rate=6.0)
+    limits, least = settings.limits(100), costs.cost(optimal_sync_rates(costs, settings))
+    ends = []
+    for learning_rate in (5.0, 400.0):
+        rates = np.full(100, limits.budget / 100)
+        for _ in range(240):
+            rates = mirror_step(rates, costs.gradient(rates), learning_rate, limits)
+        ends.append(costs.cost(rates) / least - 1.0)
+    assert 0.014 < ends[0] < 0.018
+    assert ends[1] < 0.0001
+
+
+def test_families_of_unknown_form_follow_the_probes() -> None:
+    costs, settings = SublinPoly.draw(10, seed=1), SyncSettings(learning_rate=1.6, rounds=5)
+    for learn in (mirror_sync, async_mirror_sync, async_psgd):
+        runs = [learn(costs, replace(settings, estimate=estimate)) for estimate in ("fitted", "probes")]
+        assert runs[0].cost.tolist() == runs[1].cost.tolist()
 
 
 def settings_of(**wrong: Any) -> SyncSettings:
@@ -186,6 +239,7 @@ def gradient_of(**wrong: Any) -> object:
         "probe_share": [partial(settings_of, probe_share=share) for share in (0.0, 1.5)],
         "rounds": [partial(settings_of, rounds=rounds) for rounds in (0, 1.5)],
         "cycle": [partial(settings_of, cycle=0.0)],
+        "estimate": [partial(settings_of, estimate="guessed")],
         "lowest": [partial(limits_of, lowest=0.0)],
         "highest": [partial(limits_of, highest=highest) for highest in (0.01, math.inf)],
         "budget": [partial(limits_of, budget=math.nan), *steps([1.0] * 30, [0.0] * 30)],

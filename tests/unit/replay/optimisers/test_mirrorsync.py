@@ -38,19 +38,20 @@ def test_settings_are_the_papers(result: SyncExperiments) -> None:
         ("1", "SublinPoly", "AsyncMirrorSync", 1.6, 20.0),
         ("1a", "BinaryPoisson", "MirrorSync", 5.0, 40.0),
         ("1a", "BinaryPoisson", "AsyncMirrorSync", 1.3, 8.0),
+        ("1a", "BinaryPoisson", "MirrorSync, fitted", 5.0, 40.0),
         ("2", "SublinPoly", "AsyncPSGD", 0.08, 20.0),
         ("2", "SublinPoly", "AsyncMirrorSync", 1.6, 20.0),
         ("2a", "BinaryPoisson", "AsyncPSGD", 0.5, 40.0),
         ("2a", "BinaryPoisson", "AsyncMirrorSync", 1.3, 8.0),
+        ("2a", "BinaryPoisson", "AsyncMirrorSync, fitted", 1.3, 8.0),
     ]
     assert SyncPlan() == SyncPlan(runs=150, arms=100, rounds=240, seed=0)
 
 
-def test_both_algorithms_start_from_the_same_costs_and_none_beats_the_optimum(result: SyncExperiments) -> None:
+def test_all_algorithms_start_from_the_same_costs_and_none_beats_the_optimum(result: SyncExperiments) -> None:
     for one in result.experiments:
-        first, second = one.algorithms
-        assert np.array_equal(first.cost[:, 0], second.cost[:, 0])
         for runs in one.algorithms:
+            assert np.array_equal(one.algorithms[0].cost[:, 0], runs.cost[:, 0])
             assert runs.cost.shape == (3, runs.round.size)
             assert runs.round[-1] == 10.0
             assert runs.round[1] == runs.cycle / 40.0
@@ -80,6 +81,15 @@ def test_final_costs_are_judged_by_the_least_cost() -> None:
     assert [claim.holds for claim in bad.content["claims"]] == [False, False]
     cells = [cell.text for cell in find_tables(good)[0].rows[0]]
     assert cells == ["MirrorSync", "1", "40", "2.0000", "1.0080", "1.0000", "0.80", "0.8", "1.0"]
+
+
+def test_fitted_costs_are_judged_by_a_fifth_of_a_per_cent() -> None:
+    for final, holds in ((1.0015, True), (1.003, False)):
+        result = made(final)
+        fitted = replace(result.experiments[0].algorithms[0], name="MirrorSync, fitted")
+        report = report_mirrorsync(replace(result, experiments=(replace(result.experiments[0], algorithms=(fitted,)),)))
+        assert [claim.holds for claim in report.content["claims"]] == [holds]
+        assert find_tables(report)[0].rows[0][-2].text == "–"
 
 
 def test_an_algorithm_that_gains_nothing_has_no_round_of_half_the_gain() -> None:
