@@ -55,7 +55,8 @@ _REMARKS: Final = (
     "The paper prints neither the crawl budget nor the change rates of its buckets. Here mean lifetimes are equally "
     "spaced from half a day to 230 days. A plan is the best that was found, not a proven optimum: its obsolete pages "
     "in a single period may be 1 or 2 % off those of another plan with nearly the same objective. Strategy 3 crawls a "
-    "larger share of the pages more than once than in the paper: the paper’s change rates differ from these."
+    "larger share of the pages more than once than in the paper. A second solver finds as many for these rates; with "
+    "18 % its objective is only 1.2 % higher, and with other rates 22 % are best and the tables come out too."
 )
 
 
