@@ -30,7 +30,8 @@ def plan_buckets(pages: PageSnapshot, rows: Rows, visits: float, every: float) -
     """Return the crawl rates of the pages ``rows``: float64[m], and the share of the visits that goes to new pages.
 
     `visits`: the budget, visits per cycle; `every`: the length of a period in cycles. A bucket's rate is its mean over
-    the periods; that of pages never visited is what the first period gives them. Raises SettingsError without CasADi.
+    the periods; that of pages never visited is what the first period gives them. If these are more than the budget
+    together, all are scaled to it, so that their order stays. Raises SettingsError without CasADi.
     """
     rates, known = np.zeros(rows.size), pages.visited[rows]
     new = rows[~known]
@@ -49,6 +50,9 @@ def plan_buckets(pages: PageSnapshot, rows: Rows, visits: float, every: float) -
     rates[known] = (plan.crawl_share.mean(axis=0) / every)[bucket]
     if new.size:
         rates[~known] = plan.new_crawled[0] / new.size / every
+    total = float(rates.sum())
+    if total > visits:  # the first period gives new pages more than their mean, at the cost of the old ones
+        rates *= visits / total
     crawled = float(plan.crawled.sum() + plan.new_crawled.sum())
     return rates, float(plan.new_crawled.sum()) / crawled if crawled > 0.0 else 0.0
 

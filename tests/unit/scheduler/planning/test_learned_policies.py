@@ -187,6 +187,35 @@ def test_webfountain_joins_new_pages() -> None:
 
 
 @needs_casadi
+@pytest.mark.parametrize("new", [1, 20, 100, 250])
+@pytest.mark.parametrize("waited", [0.5, 5.0])
+def test_webfountain_keeps_to_its_budget_with_new_pages(new: int, waited: float) -> None:
+    """The first epoch crawls new pages, the mean of all epochs old ones: together they were up to twice the budget."""
+    visited = np.arange(300) >= new
+    change_rate = np.geomspace(0.01, 2.0, 300)
+    pages = snapshot(300, change_rate=change_rate, waited=np.full(300, waited), visited=visited)
+    rates, _ = plan_buckets(pages, np.arange(300), 30.0, 1.0)
+    assert 25.0 < rates.sum() <= 30.0 * (1.0 + 1e-6)
+    assert (rates[:new] > 0.0).all()
+
+
+@needs_casadi
+def test_webfountain_keeps_to_its_budget_as_pages_are_discovered() -> None:
+    scheduler = Scheduler()
+    urls = [f"https://h{i % 3}.example/{i}" for i in range(120)]
+    scheduler.observe(OutcomeBatch(urls[:60], np.full(60, NOW)))
+    optimiser = Optimiser(scheduler, OptimiserSettings(policy="webfountain", budget=12 / DAY))
+    for day in range(1, 5):
+        now = NOW + day * DAY
+        scheduler.discover(urls[55 + 5 * day : 60 + 5 * day], now=now)
+        optimiser.plan_now(now)
+        rates = scheduler.core.pages.arrays.pages.traces["crawl_rate"][: len(scheduler)]
+        assert 6.0 < rates.sum() <= 12.0 * (1.0 + 1e-5)
+        batch = scheduler.next_batch(12, now=now)
+        scheduler.observe(OutcomeBatch(batch.urls, np.full(len(batch), now), changed=np.arange(len(batch)) % 2 == 0))
+
+
+@needs_casadi
 def test_webfountain_plans_beside_a_scheduler() -> None:
     scheduler = Scheduler()
     urls = [f"https://h{i % 2}.example/{i}" for i in range(30)]
