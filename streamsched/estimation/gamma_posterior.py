@@ -119,44 +119,6 @@ def probabilities_changed(shape: Floats, exposure: Floats, elapsed: Floats, out:
 
 
 @kernel
-def digamma(x: float) -> float:
-    """Return ψ(x), the derivative of ln Γ, for x > 0. O(1).
-
-    So that E[ln λ] = digamma(shape) - ln(exposure). By ψ(x) = ψ(x + 1) - 1/x up to 10, then the asymptotic series
-    (Abramowitz & Stegun 6.3.5, 6.3.18).
-
-    >>> round(digamma(1.0), 12)
-    -0.577215664902
-    """
-    return math.log(x) - _log_gap(x)
-
-
-@kernel
-def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = HIGHEST_SHAPE) -> float:
-    """Return the Gamma shape s with ln s - ψ(s) = `gap`, kept within `lowest` to `highest`. O(1).
-
-    `gap` = ln E[λ] - E[ln λ] ≥ 0 over a group's pages gives the maximum-likelihood shape of their prior; 0, less than
-    0 or NaN (pages that do not differ, or no data) gives `highest`. Minka (2002), "Estimating a Gamma
-    distribution", eq. 9 and the Newton step in 1/s that follows it.
-
-    >>> round(shape_of_log_gap(math.log(2.0) - digamma(2.0)), 9)
-    2.0
-    """
-    if not gap > _log_gap(highest):
-        return highest
-    if gap >= _log_gap(lowest):
-        return lowest
-    shape = (3.0 - gap + math.sqrt((gap - 3.0) ** 2 + 24.0 * gap)) / (12.0 * gap)
-    for _ in range(6):  # quadratic from within 2 %: three steps reach float64
-        inverse = 1.0 / shape + (_log_gap(shape) - gap) / (shape - shape * shape * _trigamma(shape))
-        step = 1.0 / inverse - shape
-        shape += step
-        if abs(step) <= 1e-14 * shape:
-            break
-    return min(max(shape, lowest), highest)
-
-
-@kernel
 def mean_of_intervals(
     unchanged: Floats, changed: Floats, cycles: Floats, shape: float, guess: float, strength: float
 ) -> float:
@@ -203,31 +165,6 @@ def _deficit(x: float, grown: float) -> float:
         y = x * x
         return 0.5 * x - y * (1 / 12 - y * (1 / 720 - y * (1 / 30240 - y * (1 / 1209600 - y / 47900160))))
     return 1.0 - x / grown
-
-
-@kernel
-def _log_gap(x: float) -> float:
-    """Return ln x - ψ(x) for x > 0, without the difference of large numbers."""
-    lifted = x
-    steps = 0.0
-    while lifted < 10.0:
-        steps += 1.0 / lifted
-        lifted += 1.0
-    y = 1.0 / (lifted * lifted)
-    series = 1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y * (1 / 132 - y * (691 / 32760 - y / 12)))))
-    return steps - math.log(lifted / x) + 0.5 / lifted + y * series
-
-
-@kernel
-def _trigamma(x: float) -> float:
-    """Return the derivative of ψ at x > 0 (Abramowitz & Stegun 6.4.6, 6.4.12)."""
-    steps = 0.0
-    while x < 10.0:
-        steps += 1.0 / (x * x)
-        x += 1.0
-    y = 1.0 / (x * x)
-    series = 1 / 6 - y * (1 / 30 - y * (1 / 42 - y * (1 / 30 - y * (5 / 66 - y * (691 / 2730)))))
-    return steps + 1.0 / x + 0.5 * y + y / x * series
 
 
 @inlined_kernel

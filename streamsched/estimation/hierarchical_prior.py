@@ -2,11 +2,11 @@
 
 A page's rate is a draw from Gamma(s, s / m): m is the mean of its group, s one shape for the whole corpus, which says
 how alike the pages of a group are. A sweep goes through the rows, a few for each observed interval; at its end group
-means and the shape are updated, each shrunk towards its parent's. What a page's own visits added, changes A and
+means are updated, each shrunk towards its parent's. What a page's own visits added, changes A and
 exposure B, is kept apart from its prior. The mean is that at which the pages' posterior means (s + A) / (s/m + B) have
 the mean m: the sum of A over that of B, each page weighted by 1 / (s/m + B). Expectation-maximisation, which averages
 posterior means, has the same limit, but needs dozens of sweeps where pages have been seen for less than s/m. The shape
-is learned by expectation-maximisation.
+is learned with each visit, by how well it predicted that.
 
 Before a sweep has seen many pages, the mean comes from first intervals alone: each is one of the first that a page was
 observed for, so which pages they are hardly depends on their rates. They are counted by length, with and without a
@@ -31,7 +31,7 @@ import numpy as np
 
 from streamsched.estimation.content import refresh_significance
 from streamsched.estimation.forgetting import learn_half_life
-from streamsched.estimation.gamma_posterior import ObservedInterval, digamma, mean_of_intervals, shape_of_log_gap
+from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE, ObservedInterval, mean_of_intervals
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
 from streamsched.numerics.arrays import Record, Records
@@ -52,27 +52,25 @@ CORPUS_STRENGTH: Final = 8.0  # pages that the mean of first intervals counts fo
 FIRST_INTERVALS: Final = 16  # first intervals from which a mean is learned, and each time that they have doubled
 FIRST_STRENGTH: Final = 4.0  # intervals that FIRST_MEAN_PER_DAY counts for: all first ones may be of one quiet day
 INTERVAL_SHAPE: Final = 2.0  # for that mean: between FIRST_SHAPE and pages of one rate; only fast changes need one
-SHAPE_STRENGTH: Final = 20.0  # pages that FIRST_SHAPE counts for: few pages easily overestimate the shape
+SHAPE_INFORMATION: Final = 1.0  # Fisher information that FIRST_SHAPE counts for: a standard deviation of a factor e
 SWEEP_EVERY: Final = 16  # observed intervals between two steps of the sweep
 FAST: Final = 16  # times SWEEP_ROWS a step of a fast sweep has
 FAR: Final = 1.25  # factor by which the mean moves before the next sweep is a fast one
 SWEEP_ROWS: Final = 64  # rows a step: 4 for each interval, so a crawl of 5 % a cycle renews priors every 5 cycles
 EVIDENCE_STRIDE: Final = 4  # every fourth outcome updates the evidence on URL patterns
 EVIDENCE_MEMORY: Final = 2_000.0  # time constant of that evidence, in such outcomes of one host
-GAP_STRIDE: Final = 4  # every fourth row is used for the shape, which needs a logarithm and a digamma per row ...
-GAP_ROWS: Final = 1 << 16  # ... or enough for this number a sweep, which gives the shape to within 1 %
 _PAGES_AHEAD: Final = 32  # rows between prefetching a page and the sweep's passing it
 _GROUPS_AHEAD: Final = 8  # ... its group, which the page names
 
 _DAY_S: Final = 86_400.0
 _UNLIKELY: Final = 1e-300  # least likelihood of a change, so that one within no time does not count infinitely
-_FIRST_GAP: Final = 1.2703628454614782  # ln s - digamma(s) at FIRST_SHAPE
 
 
 def init_corpus(corpus: Records, cycle_s: float) -> None:
     """Set the CORPUS record to the priors before the first outcome."""
     corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / _DAY_S
     corpus["shape"] = FIRST_SHAPE
+    corpus["shape_information"] = SHAPE_INFORMATION
     corpus["newest_s"] = -np.inf
 
 
@@ -170,6 +168,26 @@ def update_pattern_evidence(
 
 
 @inlined_kernel
+def learn_shape(corpus: Record, page: Record, observed: ObservedInterval, own: float) -> None:
+    """Learn the shape by how well it predicts a visit: a step of the online natural gradient of its logarithm. O(1).
+
+    With u and e the posterior's shape and exposure, m the prior's mean and L = ln(1 + t / e), no change within t has the
+    log-likelihood -u L, whose derivative by ln s is u s t / (m e (e + t)) - s L. A step is that slope over the Fisher
+    information so far, the sum of squared slopes: Ollivier (2018), "Online natural gradient as a Kalman filter". `own`:
+    the probability that a change was the page's own.
+    """
+    interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
+    logged = log1p(interval / exposure)
+    slope = shape * page.prior_exposure / exposure * interval / (exposure + interval) - page.prior_shape * logged
+    if observed.changed:
+        slope *= 1.0 - own / max(0.0 - expm1(-shape * logged), _UNLIKELY)
+    corpus.shape_information += slope * slope
+    corpus.shape *= np.exp(slope / corpus.shape_information)
+    corpus.shape = min(max(corpus.shape, LOWEST_SHAPE), HIGHEST_SHAPE)
+
+
+@inlined_kernel
 def _log_chance(shape: float, ratio: float) -> float:
     """Return the logarithm of the probability of a change, by a Gamma and an interval of `ratio` times its exposure."""
     return float(log(max(0.0 - expm1(-shape * log1p(ratio)), _UNLIKELY)))
@@ -184,19 +202,14 @@ def step_sweep(shard: ShardArrays) -> None:
         corpus.sweep_end = corpus.pages  # later pages wait for the next sweep, or this one might never end
     rows = FAST * SWEEP_ROWS if corpus.sweep < corpus.sweep_hurried else SWEEP_ROWS
     stop = min(corpus.sweep_row + rows, corpus.sweep_end)
-    stride = max(GAP_STRIDE, corpus.sweep_end // GAP_ROWS)
-    first = corpus.sweep_row
-    next_gap = first + (stride - (first + corpus.sweep) % stride) % stride
-    for row in range(first, stop):
+    for row in range(corpus.sweep_row, stop):
         prefetch(pages.records, row + _PAGES_AHEAD)
         prefetch(seasonality.links, row + _PAGES_AHEAD)
         if row + _GROUPS_AHEAD < corpus.pages:
             soon: Record = pages.records[row + _GROUPS_AHEAD]
             prefetch(groups.records, np.int64(soon.group))
             prefetch_field(groups.records, np.int64(soon.group), SUMS_AT)
-        _sum_page(corpus, pages, groups, seasonality, dirty, row, row == next_gap)
-        if row == next_gap:
-            next_gap += stride
+        _sum_page(corpus, pages, groups, seasonality, dirty, row)
     corpus.sweep_row = stop
     if stop == corpus.sweep_end:
         _update_priors(corpus, groups, seasonality, dirty)
@@ -205,19 +218,15 @@ def step_sweep(shard: ShardArrays) -> None:
 
 
 @inlined_kernel
-def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
+def _sum_page(
     corpus: Record,
     pages: PageArrays,
     groups: GroupArrays,
     seasonality: SeasonalityArrays,
     dirty: DirtyArrays,
     row: int,
-    counts_gap: bool,
 ) -> None:
-    """Update one page's prior, and add its posterior to the sums of its group and of the corpus.
-
-    `counts_gap`: whether the page is one of those that the shape is learned from.
-    """
+    """Update one page's prior, and add its posterior to the sums of its group."""
     page: Record = pages.records[row]
     if page.rule == FORGOTTEN:
         return
@@ -232,21 +241,16 @@ def _sum_page(  # noqa: PLR0913, PLR0917  a kernel
     sum_schedules(seasonality, row, corpus.sweep)
     if page.visits == 0:
         return
-    shape = page.prior_shape + page.own_shape
-    exposure = page.prior_exposure + page.own_exposure
-    weight = 1.0 / exposure
+    weight = 1.0 / (page.prior_exposure + page.own_exposure)
     mark_dirty_group(dirty, groups.records, np.int64(page.group))
     corpus.sweep_pages += 1
     group.change_sum += page.own_shape * weight
     group.exposure_sum += page.own_exposure * weight
-    if counts_gap:
-        corpus.gap_sum += shape * weight / group.mean - 1.0 - (digamma(shape) - np.log(exposure) - np.log(group.mean))
-        corpus.gap_count += 1.0
 
 
 @bare_kernel
 def _update_priors(corpus: Record, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays) -> None:
-    """Learn the corpus' mean and shape, then every group's mean, from one sweep's sums; reset the sums. O(groups)."""
+    """Learn the corpus' mean, then every group's mean, from one sweep's sums; reset the sums. O(groups)."""
     records = groups.records
     for index in range(corpus.groups - 1, -1, -1):  # parents have lower numbers: this visits children first
         group: Record = records[index]
@@ -262,8 +266,6 @@ def _update_priors(corpus: Record, groups: GroupArrays, seasonality: Seasonality
     mean = (CORPUS_STRENGTH * corpus.first_mean + corpus.change_sum) / (CORPUS_STRENGTH + corpus.exposure_sum)
     _hurry(corpus, mean / corpus.mean)
     corpus.mean = mean
-    gap = (SHAPE_STRENGTH * _FIRST_GAP + corpus.gap_sum) / (SHAPE_STRENGTH + corpus.gap_count)
-    corpus.shape = shape_of_log_gap(gap)
     for index in range(corpus.groups):
         group = records[index]
         parent = records[group.parent]
@@ -280,7 +282,5 @@ def _update_priors(corpus: Record, groups: GroupArrays, seasonality: Seasonality
     corpus.swept_pages, corpus.sweep_pages = corpus.sweep_pages, 0
     corpus.change_sum = 0.0
     corpus.exposure_sum = 0.0
-    corpus.gap_sum = 0.0
-    corpus.gap_count = 0.0
     if not seasonality.state[0].off:
         publish_profiles(seasonality, groups, corpus)

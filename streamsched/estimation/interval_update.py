@@ -6,7 +6,7 @@ import numpy as np
 
 from streamsched.estimation.forgetting import fade_page, update_shadow
 from streamsched.estimation.gamma_posterior import Announced, ObservedInterval, update_page
-from streamsched.estimation.hierarchical_prior import count_first_interval, update_pattern_evidence
+from streamsched.estimation.hierarchical_prior import count_first_interval, learn_shape, update_pattern_evidence
 from streamsched.estimation.related_pages import is_claimed, own_probability, settle_claims, unclaimed
 from streamsched.estimation.signal_update import has_source, settle_signals
 from streamsched.estimation.surges import update_surges
@@ -79,6 +79,7 @@ def _update_rates(
     page: Record = shard.pages.records[row]
     quietly = ObservedInterval(observed.end_s, observed.cycles * effective, observed.cycle_s, observed.changed)
     update_pattern_evidence(corpus, shard.groups.records, page, quietly, own)
+    learn_shape(corpus, page, quietly, own)
     if page.visits == 0:
         count_first_interval(shard, quietly, own)
     if row & (corpus.shadow_stride - 1) == 0:

@@ -81,10 +81,9 @@ CORPUS: Final = np.dtype(
         ("sweep_pages", "<i8"),  # ... and the current one
         ("change_sum", "<f8"),  # current sweep: see `hierarchical_prior`
         ("exposure_sum", "<f8"),
-        ("gap_sum", "<f8"),  # current sweep: what the prior's shape is learned from
-        ("gap_count", "<f8"),
         ("mean", "<f8"),  # prior mean rate of a page without other evidence
-        ("shape", "<f8"),  # prior shape, of pages within their group
+        ("shape", "<f8"),  # prior shape, of pages within their group ...
+        ("shape_information", "<f8"),  # ... and the Fisher information on its logarithm
         ("first_mean", "<f8"),  # mean by the pages' first intervals alone
         ("first_count", "<i8"),  # first intervals so far
         ("first_unchanged", "<f8", INTERVAL_OCTAVES),  # ... without and with a change, by the octave of their lengths

@@ -106,6 +106,7 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     sweep = (corpus["sweep"], corpus["sweep_row"], corpus["sweep_end"])
     assert sweep == (shard.sweeps, shard.sweep_row, shard.sweep_end)
     assert (corpus["mean"], corpus["shape"]) == near((shard.mean, shard.shape))
+    assert corpus["shape_information"] == near(shard.shape_information)
     assert corpus["first_mean"] == near(shard.first_mean)
     assert (corpus["sweep_hurried"], corpus["swept_pages"]) == (shard.hurried, shard.swept_pages)
     assert corpus["half_life"] == pytest.approx(shard.forgetting.half_life, rel=1e-6)

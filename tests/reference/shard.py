@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.special import digamma
 
 from streamsched.estimation import hierarchical_prior
 from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
@@ -134,7 +133,7 @@ class Shard:
         self.hurried = 0  # sweeps before this one are fast
         self.swept_pages = 0  # pages with observed intervals that the last sweep passed
         self.rates: list[tuple[tuple[str, ...], float, float]] = []  # of this sweep: a page's group, changes, exposure
-        self.gaps: list[float] = []
+        self.shape_information = hierarchical_prior.SHAPE_INFORMATION
         self.served = self.hits = self.moved = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.forgetting = forgetting.Forgetting(cycle_s)
@@ -336,6 +335,7 @@ class Shard:
         """Count an interval in all that estimates rates; `own`, `effective` and `known` as in `Forgetting.compare`."""
         if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
             self.weigh_pattern(page, interval * effective, changed, own)
+        self.learn_shape(page, interval * effective, changed, own)
         if len(page.flags) == 1:
             self.count_first_interval(interval * effective, own if changed else 0.0)
         if page.row % self.shadow_stride() == 0:
@@ -388,6 +388,24 @@ class Shard:
             odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
         host.log_odds += own * (odds[0] - odds[1]) - host.log_odds / hierarchical_prior.EVIDENCE_MEMORY
 
+    def learn_shape(self, page: Page, interval: float, changed: bool, own: float) -> None:
+        """Move the logarithm of the shape by the slope of a visit's log-likelihood over the information so far.
+
+        The prior's mean stays. Slopes by a complex step: the imaginary part of f(s + ih) / h.
+        """
+        step = 1e-20
+        shape = complex(page.prior[0], step)
+        exposure = shape * page.prior[1] / page.prior[0] + page.own_exposure
+        ratio = interval / exposure
+        logged = complex(math.log1p(ratio.real), ratio.imag / (1.0 + ratio.real))  # of 1 + ratio, to the last digit
+        quiet = -(shape + page.own_shape) * logged
+        slope = page.prior[0] * quiet.imag / step
+        if changed:
+            slope *= 1.0 - own / max(-math.expm1(quiet.real), 1e-300)
+        self.shape_information += slope**2
+        moved = self.shape * math.exp(slope / self.shape_information)
+        self.shape = min(max(moved, LOWEST_SHAPE), HIGHEST_SHAPE)
+
     def give_prior(self, page: Page) -> None:
         """Set the page's prior to its group's current one, in single precision."""
         exposure = min(self.shape / self.groups[page.group].mean, LONGEST_INTERVAL)
@@ -417,19 +435,14 @@ class Shard:
                 self.renew()
 
     def sum_page(self, row: int, page: Page) -> None:
-        """Update the page's group and prior; sum its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
+        """Update the page's group and prior; sum its mean rate."""
         page.group = self.deepest(page.url)
         self.give_prior(page)
         assert page.link is not None
         self.seasonality.sum_up(page.link, row, self.sweeps)
         if page.flags:
-            shape, exposure = self.posterior(page)
-            mean = self.groups[page.group].mean
+            exposure = self.posterior(page)[1]
             self.rates.append((page.group, page.own_shape / exposure, page.own_exposure / exposure))
-            stride = max(hierarchical_prior.GAP_STRIDE, self.sweep_end // hierarchical_prior.GAP_ROWS)
-            if (row + self.sweeps) % stride == 0:
-                log_rate = float(digamma(shape)) - math.log(exposure)
-                self.gaps.append(shape / exposure / mean - 1.0 - (log_rate - math.log(mean)))
 
     def renew(self) -> None:
         """Update the corpus, then each group after its parent, shrunk towards the parent; begin a new sweep."""
@@ -438,8 +451,6 @@ class Shard:
         self.mean = mean
         self.swept_pages = len(self.rates)
         self.forgetting.renew()
-        first_gap = math.log(hierarchical_prior.FIRST_SHAPE) - float(digamma(hierarchical_prior.FIRST_SHAPE))
-        self.shape = shape_of_log_gap(shrunk(self.gaps, first_gap, hierarchical_prior.SHAPE_STRENGTH))
         for name, group in self.groups.items():
             above = self.mean if len(name) == 1 else self.groups[name[:-1]].mean
             below = [rate[1:] for rate in self.rates if rate[0][: len(name)] == name]
@@ -447,7 +458,7 @@ class Shard:
             if len(name) > 1:
                 odds = math.exp(min(-self.groups[name[:1]].log_odds, 700.0))
                 group.mean = above * (group.own_mean / above) ** (1.0 / (1.0 + odds))
-        self.rates, self.gaps = [], []
+        self.rates = []
         changes = {name: group.changes for name, group in self.groups.items()}
         self.seasonality.publish(changes, self.sweeps, len(self.pages))
         self.sweeps += 1
@@ -588,11 +599,6 @@ def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, renewed: b
     return page
 
 
-def shrunk(values: list[float], towards: float, strength: float) -> float:
-    """The mean of the values and of `strength` copies of one more."""
-    return (strength * towards + sum(values)) / (strength + len(values))
-
-
 def ratio_of_sums(values: list[tuple[float, float]], towards: float, strength: float) -> float:
     """The sum of changes over that of exposures, with exposures of `strength` more at the rate `towards`."""
     changes, exposures = (sum(value[i] for value in values) for i in (0, 1))
@@ -632,15 +638,6 @@ def zero_of(falling: Callable[[float], float], low: float, high: float) -> float
         middle = (low + high) / 2
         low, high = (middle, high) if falling(middle) > 0 else (low, middle)
     return low
-
-
-def shape_of_log_gap(gap: float) -> float:
-    """The shape s with ln s - digamma(s) = gap, by bisection, within the bounds of a prior's."""
-    low, high = LOWEST_SHAPE, HIGHEST_SHAPE
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if math.log(middle) - float(digamma(middle)) > gap else (low, middle)
-    return high
 
 
 def single(number: float) -> float:

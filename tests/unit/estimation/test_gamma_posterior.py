@@ -6,18 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, special
+from scipy import integrate
 
 from streamsched.estimation.gamma_posterior import (
-    HIGHEST_SHAPE,
-    LOWEST_SHAPE,
     after_change,
     after_no_change,
-    digamma,
     mean_of_intervals,
     probabilities_changed,
     probability_changed,
-    shape_of_log_gap,
 )
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.numerics.jit import kernel
@@ -134,26 +130,6 @@ def test_probabilities_of_a_block_are_those_of_its_rows_and_allocate_nothing() -
     assert not np.signbit(out).any()
     assert probabilities_changed(shape, exposure, elapsed, elapsed) is elapsed
     np.testing.assert_array_equal(elapsed, out)
-
-
-def test_digamma_matches_scipy() -> None:
-    points = np.concatenate([10.0 ** np.linspace(-6, 9, 500), np.linspace(1.4, 1.5, 50)])  # a zero at 1.46
-    np.testing.assert_allclose([digamma(x) for x in points], special.digamma(points), rtol=1e-14, atol=1e-14)
-
-
-def test_shape_of_log_gap_inverts_the_gap() -> None:
-    shapes = np.geomspace(LOWEST_SHAPE * 1.001, HIGHEST_SHAPE * 0.999, 200)
-    gaps = np.log(shapes) - special.digamma(shapes)
-    np.testing.assert_allclose([shape_of_log_gap(gap) for gap in gaps], shapes, rtol=1e-12)
-    assert shape_of_log_gap(math.log(1e-3) - special.digamma(1e-3), 1e-4, 1e4) == pytest.approx(1e-3)
-
-
-@pytest.mark.parametrize(
-    ("gap", "expected"),
-    [(0.0, HIGHEST_SHAPE), (-1.0, HIGHEST_SHAPE), (math.nan, HIGHEST_SHAPE), (math.inf, LOWEST_SHAPE), (1e6, 0.05)],
-)
-def test_shape_of_log_gap_keeps_within_its_bounds(gap: float, expected: float) -> None:
-    assert shape_of_log_gap(gap) == expected
 
 
 @pytest.mark.parametrize("shape", [0.3, 2.0, 50.0])

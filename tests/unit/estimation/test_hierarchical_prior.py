@@ -99,7 +99,7 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
     slow(table)
     visit(table, urls[:48], 1, True)  # three steps: a whole sweep, and means are renewed
     shard = table.arrays
-    renewed = float(shard.groups.records["mean"][0])
+    renewed, shape = float(shard.groups.records["mean"][0]), corpus(table, "shape")
     assert (corpus(table, "sweep"), renewed > 2 * first) == (1, True)
     assert prior_means(table, 130) == pytest.approx(np.full(130, first), rel=1e-6)
     table.observe(OutcomeBatch([urls[129]], [2 * DAY], status=np.full(1, 503, np.int32)), surges=False)
@@ -110,7 +110,7 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
     visit(table, urls[:16], 2)
     turned[:64] = True
     assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
-    assert shard.pages.records["prior_shape"][129] == np.float32(corpus(table, "shape"))
+    assert shard.pages.records["prior_shape"][129] == np.float32(shape) != np.float32(corpus(table, "shape"))
 
 
 def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
@@ -140,6 +140,25 @@ def test_shape_tells_how_alike_pages_are() -> None:
         shapes.append(corpus(table, "shape"))
     alike, unlike = shapes
     assert LOWEST_SHAPE < unlike < 1.0 < alike < HIGHEST_SHAPE
+
+
+@pytest.mark.parametrize("shape", [0.3, 1.0, 4.0])
+def test_shape_of_the_rates_is_learned(shape: float) -> None:
+    table, rng = PageTable(DAY), np.random.default_rng(2)
+    rates = rng.gamma(shape, 0.1 / shape, 2_000)
+    for day in range(0, 120, 6):
+        visit(table, host("a", 2_000), day, rng.random(2_000) < -np.expm1(-6.0 * rates) if day else False)
+    assert shape / 1.25 < corpus(table, "shape") < 1.25 * shape
+
+
+def test_pages_of_one_rate_are_known_for_it_before_half_of_them_were_seen_again() -> None:
+    table, rng = PageTable(DAY), np.random.default_rng(2)
+    visit(table, host("a", 2_000), 0, changed=False)
+    visit(table, host("a", 2_000), 1, changed=rng.random(2_000) < 0.04)
+    for day in range(2, 92):
+        again = [f"https://a.example/{10 * day + place}" for place in range(10)]
+        visit(table, again, day, rng.random(10) < 1.0 - np.exp(-0.04 * day))
+    assert corpus(table, "shape") > 5.0
 
 
 def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:

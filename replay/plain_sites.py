@@ -1,0 +1,270 @@
+"""Plain sites as a test of the default: simulated corpora whose truth is known, with every kind of change process.
+
+Each site has 2,000 pages in eight sections on ten hosts, and is crawled with a small, a usual and a large budget, once
+with pages that have nearly always changed before their next visit, once with pages that seldom have. Two policies know
+what no crawler knows, and bound what can be had: `KnownPrior` the distribution of the rates, `KnownRates` each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.topk_order import select_top, tie_keys
+from streamsched.outcomes import OutcomeBatch
+from streamsched.replay.ground_truth import ChangeLog, Window
+from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.simulator import DAY_S, Policy, PolicyQuery, Schedule, Trace, simulate
+
+_START_S: Final = 1_700_006_400.0  # a midnight
+_HOSTS: Final = 10
+_SECTIONS: Final = ("news", "blog", "docs", "shop", "wiki", "jobs", "help", "data")
+_SECTION_SPREAD: Final = 1.0  # of the logarithm of a section's mean rate ...
+_PAGE_SPREAD: Final = 0.8  # ... and of a page's within its section
+_TAIL: Final = 1.2  # index of the Pareto distribution of rates: a fifth of the pages makes three fifths of the changes
+_REGULARITY: Final = 100.0  # gamma shape of the time between changes of a periodic page: 10 % of the period
+_BURST: Final = 0.1  # of the time a bursty page is in a burst, which has all of its changes, ...
+_BURST_DAYS: Final = 4.0  # ... and lasts so long on average
+_EDITED: Final = 0.5  # of the changes are by edits of whole sections of a host
+_LATE: Final = 0.2  # of the pages of a growing site appear during its crawl
+_WARMUP: Final = 2
+_LEVELS: Final = 64
+
+BUDGETS: Final = (0.005, 0.05, 0.5)
+"""Shares of the pages visited a day."""
+CHANCES: Final = {"sure": 8.0, "rare": 0.2}
+"""Changes of a page between two visits, on average, if all were visited alike."""
+
+
+class Changes(NamedTuple):
+    """Changes of the pages of a site in any order: ``pages``: int64[m], ``days``: float64[m] from its start."""
+
+    pages: Ints
+    days: Floats
+
+
+Draw: TypeAlias = Callable[[Floats, int, np.random.Generator], Changes]
+"""Draws the changes of pages with mean rates: float64[n] a day, over a number of days."""
+
+
+def _poisson(rates: Floats, days: int, rng: np.random.Generator) -> Changes:
+    pages = np.repeat(np.arange(rates.size), rng.poisson(rates * days))
+    return Changes(pages, rng.uniform(0.0, days, pages.size))
+
+
+def _periodic(rates: Floats, days: int, rng: np.random.Generator) -> Changes:
+    changes = np.ceil(rates * days * 1.2 + 10.0).astype(np.int64)
+    pages = np.repeat(np.arange(rates.size), changes)
+    gaps = rng.gamma(_REGULARITY, 1.0 / _REGULARITY, pages.size)
+    first = np.cumsum(changes) - changes
+    gaps[first] *= rng.random(rates.size)
+    total = np.cumsum(gaps)
+    at = (total - np.repeat(total[first] - gaps[first], changes)) / rates[pages]
+    return Changes(pages[at < days], at[at < days])
+
+
+def _bursty(rates: Floats, days: int, rng: np.random.Generator) -> Changes:
+    """Bursts begin at random times, and have one change at least."""
+    bursts = _poisson(np.full(rates.size, _BURST / _BURST_DAYS), days, rng)
+    counts = 1 + rng.poisson(np.maximum(rates[bursts.pages] * _BURST_DAYS / _BURST - 1.0, 0.0))
+    at = np.repeat(bursts.days, counts) + rng.uniform(0.0, _BURST_DAYS, counts.sum())
+    return Changes(np.repeat(bursts.pages, counts)[at < days], at[at < days])
+
+
+def _edited(rates: Floats, days: int, rng: np.random.Generator) -> Changes:
+    """A section of a host is edited as often as its pages change on average."""
+    own = _poisson((1.0 - _EDITED) * rates, days, rng)
+    group = np.arange(rates.size) % _HOSTS * len(_SECTIONS) + _sections(rates.size)
+    edits = _poisson(_EDITED * np.bincount(group, rates) / np.bincount(group), days, rng)
+    edit, pages = np.nonzero(edits.pages[:, None] == group)
+    return Changes(np.append(own.pages, pages), np.append(own.days, edits.days[edit]))
+
+
+def _sections(pages: int) -> Ints:
+    """Return the section of each page: int64[pages]. The first pages are all of the first section."""
+    return np.arange(pages) * len(_SECTIONS) // pages
+
+
+def _equal(pages: int, rng: np.random.Generator) -> Floats:
+    return np.ones(pages)
+
+
+def _lognormal(pages: int, rng: np.random.Generator) -> Floats:
+    sections = rng.lognormal(0.0, _SECTION_SPREAD, len(_SECTIONS))
+    return sections[_sections(pages)] * rng.lognormal(0.0, _PAGE_SPREAD, pages)
+
+
+def _pareto(pages: int, rng: np.random.Generator) -> Floats:
+    return 1.0 + rng.pareto(_TAIL, pages)
+
+
+def _half_dead(pages: int, rng: np.random.Generator) -> Floats:
+    return np.where(rng.random(pages) < 0.5, 1e-9, _lognormal(pages, rng))
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSite:
+    """A kind of site: ``rates`` draws the pages' rates, to be scaled; ``draw`` their changes.
+
+    ``grows``: pages appear during the crawl.
+    """
+
+    name: str
+    doc: str
+    rates: Callable[[int, np.random.Generator], Floats] = _lognormal
+    draw: Draw = _poisson
+    grows: bool = False
+
+
+SITES: Final = (
+    PlainSite("equal", "Poisson changes at one rate", _equal),
+    PlainSite("log-normal", "Poisson changes, log-normal rates of sections and of their pages"),
+    PlainSite("pareto", "Poisson changes, Pareto rates", _pareto),
+    PlainSite("periodic", "each page changes at its own regular interval, 10 % more or less", draw=_periodic),
+    PlainSite("bursty", "all changes of a page are in bursts of 4 days, a tenth of the time", draw=_bursty),
+    PlainSite("edited", "half of all changes are edits of whole sections of a host", draw=_edited),
+    PlainSite("dead", "half of the pages never change", _half_dead),
+    PlainSite("growing", "a fifth of the pages appear during the crawl", grows=True),
+)
+"""The kinds of sites; rates are log-normal unless they say otherwise."""
+
+
+class Site(NamedTuple):
+    """A site that was drawn, and the true rates of its pages: float64[n], changes a day."""
+
+    window: Window
+    rates: Floats
+
+
+def draw_site(kind: PlainSite, mean_rate: float, pages: int, days: int, rng: np.random.Generator) -> Site:
+    """Return a site of `kind` whose pages change `mean_rate` times a day on average. O(changes log changes)."""
+    rates = kind.rates(pages, rng)
+    rates *= mean_rate / rates.mean()
+    changes = kind.draw(rates, days, rng)
+    born = np.zeros(pages)
+    if kind.grows:
+        late = round(_LATE * pages)
+        born[pages - late :] = np.sort(rng.uniform(0.0, days, late))
+    sections = rng.permutation(_sections(pages)) if kind.grows else _sections(pages)
+    alive = changes.days > born[changes.pages]
+    urls = [f"https://site{i % _HOSTS}.example/{_SECTIONS[sections[i]]}/{i}" for i in range(pages)]
+    at_pages = np.append(np.arange(pages), changes.pages[alive])
+    at_s = _START_S + DAY_S * np.append(born, changes.days[alive])
+    log = ChangeLog.collect(PackedUrls.pack(urls), at_pages, at_s, np.zeros(at_s.size, np.bool_))
+    return Site(log.window(_START_S, DAY_S, days, later_pages=True), rates)
+
+
+_NEVER_DAYS: Final = -1e6  # the last visit of a page without one: all of them have changed since
+
+
+class KnownRates:
+    """A policy that knows the rate of each page: float64[n] changes a day.
+
+    It visits in the order of what a visit gains in freshness over the time until the page is visited next, the Whittle
+    index of a Poisson page: (1 - exp(-r t) (1 + r t)) / r after t days. No policy keeps many more copies current.
+    """
+
+    def __init__(self, rates: Floats, seed: int) -> None:
+        self._rates = rates
+        self._seed = seed
+        self._visited = self._ages = np.empty(0)
+        self._asked: Rows = np.empty(0, np.intp)
+
+    def discover(self, urls: PackedUrls, now: float) -> None:
+        """Add pages."""
+        self._visited = np.append(self._visited, np.full(len(urls), _NEVER_DAYS))
+        self._asked = np.arange(self._visited.size)
+
+    def rank(self, query: PolicyQuery) -> Rows:
+        """Return the best rows. O(pages)."""
+        score = self._score(query.now / DAY_S - self._visited)
+        self._asked = select_top(score, tie_keys(np.arange(score.size, dtype=np.uint64), self._seed), query.k)
+        return self._asked
+
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        """Learn from the visits that were asked for, or from those of all pages."""
+        rows, now = self._asked, outcomes.fetched_at / DAY_S
+        again = self._visited[rows] > _NEVER_DAYS
+        self._learn(rows[again], (now - self._visited[rows])[again], outcomes.changed[again] != 0)
+        self._visited[rows] = now
+        self._asked = np.arange(self._visited.size)
+
+    def _score(self, days: Floats) -> Floats:
+        rates = self._rates[: days.size]
+        return (1.0 - np.exp(-rates * days) * (1.0 + rates * days)) / rates
+
+    def _learn(self, rows: Rows, days: Floats, changed: Bools) -> None:
+        pass
+
+
+class KnownPrior(KnownRates):
+    """A policy that knows the distribution of the rates, `_LEVELS` of its quantiles, and learns each page's by Bayes.
+
+    It visits in the order of the probability of a change. Of Poisson pages that is their exact posterior probability.
+    """
+
+    def __init__(self, rates: Floats, seed: int) -> None:
+        super().__init__(np.quantile(rates, (np.arange(_LEVELS) + 0.5) / _LEVELS), seed)
+        self._weights = np.full((rates.size, _LEVELS), 1.0 / _LEVELS)
+
+    def _score(self, days: Floats) -> Floats:
+        unchanged = np.exp(-self._rates * days[:, None])
+        return 1.0 - np.sum(self._weights[: days.size] * unchanged, axis=1)
+
+    def _learn(self, rows: Rows, days: Floats, changed: Bools) -> None:
+        unchanged = np.exp(-self._rates * days[:, None])
+        likely = self._weights[rows] * np.where(changed[:, None], -np.expm1(-self._rates * days[:, None]), unchanged)
+        self._weights[rows] = likely / likely.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSettings:
+    """The suite: pages of each site, days of each crawl, the first ``learned`` of them not measured, and seeds."""
+
+    pages: int = 2_000
+    days: int = 365
+    learned: int = 60
+    seeds: tuple[int, ...] = (0,)
+    workers: int = 1
+
+
+class Cell(NamedTuple):
+    """A site to be crawled: its kind, the share of its pages visited a day, and how often they change (`CHANCES`)."""
+
+    site: PlainSite
+    budget: float
+    chance: str
+
+
+class SiteFigures(NamedTuple):
+    """What policies reached on a site, means over seeds of the days that are measured, by policy."""
+
+    cell: Cell
+    change_rate: dict[str, float]
+    freshness: dict[str, float]
+
+
+COMPARED: Final = ("default", "posterior", "age", "freshness")
+
+
+def measure_cell(cell: Cell, settings: SuiteSettings) -> SiteFigures:
+    """Return the figures of one site. O(seeds · days · pages)."""
+    traces: dict[str, list[Trace]] = {}
+    for seed in settings.seeds:
+        rng = np.random.default_rng([seed, SITES.index(cell.site), BUDGETS.index(cell.budget), list(CHANCES).index(cell.chance)])
+        rate = CHANCES[cell.chance] * cell.budget
+        window, rates = draw_site(cell.site, rate, settings.pages, settings.days, rng)
+        schedule = Schedule(cell.budget, _WARMUP, "since_visit", settings.learned)
+        policies: dict[str, Policy] = {name: make_policy(name, DAY_S, seed, schedule) for name in COMPARED}
+        policies |= {"known prior": KnownPrior(rates, seed), "known rates": KnownRates(rates, seed)}
+        for name, policy in policies.items():
+            trace = simulate(window, policy, schedule, np.zeros(window.pages, np.int64))
+            traces.setdefault(name, []).append(trace)
+    found = {name: float(np.mean([one.change_rate[one.counted].mean() for one in of])) for name, of in traces.items()}
+    fresh = {name: float(np.mean([one.freshness.mean() for one in of])) for name, of in traces.items()}
+    return SiteFigures(cell, found, fresh)
