@@ -227,7 +227,7 @@ class SuiteSettings:
     """The suite: pages of each site, days of each crawl, the first ``learned`` of them not measured, and seeds."""
 
     pages: int = 2_000
-    days: int = 365
+    days: int = 180
     learned: int = 60
     seeds: tuple[int, ...] = (0,)
     workers: int = 1

@@ -22,7 +22,7 @@ from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 # Bounds of a learned prior's shape. Below 0.05 a page without a change would hardly ever be visited again; above 50
 # the pages of a group are practically equal, and a year of daily visits could not move a page's own rate.
-LOWEST_SHAPE: Final = 0.05
+LOWEST_SHAPE: Final = 0.5
 HIGHEST_SHAPE: Final = 50.0
 
 _LARGEST_RATIO: Final = 1e300  # interval over exposure, so that no step below overflows
