@@ -7,19 +7,23 @@ what no crawler knows, and bound what can be had: `KnownPrior` the distribution 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from streamsched.numerics.argument_checks import check_fields, check_whole
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top, tie_keys
 from streamsched.outcomes import OutcomeBatch
+from streamsched.replay.experiment import Progress
 from streamsched.replay.ground_truth import ChangeLog, Window
 from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.simulator import DAY_S, Policy, PolicyQuery, Schedule, Trace, simulate
+from streamsched.replay.simulation.simulator import DAY_S, Policy, PolicyQuery, Schedule, simulate
 
 _START_S: Final = 1_700_006_400.0  # a midnight
 _HOSTS: Final = 10
@@ -37,8 +41,8 @@ _LEVELS: Final = 64
 
 BUDGETS: Final = (0.005, 0.05, 0.5)
 """Shares of the pages visited a day."""
-CHANCES: Final = {"sure": 8.0, "rare": 0.2}
-"""Changes of a page between two visits, on average, if all were visited alike."""
+CHANGES: Final = (8.0, 0.2)
+"""Changes of a page between two visits, on average, if all were visited alike: nearly sure, and rare."""
 
 
 class Changes(NamedTuple):
@@ -90,7 +94,7 @@ def _sections(pages: int) -> Ints:
     return np.arange(pages) * len(_SECTIONS) // pages
 
 
-def _equal(pages: int, rng: np.random.Generator) -> Floats:
+def _equal(pages: int, _rng: np.random.Generator) -> Floats:
     return np.ones(pages)
 
 
@@ -176,7 +180,8 @@ class KnownRates:
         self._asked: Rows = np.empty(0, np.intp)
 
     def discover(self, urls: PackedUrls, now: float) -> None:
-        """Add pages."""
+        """Add pages; when they became known does not matter."""
+        del now
         self._visited = np.append(self._visited, np.full(len(urls), _NEVER_DAYS))
         self._asked = np.arange(self._visited.size)
 
@@ -199,7 +204,7 @@ class KnownRates:
         return (1.0 - np.exp(-rates * days) * (1.0 + rates * days)) / rates
 
     def _learn(self, rows: Rows, days: Floats, changed: Bools) -> None:
-        pass
+        """Learn from visits: nothing, as the rates are known."""
 
 
 class KnownPrior(KnownRates):
@@ -214,7 +219,7 @@ class KnownPrior(KnownRates):
 
     def _score(self, days: Floats) -> Floats:
         unchanged = np.exp(-self._rates * days[:, None])
-        return 1.0 - np.sum(self._weights[: days.size] * unchanged, axis=1)
+        return np.asarray(1.0 - np.sum(self._weights[: days.size] * unchanged, axis=1))
 
     def _learn(self, rows: Rows, days: Floats, changed: Bools) -> None:
         unchanged = np.exp(-self._rates * days[:, None])
@@ -222,9 +227,31 @@ class KnownPrior(KnownRates):
         self._weights[rows] = likely / likely.sum(axis=1, keepdims=True)
 
 
+class Cell(NamedTuple):
+    """A site to be crawled.
+
+    ``budget``: the share of its pages visited a day; ``changes``: those of a page between two visits, on average, if
+    all pages were visited alike.
+    """
+
+    site: PlainSite
+    budget: float
+    changes: float
+
+    def __str__(self) -> str:
+        return f"{self.site.name}, {100 * self.budget:g} % a day, {self.changes:g} changes a visit"
+
+
+CELLS: Final = tuple(Cell(site, budget, changes) for site in SITES for budget in BUDGETS for changes in CHANGES)
+"""Each kind of site with each budget, and with pages that change often and seldom."""
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteSettings:
-    """The suite: pages of each site, days of each crawl, the first ``learned`` of them not measured, and seeds."""
+    """The suite: ``pages`` of each site, ``days`` of each crawl, the first ``learned`` of them not measured.
+
+    ``seeds``: a site and a crawl for each; ``workers``: processes. Raises SettingsError if a value is invalid.
+    """
 
     pages: int = 2_000
     days: int = 180
@@ -232,39 +259,112 @@ class SuiteSettings:
     seeds: tuple[int, ...] = (0,)
     workers: int = 1
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_whole("pages", self.pages, 100, "100 pages or more")
+        check_whole("learned", self.learned, _WARMUP, f"{_WARMUP} days or more")
+        check_whole("days", self.days, self.learned + 1, f"more than {self.learned} days")
+        check_whole("workers", self.workers, 1, "1 or more")
+        for seed in self.seeds:
+            check_whole("seeds", seed, 0, "whole numbers of 0 or more")
 
-class Cell(NamedTuple):
-    """A site to be crawled: its kind, the share of its pages visited a day, and how often they change (`CHANCES`)."""
 
-    site: PlainSite
-    budget: float
-    chance: str
+COMPARED: Final = ("default", "posterior", "age", "freshness")
+"""Policies of the replay; `KNOWN_PRIOR` and `KNOWN_RATES` are beside them."""
+KNOWN_PRIOR: Final = "known prior"
+KNOWN_RATES: Final = "known rates"
+RIVALS: Final = ("posterior", "age", KNOWN_PRIOR)
+"""Those that the default's ChangeRate is compared with the best of."""
 
 
 class SiteFigures(NamedTuple):
-    """What policies reached on a site, means over seeds of the days that are measured, by policy."""
+    """What policies reached on a site, by policy: means over seeds and measured days."""
 
     cell: Cell
     change_rate: dict[str, float]
     freshness: dict[str, float]
 
+    @property
+    def best_rival(self) -> str:
+        """Which of `RIVALS` found the most changes."""
+        return max(RIVALS, key=self.change_rate.__getitem__)
 
-COMPARED: Final = ("default", "posterior", "age", "freshness")
+    @property
+    def found(self) -> float:
+        """The default's ChangeRate over that of the best rival."""
+        return self.change_rate["default"] / self.change_rate[self.best_rival]
+
+    @property
+    def against_age(self) -> float:
+        """The Freshness of the objective `freshness` over that of visits to the oldest copies first."""
+        return self.freshness["freshness"] / self.freshness["age"]
+
+    @property
+    def against_known(self) -> float:
+        """The Freshness of the objective `freshness` over that of a crawl which knows all rates."""
+        return self.freshness["freshness"] / self.freshness[KNOWN_RATES]
 
 
-def measure_cell(cell: Cell, settings: SuiteSettings) -> SiteFigures:
-    """Return the figures of one site. O(seeds · days · pages)."""
-    traces: dict[str, list[Trace]] = {}
-    for seed in settings.seeds:
-        rng = np.random.default_rng([seed, SITES.index(cell.site), BUDGETS.index(cell.budget), list(CHANCES).index(cell.chance)])
-        rate = CHANCES[cell.chance] * cell.budget
-        window, rates = draw_site(cell.site, rate, settings.pages, settings.days, rng)
-        schedule = Schedule(cell.budget, _WARMUP, "since_visit", settings.learned)
-        policies: dict[str, Policy] = {name: make_policy(name, DAY_S, seed, schedule) for name in COMPARED}
-        policies |= {"known prior": KnownPrior(rates, seed), "known rates": KnownRates(rates, seed)}
-        for name, policy in policies.items():
-            trace = simulate(window, policy, schedule, np.zeros(window.pages, np.int64))
-            traces.setdefault(name, []).append(trace)
-    found = {name: float(np.mean([one.change_rate[one.counted].mean() for one in of])) for name, of in traces.items()}
-    fresh = {name: float(np.mean([one.freshness.mean() for one in of])) for name, of in traces.items()}
-    return SiteFigures(cell, found, fresh)
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """The figures of each site, in the order of `CELLS`."""
+
+    settings: SuiteSettings
+    sites: tuple[SiteFigures, ...]
+
+    def weakest(self, ratio: Callable[[SiteFigures], float]) -> SiteFigures:
+        """Return the site where a ratio is the least. O(sites)."""
+        return min(self.sites, key=ratio)
+
+
+class _Run(NamedTuple):
+    cell: Cell
+    seed: int
+    settings: SuiteSettings
+
+
+def run_suite(settings: SuiteSettings, progress: Progress | None = None) -> SuiteResult:
+    """Crawl each of `CELLS` under each policy; the same settings give the same figures. O(runs · days · pages).
+
+    `progress` is called after each site and seed.
+    """
+    runs = [_Run(cell, seed, settings) for cell in CELLS for seed in settings.seeds]
+    figures = []
+    for run, found in zip(runs, _measure_all(runs, settings.workers), strict=True):
+        figures.append(found)
+        if progress is not None:
+            progress(len(figures), len(runs), str(run.cell))
+    each = len(settings.seeds)
+    sites = [_average(figures[at : at + each]) for at in range(0, len(figures), each)]
+    return SuiteResult(settings, tuple(sites))
+
+
+def _measure_all(runs: list[_Run], workers: int) -> Iterator[SiteFigures]:
+    """Return the figures of `runs` in their order; the first is run here, so that others find its kernels compiled."""
+    here = runs if workers == 1 else runs[:1]
+    yield from map(measure_site, here)
+    if len(here) < len(runs):
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            yield from pool.map(measure_site, runs[1:])
+
+
+def measure_site(run: _Run) -> SiteFigures:
+    """Return what each policy reached on one site that is drawn with the run's seed. O(days · pages)."""
+    cell, seed, settings = run
+    rng = np.random.default_rng([seed, CELLS.index(cell)])
+    window, rates = draw_site(cell.site, cell.changes * cell.budget, settings.pages, settings.days, rng)
+    schedule = Schedule(cell.budget, _WARMUP, "since_visit", settings.learned)
+    policies: dict[str, Policy] = {name: make_policy(name, DAY_S, seed, schedule) for name in COMPARED}
+    policies |= {KNOWN_PRIOR: KnownPrior(rates, seed), KNOWN_RATES: KnownRates(rates, seed)}
+    deciles = np.zeros(window.pages, np.int64)
+    traces = {name: simulate(window, policy, schedule, deciles) for name, policy in policies.items()}
+    found = {name: float(trace.change_rate[trace.counted].mean()) for name, trace in traces.items()}
+    return SiteFigures(cell, found, {name: float(trace.freshness.mean()) for name, trace in traces.items()})
+
+
+def _average(runs: list[SiteFigures]) -> SiteFigures:
+    """Return the means of the runs of one site."""
+    names = runs[0].change_rate
+    found = {name: float(np.mean([run.change_rate[name] for run in runs])) for name in names}
+    fresh = {name: float(np.mean([run.freshness[name] for run in runs])) for name in names}
+    return SiteFigures(runs[0].cell, found, fresh)

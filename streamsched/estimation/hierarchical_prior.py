@@ -171,10 +171,10 @@ def update_pattern_evidence(
 def learn_shape(corpus: Record, page: Record, observed: ObservedInterval, own: float) -> None:
     """Learn the shape by how well it predicts a visit: a step of the online natural gradient of its logarithm. O(1).
 
-    With u and e the posterior's shape and exposure, m the prior's mean and L = ln(1 + t / e), no change within t has the
-    log-likelihood -u L, whose derivative by ln s is u s t / (m e (e + t)) - s L. A step is that slope over the Fisher
-    information so far, the sum of squared slopes: Ollivier (2018), "Online natural gradient as a Kalman filter". `own`:
-    the probability that a change was the page's own.
+    With u and e the posterior's shape and exposure, m the prior's mean and L = ln(1 + t / e), no change within t has
+    the log-likelihood -u L, whose derivative by ln s is u s t / (m e (e + t)) - s L. A step is that slope over the
+    Fisher information so far, the sum of squared slopes: Ollivier (2018), "Online natural gradient as a Kalman filter".
+    `own`: the probability that a change was the page's own.
     """
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure

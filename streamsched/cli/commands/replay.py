@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
@@ -16,7 +17,9 @@ from streamsched.cli.progress import show_progress
 from streamsched.errors import SettingsError
 from streamsched.persistence.state_directory import has_state, lock_state
 from streamsched.replay.experiment import prepare_state, run_replay
+from streamsched.replay.plain_sites import SuiteSettings, run_suite
 from streamsched.replay.replay_settings import BUDGETS, ReplaySettings
+from streamsched.replay.reporting.plain_sites_report import report_plain_sites
 from streamsched.replay.reporting.replay_report import report_replay
 from streamsched.replay.simulation.policies import (
     EVOLVING,
@@ -47,6 +50,7 @@ Examples:
   streamsched replay log.tsv.gz --policy default --signals share=.5,recall=.7,precision=.7,late=6h
   streamsched replay log.tsv.gz --policy posterior --save-state state/    # for next and explain
   streamsched replay log.tsv.gz --policy gp4c --policy posterior          # evolves weekly: a minute or more
+  streamsched replay --suite --seeds 2                                    # simulated sites: ten minutes a seed
 
 \b
 Policies:
@@ -56,10 +60,11 @@ Policies:
   {", ".join(EVOLVING)}: evolve their formula during the replay
   any formula in quotes
 """
+_SUITE_OPTIONS: Final = ("suite", "seed", "runs", "workers", "figures", "report")
 
 
 @click.command("replay", epilog=_EPILOG)
-@click.argument("log")
+@click.argument("log", required=False)
 @click.option(
     "--policy",
     "policies",
@@ -108,6 +113,7 @@ Policies:
     help="File of change signals, or settings of a simulated source. Can be repeated.",
 )
 @click.option("--calibration", is_flag=True, help="Compare predicted probabilities of a change with what was observed.")
+@click.option("--suite", is_flag=True, help="Instead of a LOG, crawl simulated sites whose rates are known.")
 @options.workers
 @options.figures
 @options.report
@@ -118,14 +124,27 @@ Policies:
     show_default="the only policy, or default",
     help="Policy whose state --save-state saves.",
 )
+@click.pass_context
 def replay_command(
-    figures: str | None, report: Path | None, directory: Path | None, state_policy: str | None, **given: Any
+    context: click.Context,
+    /,
+    *,
+    suite: bool,
+    figures: str | None,
+    report: Path | None,
+    directory: Path | None,
+    state_policy: str | None,
+    **given: Any,
 ) -> int:
     """Compare crawl policies on a log of page changes.
 
     LOG is a change log, or crawl outcomes in any format. In each cycle a policy chooses the pages to visit; the figures
     show how many changes it would have found, and how late.
     """
+    if suite:
+        return _run_suite(context, figures, report, given["seed"], given["runs"], given["workers"])
+    if given["log"] is None:
+        raise SettingsError("LOG", None, "a change log, or crawl outcomes")
     settings = _settings(**given)
     if directory is not None and settings.log == STDOUT:
         raise SettingsError("LOG", settings.log, "a file: --save-state reads it a second time")
@@ -148,6 +167,29 @@ def replay_command(
         show_report(report_replay(result), figures, report)
         if directory is not None:
             note_output(f"state of policy {name}: {kept[0].save(directory)}", figures)
+    return DONE
+
+
+def _run_suite(
+    context: click.Context,
+    figures: str | None,
+    report: Path | None,
+    *,
+    seed: int,
+    runs: int,
+    workers: int,
+    **others: Any,
+) -> int:
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.name not in _SUITE_OPTIONS:
+            name = "LOG" if option.name == "log" else option.opts[0]
+            raise SettingsError("--suite", name, "beside it --seed, --seeds, --workers, --json and --report alone")
+    check_writable(report, figures)
+    settings = SuiteSettings(seeds=tuple(range(seed, seed + runs)), workers=workers)
+    with show_progress("Crawling simulated sites") as progress:
+        result = run_suite(settings, progress)
+    show_report(report_plain_sites(result), figures, report)
     return DONE
 
 
