@@ -142,7 +142,7 @@ def replay_command(
     show how many changes it would have found, and how late.
     """
     if suite:
-        return _run_suite(context, figures, report, given["seed"], given["runs"], given["workers"])
+        return _run_suite(context, figures, report, **given)
     if given["log"] is None:
         raise SettingsError("LOG", None, "a change log, or crawl outcomes")
     settings = _settings(**given)
@@ -170,23 +170,15 @@ def replay_command(
     return DONE
 
 
-def _run_suite(
-    context: click.Context,
-    figures: str | None,
-    report: Path | None,
-    *,
-    seed: int,
-    runs: int,
-    workers: int,
-    **others: Any,
-) -> int:
+def _run_suite(context: click.Context, figures: str | None, report: Path | None, **given: Any) -> int:
     for option in context.command.params:
-        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if given and option.name not in _SUITE_OPTIONS:
+        stated = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if stated and option.name not in _SUITE_OPTIONS:
             name = "LOG" if option.name == "log" else option.opts[0]
             raise SettingsError("--suite", name, "beside it --seed, --seeds, --workers, --json and --report alone")
     check_writable(report, figures)
-    settings = SuiteSettings(seeds=tuple(range(seed, seed + runs)), workers=workers)
+    seed, runs = given["seed"], given["runs"]
+    settings = SuiteSettings(seeds=tuple(range(seed, seed + runs)), workers=given["workers"])
     with show_progress("Crawling simulated sites") as progress:
         result = run_suite(settings, progress)
     show_report(report_plain_sites(result), figures, report)
