@@ -291,8 +291,9 @@ class SiteFigures(NamedTuple):
 
     @property
     def found(self) -> float:
-        """The default's ChangeRate over that of the best rival."""
-        return self.change_rate["default"] / self.change_rate[self.best_rival]
+        """The default's ChangeRate over that of the best rival; 1 if none found a change."""
+        best = self.change_rate[self.best_rival]
+        return self.change_rate["default"] / best if best > 0.0 else 1.0
 
     @property
     def against_age(self) -> float:
@@ -358,8 +359,13 @@ def measure_site(run: _Run) -> SiteFigures:
     policies |= {KNOWN_PRIOR: KnownPrior(rates, seed), KNOWN_RATES: KnownRates(rates, seed)}
     deciles = np.zeros(window.pages, np.int64)
     traces = {name: simulate(window, policy, schedule, deciles) for name, policy in policies.items()}
-    found = {name: float(trace.change_rate[trace.counted].mean()) for name, trace in traces.items()}
+    found = {name: _mean(trace.change_rate[trace.counted]) for name, trace in traces.items()}
     return SiteFigures(cell, found, {name: float(trace.freshness.mean()) for name, trace in traces.items()})
+
+
+def _mean(rates: Floats) -> float:
+    """Return the mean ChangeRate; 0 if no page changed on any day."""
+    return float(rates.mean()) if rates.size else 0.0
 
 
 def _average(runs: list[SiteFigures]) -> SiteFigures:

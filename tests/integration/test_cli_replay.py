@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from streamsched import Scheduler
 from streamsched.persistence.state_directory import newest_image
 from streamsched.replay import METRICS, STEADY, experiment
+from streamsched.replay.plain_sites import CELLS, SITES, SuiteSettings
 from streamsched.replay.replay_settings import BUDGETS
 from streamsched.replay.simulation.policies import make_policy
 from streamsched.replay.simulation.simulator import Policy
@@ -244,3 +246,27 @@ def test_figures_are_null_where_nothing_changed(streamsched: Command, tmp_path: 
     assert (figures["change_rate"], figures["ndcg"], figures["freshness"]) == (0.0, None, 1.0)
     assert "–" in streamsched("replay", log, "--policy", "age").out
     assert json.dumps(content, allow_nan=False)
+
+
+def test_suite_crawls_simulated_sites(streamsched: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = partial(SuiteSettings, pages=100, days=4, learned=2)
+    monkeypatch.setattr("streamsched.cli.commands.replay.SuiteSettings", small)
+    page = tmp_path / "suite.html"
+    answer = streamsched("replay", "--suite", "--seed", "3", "--workers", "1", "--json", "-", "--report", page)
+    assert answer.code == 0
+    assert len(answer.json["sites"]) == len(CELLS)
+    assert answer.json["settings"]["seeds"] == [3]
+    assert all(str(kind.doc) in page.read_text("utf-8") for kind in SITES)
+
+
+@pytest.mark.parametrize("more", [["--budget", "0.1"], ["log.tsv"], ["--policy", "age"], ["--save-state", "x"]])
+def test_suite_takes_no_other_options(streamsched: Command, more: list[str]) -> None:
+    answer = streamsched("replay", "--suite", *more)
+    assert (answer.code, answer.out) == (2, "")
+    assert "--suite" in answer.err
+
+
+def test_replay_needs_a_log(streamsched: Command) -> None:
+    answer = streamsched("replay")
+    assert (answer.code, answer.out) == (2, "")
+    assert "LOG" in answer.err
