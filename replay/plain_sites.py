@@ -239,7 +239,7 @@ class Cell(NamedTuple):
     changes: float
 
     def __str__(self) -> str:
-        return f"{self.site.name}, {100 * self.budget:g} % a day, {self.changes:g} changes a visit"
+        return f"{self.site.name}, {100 * self.budget:g} % a day, {self.changes:g} changes between visits"
 
 
 CELLS: Final = tuple(Cell(site, budget, changes) for site in SITES for budget in BUDGETS for changes in CHANGES)

@@ -37,7 +37,7 @@ def report_plain_sites(result: SuiteResult) -> Report:
     )
     return Report(
         title="Plain sites",
-        lead=weakest[0],
+        lead="Policies on simulated sites, beside crawls that know the rates.",
         scope=scope,
         sections=[
             Section("", [Text(f"Plain sites. {scope}", "terminal")]),
