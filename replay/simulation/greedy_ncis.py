@@ -66,7 +66,8 @@ def _learn(shard: ShardArrays, now: float, cycle_s: float, out: LearnedPages) ->
         if heard:
             known = 1 << np.int64(signal.lead)
             out.signals[row] = np.int64(signal.count)
-        host: Record = shard.groups.records[shard.groups.records[page.group].host]
+        group: Record = shard.groups.records[page.group]
+        host: Record = shard.groups.records[group.host]
         for kind in range(MOST_KINDS):
             if known >> kind & 1:
                 source = reliability(shard, find_source(sources, host, kind), cycle_s)

@@ -72,6 +72,7 @@ class PoissonLearner:
         lengths = times / counts
         unchanged = self._unchanged_time + _IMAGINED * self._imagined
         rates = np.bincount(arm, counts) / (unchanged + 0.5 * np.bincount(arm, times))
+        information = np.ones(arms)
         for _ in range(_MOST_STEPS):
             odds = 1.0 / np.expm1(np.minimum(rates[arm] * lengths, _MOST_CHANGES))
             slope = np.bincount(arm, times * odds) - unchanged
