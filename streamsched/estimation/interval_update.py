@@ -79,9 +79,10 @@ def _update_rates(
     page: Record = shard.pages.records[row]
     quietly = ObservedInterval(observed.end_s, observed.cycles * effective, observed.cycle_s, observed.changed)
     update_pattern_evidence(corpus, shard.groups.records, page, quietly, own)
-    learn_shape(corpus, page, quietly, own)
     if page.visits == 0:
         count_first_interval(shard, quietly, own)
+    else:
+        learn_shape(corpus, page, quietly, own)
     if row & (corpus.shadow_stride - 1) == 0:
         update_shadow(shard.shadows[row // corpus.shadow_stride], corpus, page, observed, own, effective, known)
     counted = fade_page(page, corpus, observed)

@@ -335,9 +335,10 @@ class Shard:
         """Count an interval in all that estimates rates; `own`, `effective` and `known` as in `Forgetting.compare`."""
         if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
             self.weigh_pattern(page, interval * effective, changed, own)
-        self.learn_shape(page, interval * effective, changed, own)
         if len(page.flags) == 1:
             self.count_first_interval(interval * effective, own if changed else 0.0)
+        else:
+            self.learn_shape(page, interval * effective, changed, own)
         if page.row % self.shadow_stride() == 0:
             page.shadow = self.forgetting.compare(page.shadow, page.prior, interval, changed, own, effective, known)
         days, half_life = interval * self.cycle_s / 86_400.0, self.forgetting.half_life
