@@ -174,7 +174,7 @@ def learn_shape(corpus: Record, page: Record, observed: ObservedInterval, own: f
     With u and e the posterior's shape and exposure, m the prior's mean and L = ln(1 + t / e), no change within t has
     the log-likelihood -u L, whose derivative by ln s is u s t / (m e (e + t)) - s L. A step is that slope over the
     Fisher information so far, the sum of squared slopes: Ollivier (2018), "Online natural gradient as a Kalman filter".
-    `own`: the probability that a change was the page's own. First intervals show the mean of pages, not how they differ.
+    `own`: the probability that a change was the page's own. First intervals do not show how pages differ.
     """
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure

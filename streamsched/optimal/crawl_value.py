@@ -96,7 +96,8 @@ def value_pages(pages: NoisyPages, waited: Floats, signals: Ints, terms: int, ou
 def value_page(pages: NoisyPages, row: int, waited: float, signals: int, terms: int) -> float:
     """Return what a visit of the page of a row is worth after a time and so many signals."""
     moments = find_moments(pages, row, waited, signals, terms)
-    return float(pages.importance[row] * max(moments.current - moments.fresh * moments.time, 0.0))
+    lost = moments.fresh * moments.time if moments.fresh > 0.0 else 0.0  # the time may be infinite then
+    return float(pages.importance[row] * max(moments.current - lost, 0.0))
 
 
 @kernel

@@ -93,6 +93,7 @@ def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: 
     scheduler = Scheduler(cycle=cycle_s, surges=False, formula=formula)
     shard = scheduler.core.pages.arrays
     shard.corpus["swept_pages"] = pages  # as if a sweep had learned the mean: first intervals do not move it
+    shard.corpus["shape_information"] = 1e300  # nor do visits move the shape
     shard.corpus["half_life"] = endless_days(cycle_s)  # simulated crawls do not forget
     timing = copy_cycle_times(shard.seasonality, np.zeros(pages, np.int64), 0, 0.0, cycle_s, cycles)
     prior = float(shard.corpus["shape"][0]), float(shard.corpus["first_mean"][0])

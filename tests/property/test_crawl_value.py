@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamsched.optimal import NoisyPages, crawl_value
@@ -31,6 +31,7 @@ def test_value_is_the_integral_of_its_definition(
 
 
 @given(rates, st.floats(0.0, 1.0), st.just(0.0) | rates, waits, counts, st.floats(0.0, 3.0))
+@example(4.0, 1e-310, 0.0, 1.0, 0, 1.0)
 def test_value_rises_with_time_and_signals_to_what_a_change_makes_it(
     rate: float, recall: float, noise: float, waited: float, signals: int, longer: float
 ) -> None:

@@ -20,7 +20,7 @@ VALUES = [
 ]  # fmt: skip
 LONG = {  # work for minutes, or wait for brokers, where a value happens to be right
     "evolve", "publish", "generate", "serve",
-    "experiment lambdacrawl", "experiment mirrorsync", "experiment webfountain",
+    "experiment lambdacrawl", "experiment mirrorsync", "experiment noisy-signals", "experiment webfountain",
 }  # fmt: skip
 
 

@@ -29,7 +29,15 @@ DEEPEST: Final = 100_000
 MOST_BYTES: Final = 8 << 20  # the default bound of a body
 _AT: Final = clock_now() - 3_600.0
 _URL: Final = URLS[1]
-_OUTCOME: Final = {"url": _URL, "fetched_at": _AT, "status": 200, "changed": True, "importance": 2.5, "cost": 1.0}
+_OUTCOME: Final = {
+    "name": "console.md",
+    "url": _URL,
+    "fetched_at": _AT,
+    "status": 200,
+    "changed": True,
+    "importance": 2.5,
+    "cost": 1.0,
+}
 _BLOCKS: Final = {"delay": "2s", "in_flight": 3, "per_batch": 2}
 VALUES: Final[dict[str, Any]] = {
     "k": 5, "lease": "1s", "hosts": ["h1.example", "*.example"], "per_host": 2, "key": "a-key",

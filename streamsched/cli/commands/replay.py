@@ -144,7 +144,9 @@ def replay_command(
     if suite:
         return _run_suite(context, figures, report, **given)
     if given["log"] is None:
-        raise SettingsError("LOG", None, "a change log, or crawl outcomes")
+        raise click.MissingParameter(
+            ctx=context, param=next(one for one in context.command.params if one.name == "log")
+        )
     settings = _settings(**given)
     if directory is not None and settings.log == STDOUT:
         raise SettingsError("LOG", settings.log, "a file: --save-state reads it a second time")

@@ -139,7 +139,7 @@ def test_shape_tells_how_alike_pages_are() -> None:
             visit(table, host("a", 200), day, rng.random(200) < rates)
         shapes.append(corpus(table, "shape"))
     alike, unlike = shapes
-    assert LOWEST_SHAPE < unlike < 1.0 < alike < HIGHEST_SHAPE
+    assert LOWEST_SHAPE <= unlike < 1.0 < alike < HIGHEST_SHAPE
 
 
 @pytest.mark.parametrize("shape", [0.3, 1.0, 4.0])
@@ -148,7 +148,7 @@ def test_shape_of_the_rates_is_learned(shape: float) -> None:
     rates = rng.gamma(shape, 0.1 / shape, 2_000)
     for day in range(0, 120, 6):
         visit(table, host("a", 2_000), day, rng.random(2_000) < -np.expm1(-6.0 * rates) if day else False)
-    assert shape / 1.25 < corpus(table, "shape") < 1.25 * shape
+    assert shape / 1.35 < corpus(table, "shape") < 1.35 * shape
 
 
 def test_pages_of_one_rate_are_known_for_it_before_half_of_them_were_seen_again() -> None:
@@ -272,4 +272,5 @@ def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> Non
     groups = table.arrays.groups.records[:3]
     names = np.argsort(groups["own_mean"][1:]) + 1
     highest = int(names[-1])
-    assert groups["mean"][highest] < (groups["mean"][0] + groups["own_mean"][highest]) / 2
+    mean, own, above = groups["mean"][highest], groups["own_mean"][highest], groups["mean"][0]
+    assert abs(mean - above) < abs(mean - own)

@@ -34,6 +34,7 @@ def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVID
 def visited(*changed: bool) -> PageTable:
     """A page visited on day 0 and on each day after that."""
     table = PageTable(DAY)
+    table.arrays.corpus["shape_information"] = 1e300  # visits do not move the prior
     flags = [None, *changed]
     table.observe(
         OutcomeBatch.from_outcomes(Outcome(URL, i * DAY, changed=flag) for i, flag in enumerate(flags)), surges=False
