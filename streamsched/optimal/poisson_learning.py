@@ -72,11 +72,11 @@ class PoissonLearner:
         lengths = times / counts
         unchanged = self._unchanged_time + _IMAGINED * self._imagined
         rates = np.bincount(arm, counts) / (unchanged + 0.5 * np.bincount(arm, times))
-        information = np.ones(arms)
+        information: Floats = np.ones(arms)
         for _ in range(_MOST_STEPS):
             odds = 1.0 / np.expm1(np.minimum(rates[arm] * lengths, _MOST_CHANGES))
             slope = np.bincount(arm, times * odds) - unchanged
-            information = np.bincount(arm, times * lengths * odds * (1.0 + odds))
+            information = np.asarray(np.bincount(arm, times * lengths * odds * (1.0 + odds)), np.float64)
             step = slope / information
             rates = rates + step
             if np.all(np.abs(step) <= _TOLERANCE * rates):

@@ -91,7 +91,9 @@ def test_drawn_rates_try_an_arm_that_was_given_up() -> None:
     limits = RateLimits(lowest=0.05, highest=5.0, budget=0.5)
     learner = PoissonLearner(2, limits)
     arm, nothing = np.repeat([0, 1], [200, 2]), np.zeros(202)
-    learner.observe(arm, nothing, np.ones(202), nothing, np.concatenate((np.arange(200) % 2.0, np.ones(2))))
+    learner.observe(
+        arm, nothing, np.ones(202), nothing, np.append(np.arange(200.0) % 2.0, np.ones(2)).astype(np.float64)
+    )
     assert learner.best_rates()[1] == limits.lowest
     rng = np.random.default_rng(0)
     drawn = [learner.best_rates(rng)[1] for _ in range(50)]
