@@ -2,7 +2,8 @@
 
 Each site has 2,000 pages in eight sections on ten hosts, and is crawled with a small, a usual and a large budget, once
 with pages that have nearly always changed before their next visit, once with pages that seldom have. Two policies know
-what no crawler knows, and bound what can be had: `KnownPrior` the distribution of the rates, `KnownRates` each of them.
+what no crawler knows: `KnownPrior` the distribution of the rates, `KnownRates` each of them. Both take all pages for
+Poisson ones, so where other processes change them a policy that learns can do better.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_fields, check_whole
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.packed_urls import PackedUrls
@@ -30,10 +32,10 @@ _HOSTS: Final = 10
 _SECTIONS: Final = ("news", "blog", "docs", "shop", "wiki", "jobs", "help", "data")
 _SECTION_SPREAD: Final = 1.0  # of the logarithm of a section's mean rate ...
 _PAGE_SPREAD: Final = 0.8  # ... and of a page's within its section
-_TAIL: Final = 1.2  # index of the Pareto distribution of rates: a fifth of the pages makes three fifths of the changes
+_TAIL: Final = 1.2  # index of the Pareto distribution of rates: a fifth of the pages makes seven tenths of the changes
 _REGULARITY: Final = 100.0  # gamma shape of the time between changes of a periodic page: 10 % of the period
 _BURST: Final = 0.1  # of the time a bursty page is in a burst, which has all of its changes, ...
-_BURST_DAYS: Final = 4.0  # ... and lasts so long on average
+_BURST_DAYS: Final = 4.0  # ... and lasts so long
 _EDITED: Final = 0.5  # of the changes are by edits of whole sections of a host
 _LATE: Final = 0.2  # of the pages of a growing site appear during its crawl
 _WARMUP: Final = 2
@@ -73,9 +75,10 @@ def _periodic(rates: Floats, days: int, rng: np.random.Generator) -> Changes:
 
 
 def _bursty(rates: Floats, days: int, rng: np.random.Generator) -> Changes:
-    """Bursts begin at random times, and have one change at least."""
-    bursts = _poisson(np.full(rates.size, _BURST / _BURST_DAYS), days, rng)
-    counts = 1 + rng.poisson(np.maximum(rates[bursts.pages] * _BURST_DAYS / _BURST - 1.0, 0.0))
+    """Bursts begin at random times and have one change at least; a page that changes seldom has fewer bursts."""
+    often = np.minimum(_BURST / _BURST_DAYS, rates)
+    bursts = _poisson(often, days, rng)
+    counts = 1 + rng.poisson((rates / often - 1.0)[bursts.pages])
     at = np.repeat(bursts.days, counts) + rng.uniform(0.0, _BURST_DAYS, counts.sum())
     return Changes(np.repeat(bursts.pages, counts)[at < days], at[at < days])
 
@@ -130,7 +133,7 @@ SITES: Final = (
     PlainSite("log-normal", "Poisson changes, log-normal rates of sections and of their pages"),
     PlainSite("pareto", "Poisson changes, Pareto rates", _pareto),
     PlainSite("periodic", "each page changes at its own regular interval, 10 % more or less", draw=_periodic),
-    PlainSite("bursty", "all changes of a page are in bursts of 4 days, a tenth of the time", draw=_bursty),
+    PlainSite("bursty", "all changes of a page are in bursts of 4 days, a tenth of the time at most", draw=_bursty),
     PlainSite("edited", "half of all changes are edits of whole sections of a host", draw=_edited),
     PlainSite("dead", "half of the pages never change", _half_dead),
     PlainSite("growing", "a fifth of the pages appear during the crawl", grows=True),
@@ -170,7 +173,8 @@ class KnownRates:
     """A policy that knows the rate of each page: float64[n] changes a day.
 
     It visits in the order of what a visit gains in freshness over the time until the page is visited next, the Whittle
-    index of a Poisson page: (1 - exp(-r t) (1 + r t)) / r after t days. No policy keeps many more copies current.
+    index of a Poisson page: (1 - exp(-r t) (1 + r t)) / r after t days. Of Poisson pages
+    no policy keeps many more copies current.
     """
 
     def __init__(self, rates: Floats, seed: int) -> None:
@@ -265,6 +269,8 @@ class SuiteSettings:
         check_whole("learned", self.learned, _WARMUP, f"{_WARMUP} days or more")
         check_whole("days", self.days, self.learned + 1, f"more than {self.learned} days")
         check_whole("workers", self.workers, 1, "1 or more")
+        if not self.seeds:
+            raise SettingsError("seeds", self.seeds, "one or more")
         for seed in self.seeds:
             check_whole("seeds", seed, 0, "whole numbers of 0 or more")
 

@@ -1,4 +1,4 @@
-"""GREEDY-NCIS's synthetic experiments: requests that find a current copy, by the budget, and what the paper claims."""
+"""GREEDY-NCIS's synthetic experiments: requests that find a current copy, by the budget, and what is claimed here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEAR: Final = 1  # of the requests, per cent: how near is near
 _REMARKS: Final = (
     "The formulas are derived anew and the settings are chosen here, neither is copied from the paper. Change and "
     "request rates are uniform from 0 to 1, recall is Beta(0.25, 0.25), false signals come 0.1 to 0.6 times in a unit "
-    "of time.. GREEDY ignores signals, "
+    "of time. GREEDY ignores signals, "
     "GREEDY-CIS believes all of them. The optimum is that of policies in continuous time, which need not keep to a "
     "constant rate. LambdaCrawl is not simulated: its share follows from its visit rates, at equal distances, and it "
     "minimises another cost, that of all missed changes."

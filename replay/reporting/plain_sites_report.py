@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Final
 
 from streamsched.replay.plain_sites import SITES, SiteFigures, SuiteResult
 from streamsched.replay.reporting.number_format import format_count, format_number
-from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table, Text, tabulate
+from streamsched.replay.reporting.report import Cell, Column, Report, Section, Table, Text, pick, tabulate
 
 RATIOS: Final[dict[str, Callable[[SiteFigures], float]]] = {
     "ChangeRate of default over the best of posterior, age and known prior": lambda site: site.found,
@@ -85,7 +84,7 @@ def _tabulate(result: SuiteResult) -> Table:
 
 def _content(result: SuiteResult) -> dict[str, Any]:
     return {
-        "settings": asdict(result.settings),
+        "settings": pick(result.settings, "pages", "days", "learned", "seeds"),
         "sites": [
             {
                 "site": site.cell.site.name,

@@ -2,11 +2,11 @@
 
 A page's rate is a draw from Gamma(s, s / m): m is the mean of its group, s one shape for the whole corpus, which says
 how alike the pages of a group are. A sweep goes through the rows, a few for each observed interval; at its end group
-means are updated, each shrunk towards its parent's. What a page's own visits added, changes A and
-exposure B, is kept apart from its prior. The mean is that at which the pages' posterior means (s + A) / (s/m + B) have
-the mean m: the sum of A over that of B, each page weighted by 1 / (s/m + B). Expectation-maximisation, which averages
-posterior means, has the same limit, but needs dozens of sweeps where pages have been seen for less than s/m. The shape
-is learned with each visit, by how well it predicted that.
+means are updated, each shrunk towards its parent's. What a page's own visits added, changes A and exposure B, is kept
+apart from its prior. The mean is that at which the pages' posterior means (s + A) / (s/m + B) have the mean m: the sum
+of A over that of B, each page weighted by 1 / (s/m + B). Expectation-maximisation, which averages posterior means, has
+the same limit, but needs dozens of sweeps where pages have been seen for less than s/m. The shape is learned with each
+visit after a page's first interval, by how well it predicted that visit.
 
 Before a sweep has seen many pages, the mean comes from first intervals alone: each is one of the first that a page was
 observed for, so which pages they are hardly depends on their rates. They are counted by length, with and without a

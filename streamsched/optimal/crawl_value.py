@@ -94,7 +94,7 @@ def value_pages(pages: NoisyPages, waited: Floats, signals: Ints, terms: int, ou
 
 @kernel
 def value_page(pages: NoisyPages, row: int, waited: float, signals: int, terms: int) -> float:
-    """Return what a visit of the page of a row is worth after a time and so many signals."""
+    """Return what a visit of the page of a row is worth after a time and a number of signals."""
     moments = find_moments(pages, row, waited, signals, terms)
     lost = moments.fresh * moments.time if moments.fresh > 0.0 else 0.0  # the time may be infinite then
     return float(pages.importance[row] * max(moments.current - lost, 0.0))
@@ -102,7 +102,7 @@ def value_page(pages: NoisyPages, row: int, waited: float, signals: int, terms: 
 
 @kernel
 def find_moments(pages: NoisyPages, row: int, waited: float, signals: int, terms: int) -> VisitMoments:
-    """Return the moments of visits at the threshold that a time and so many signals make up."""
+    """Return the moments of visits at the threshold that a time and a number of signals make up."""
     rate, noise = pages.change_rate[row], pages.false_rate[row]
     told = rate * pages.recall[row]
     if told == 0.0:  # signals say nothing

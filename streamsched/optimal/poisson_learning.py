@@ -1,7 +1,7 @@
 """Learns change rates from all costs that syncs and probes see, if a cost is 1 once a page has changed since its sync.
 
 A sync, or a probe and the sync after it, says of one or two intervals whether they had a change. The estimate is that
-of maximum likelihood. Changed intervals are counted in bins of their length, 5 % apart; a bin stands for intervals of
+of maximum likelihood. Changed intervals are counted in bins of their length, 5 % apart; a bin counts as intervals of
 its mean length, so that memory does not grow with the number of syncs.
 
 A page that is taken for a fast one gets the lowest rate, at which little more is learned of it. `best_rates` with a

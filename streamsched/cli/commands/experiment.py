@@ -41,7 +41,7 @@ Examples:
   streamsched experiment noisy-signals --report noisy-signals.html
   streamsched experiment webfountain --starts 3 --report webfountain.html
 
-The defaults are the papers' settings. The same seed gives the same figures.
+The defaults are the papers' settings, but for noisy-signals. The same seed gives the same figures.
 """
 _CRAWLS: Final = CrawlSettings()
 _SYNCS: Final = SyncPlan()

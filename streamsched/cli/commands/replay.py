@@ -50,7 +50,7 @@ Examples:
   streamsched replay log.tsv.gz --policy default --signals share=.5,recall=.7,precision=.7,late=6h
   streamsched replay log.tsv.gz --policy posterior --save-state state/    # for next and explain
   streamsched replay log.tsv.gz --policy gp4c --policy posterior          # evolves weekly: a minute or more
-  streamsched replay --suite --seeds 2                                    # simulated sites: ten minutes a seed
+  streamsched replay --suite --seeds 2                                    # simulated sites: some minutes a seed
 
 \b
 Policies:

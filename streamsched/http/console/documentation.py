@@ -30,9 +30,13 @@ def read_pages() -> dict[str, str]:
 
 
 class Documentation:
-    """Answers browsers. `policy`: the Content-Security-Policy of the pages, which are read when one is asked for."""
+    """Answers browsers. `policy`: the Content-Security-Policy of the pages.
+
+    They are read when one is asked for, and each is rendered once: that takes tens of milliseconds of the event loop.
+    """
 
     def __init__(self, policy: str) -> None:
+        self._rendered: dict[str, str] = {}
         self._headers = {"content-security-policy": policy, "content-type": _HTML}
 
     def routes(self) -> list[Route]:
@@ -52,7 +56,9 @@ class Documentation:
         """Return a page."""
         if name not in self._pages:
             raise HttpError(HTTPStatus.NOT_FOUND, "unknown_path", "there is no such page; /docs has the list")
-        return Response(render_page(name, self._pages), headers=self._headers)
+        if name not in self._rendered:
+            self._rendered[name] = render_page(name, self._pages)
+        return Response(self._rendered[name], headers=self._headers)
 
     @cached_property
     def _pages(self) -> dict[str, str]:

@@ -41,6 +41,19 @@ def test_what_is_no_page_is_no_link_and_html_stays_text() -> None:
     assert "<title>A &lt;b&gt; &amp; c – streamsched</title>" in page
 
 
+def test_a_page_is_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[str] = []
+
+    def render(name: str, _: object) -> str:
+        rendered.append(name)
+        return name
+
+    monkeypatch.setattr("streamsched.http.console.documentation.render_page", render)
+    documentation = Documentation(CONTENT_POLICY)
+    bodies = [bytes(asyncio.run(documentation.docs_page(name)).body) for name in ("run.md", "state.md", "run.md")]
+    assert (rendered, bodies) == (["run.md", "state.md"], [b"run.md", b"state.md", b"run.md"])
+
+
 def test_pages_are_sent_as_html_and_others_refused() -> None:
     documentation = Documentation(CONTENT_POLICY)
     listed = bytes(asyncio.run(documentation.docs()).body).decode()

@@ -41,6 +41,12 @@ def test_pages_change_as_often_as_their_rates_say(kind: PlainSite) -> None:
     assert site.window.changes().sum() == pytest.approx((site.rates * days).sum(), rel=0.1)
 
 
+@pytest.mark.parametrize("name", ["equal", "periodic", "bursty"])
+def test_pages_that_change_seldom_do_so_in_bursts_too(name: str) -> None:
+    site = draw_site(KINDS[name], 0.003, 10_000, 100, np.random.default_rng(1))
+    assert site.window.changes().sum() == pytest.approx(3_000, rel=0.08)
+
+
 def test_kinds_differ_in_when_pages_change() -> None:
     spread = {}
     for name in ("equal", "periodic", "bursty", "edited"):
@@ -130,7 +136,7 @@ def test_suite_is_the_same_with_several_processes() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"pages": 99}, {"days": 60}, {"learned": 1}, {"seeds": (-1,)}, {"workers": 0}], ids=str
+    "wrong", [{"pages": 99}, {"days": 60}, {"learned": 1}, {"seeds": (-1,)}, {"seeds": ()}, {"workers": 0}], ids=str
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingsError):
