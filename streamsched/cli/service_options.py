@@ -16,7 +16,7 @@ from rich.console import Console
 from streamsched.cli.exits import Interruption
 from streamsched.cli.options import FILE, Parsed, current_time
 from streamsched.cli.output import echo, echo_json
-from streamsched.errors import SettingsError
+from streamsched.errors import NOTHING, SettingsError
 from streamsched.http.service_clock import ScaledClock, ServiceClock
 from streamsched.numerics.durations import parse_duration
 from streamsched.scheduler.settings import DEFAULT_FORMULA
@@ -163,3 +163,13 @@ def print_counts(counts: Mapping[str, int | str], *, as_json: bool) -> None:
     width = max(_NAME_WIDTH, *map(len, counts))
     for name, value in counts.items():
         echo(f"{name:<{width}} {value:,}" if isinstance(value, int) else f"{name:<{width}} {value}")
+
+
+@contextmanager
+def needs_http() -> Iterator[None]:
+    """Context manager for the imports of the service: SettingsError if a package of the extra is missing."""
+    try:
+        yield
+    except ImportError as error:
+        expected = "an installed package: pip install 'streamsched[http]'"
+        raise SettingsError(error.name or "http", NOTHING, expected) from error

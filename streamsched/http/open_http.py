@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from streamsched.errors import NOTHING, SettingsError
 from streamsched.http.app import BodyBounds, HttpApp
 from streamsched.http.console import CONTENT_POLICY, Console, read_files
 from streamsched.http.console.documentation import Documentation
@@ -30,16 +29,6 @@ from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 
 
-def listen(settings: HttpSettings) -> socket.socket:
-    """Return a socket that listens on the address of `settings`, for `open_http`: an address is claimed before a state.
-
-    Raises SettingsError for an address that cannot be listened on, or if a package of the service is missing.
-    """
-    with _needs_extra():
-        from streamsched.http.server import listen as listen_at  # noqa: PLC0415  uvicorn is an extra
-    return listen_at(settings)
-
-
 @contextmanager
 def open_http(
     scheduler: DurableScheduler,
@@ -50,12 +39,11 @@ def open_http(
 ) -> Iterator[HttpServer]:
     """Serve `scheduler` over HTTP within the block; at its end requests under way are answered.
 
-    `wall`: the present time, UTC epoch seconds, which never goes back; `listener`: from `listen`; `prepare`: called
-    before the block, while only monitors are answered, who learn that the service is not ready. Raises SettingsError
-    for an invalid file of tokens, SnapshotError if the audit log cannot be written, and what `prepare` raises.
+    `wall`: the present time, UTC epoch seconds, which never goes back; `listener`: an address is claimed before a state
+    is opened, by `streamsched.http.server.listen`; `prepare`: called before the block, while only monitors are
+    answered, who learn that the service is not ready. Raises SettingsError for an invalid file of tokens, SnapshotError
+    if the audit log cannot be written, and what `prepare` raises.
     """
-    with _needs_extra():
-        from streamsched.http.server import HttpServer  # noqa: PLC0415  uvicorn is an extra
     with open_app(scheduler, settings, wall) as app:
         server = HttpServer(settings, app, listener)
         app.service.is_starting = prepare is not None
@@ -86,9 +74,7 @@ def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable
         gate = Gate(tokens, RateLimit(settings.rate, time.monotonic), settings.host)
         bounds = BodyBounds(settings.max_body, float(settings.body_timeout))
         decoder = stack.enter_context(ThreadPoolExecutor(1, "streamsched decoder"))
-        with _needs_extra():
-            routes = make_routes(service)
-        yield HttpApp(service, routes, gate, audit, bounds, decoder)
+        yield HttpApp(service, make_routes(service), gate, audit, bounds, decoder)
 
 
 def make_routes(service: Service) -> list[Route]:
@@ -96,13 +82,3 @@ def make_routes(service: Service) -> list[Route]:
     routes = list(find_routes([Crawling(service), Reading(service), Administration(service)]))
     routes += Monitoring(service, lambda: describe_routes(routes, service.version)).routes()
     return routes + Console(read_files()).routes() + Documentation(CONTENT_POLICY).routes()
-
-
-@contextmanager
-def _needs_extra() -> Iterator[None]:
-    """Raise SettingsError in place of the ImportError of a package that is not installed."""
-    try:
-        yield
-    except ImportError as error:
-        expected = "an installed package: pip install 'streamsched[http]'"
-        raise SettingsError(error.name or "http", NOTHING, expected) from error

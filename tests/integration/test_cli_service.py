@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from streamsched.api.views import HostLimits
 from tests.support.command_line import Answer, Command
 from tests.support.http_service import TOKENS, URLS, Running, running
+from tests.support.paths import ROOT
 
 TOKEN = "STREAMSCHED_TOKEN"
 
@@ -172,3 +175,14 @@ def test_a_service_that_is_not_there(url: str, code: int, streamsched: Command) 
     answer = streamsched("next", "--service", url)
     assert (answer.code, answer.out) == (code, "")
     assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn", "httptools", "markdown_it", "prometheus_client"])
+def test_a_missing_package_of_the_service_is_named(tmp_path: Path, package: str) -> None:
+    lines = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_module('streamsched', run_name='__main__')"
+    command = [sys.executable, "-c", lines, "serve", "--state", str(tmp_path / "state"), "--http", "127.0.0.1:0"]
+    ended = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=120)
+    assert ended.returncode == 2
+    assert package in ended.stderr
+    assert "pip install 'streamsched[http]'" in ended.stderr
+    assert "Traceback" not in ended.stderr

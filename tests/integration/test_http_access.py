@@ -12,7 +12,8 @@ import pytest
 
 from streamsched import DurableScheduler
 from streamsched.errors import SettingsError
-from streamsched.http.open_http import listen, open_http
+from streamsched.http.open_http import open_http
+from streamsched.http.server import listen
 from streamsched.http.tokens import TokenFile
 from streamsched.service.http_settings import HttpSettings
 from tests.support.command_line import Command

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -16,11 +15,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streamsched import DurableScheduler, Outcome, OutcomeBatch, SettingsError
-from streamsched.http.open_http import listen, open_http
+from streamsched import DurableScheduler, Outcome, OutcomeBatch
 from streamsched.http.scheduler_thread import SchedulerThread
 from streamsched.http.service_figures import KEPT_SAMPLES, Sampler, ServiceFigures
-from streamsched.service.http_settings import HttpSettings
 from streamsched.service.ingest_loop import StreamProgress
 from tests.support.http_service import NOW, URLS, Running, outcome, running
 from tests.support.paths import ROOT
@@ -246,18 +243,6 @@ def test_a_sample_that_fails_does_not_end_the_others() -> None:
     figures: Any = Failing()
     with Sampler(figures):
         assert figures.third.wait(10.0)
-
-
-def test_a_missing_package_is_named(scheduler: DurableScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "streamsched.http.prometheus_metrics", raising=False)
-    settings = HttpSettings("127.0.0.1:0")
-    with (
-        pytest.raises(SettingsError, match=r"prometheus_client.*streamsched\[http\]"),
-        listen(settings) as listener,
-        open_http(scheduler, settings, lambda: NOW, listener),
-    ):
-        pass
 
 
 def exposed(service: Running) -> set[str]:

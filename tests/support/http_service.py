@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from streamsched import DurableScheduler
-from streamsched.http.open_http import listen, open_http
-from streamsched.http.server import HttpServer
+from streamsched.http.open_http import open_http
+from streamsched.http.server import HttpServer, listen
 from streamsched.http.service_clock import ServiceClock
 from streamsched.http.tokens import SCOPES, write_entry
 from streamsched.scheduler.warm import WORKLOADS

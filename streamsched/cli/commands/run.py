@@ -21,6 +21,7 @@ from streamsched.cli.service_options import (
     compile_for_requests,
     given_settings,
     log_run,
+    needs_http,
     print_counts,
     service_clock,
     service_options,
@@ -121,8 +122,8 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
             stack.enter_context(batches)
         server: HttpServer | None = None
         if http is not None and listener is not None:
-            from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra that other runs do without
-
+            with needs_http():
+                from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra that other runs do without
             prepare = partial(compile_for_requests, interruption)
             with suppress(Cancelled):  # nothing is read then
                 server = stack.enter_context(open_http(scheduler, http, wall, listener, prepare))
@@ -157,8 +158,8 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
 
 
 def _listen(settings: HttpSettings) -> socket.socket:
-    from streamsched.http.open_http import listen  # noqa: PLC0415  an extra that other runs do without
-
+    with needs_http():
+        from streamsched.http.server import listen  # noqa: PLC0415  an extra that other runs do without
     return listen(settings)
 
 

@@ -16,12 +16,12 @@ from streamsched.cli.service_options import (
     compile_for_requests,
     given_settings,
     log_run,
+    needs_http,
     print_counts,
     rehearse_option,
     service_clock,
     service_options,
 )
-from streamsched.http.open_http import listen, open_http
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 from streamsched.service.ingest_loop import SaveLog
@@ -59,6 +59,9 @@ def serve_command(**given: Any) -> int:
 
 
 def _serve(settings: RunSettings, *, as_json: bool) -> int:
+    with needs_http():
+        from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra
+        from streamsched.http.server import listen  # noqa: PLC0415
     wall, begin = service_clock(settings)
     http = HttpSettings(**settings.http)
     with ExitStack() as stack:

@@ -48,7 +48,7 @@ class Documentation:
 
     async def docs(self) -> Response:
         """Return the list of pages."""
-        titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in self._pages.items()}
+        titles = {name: _title(text) for name, text in self._pages.items()}
         items = "".join(f'<li><a href="/docs/{name}">{escape(titles[name])}</a></li>' for name in sorted(titles))
         return Response(_document("Documentation", f"<h1>Documentation</h1><ul>{items}</ul>"), headers=self._headers)
 
@@ -75,7 +75,12 @@ def render_page(name: str, pages: Mapping[str, str]) -> str:
         elif token.type == "inline":
             token.children = list(_without_dead_links(token.children or (), pages))
     rendered: Any = markdown.renderer.render(tokens, markdown.options, {})
-    return _document(pages[name].partition("\n")[0].removeprefix("# "), rendered)
+    return _document(_title(pages[name]), rendered)
+
+
+def _title(text: str) -> str:
+    """Return the first heading of a page, which a comment may precede."""
+    return next(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
 
 
 def _anchor(heading: str) -> str:

@@ -28,6 +28,7 @@ from streamsched.api.operations import (
 from streamsched.api.views import ChampionView
 from streamsched.errors import SettingsError, StateInUse, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.http.prometheus_metrics import PrometheusMetrics
 from streamsched.http.protocol.bodies import JSON
 from streamsched.http.protocol.problems import HttpError, invalid
 from streamsched.http.protocol.routes import Route
@@ -139,8 +140,6 @@ class Monitoring:
     """Answers monitors. `describe`: returns the OpenAPI document, made when it is first asked for."""
 
     def __init__(self, service: Service, describe: Callable[[], dict[str, Any]]) -> None:
-        from streamsched.http.prometheus_metrics import PrometheusMetrics  # noqa: PLC0415  prometheus_client is an extra
-
         self._service = service
         self._metrics = PrometheusMetrics(service)
         self._describe = describe

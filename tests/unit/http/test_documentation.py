@@ -58,6 +58,7 @@ def test_pages_are_sent_as_html_and_others_refused() -> None:
     documentation = Documentation(CONTENT_POLICY)
     listed = bytes(asyncio.run(documentation.docs()).body).decode()
     assert set(re.findall(r'"/docs/([^"]+)"', listed)) == PAGES.keys()
+    assert ">Settings of `run` and `serve`</a>" in listed
     answer = asyncio.run(documentation.docs_page("console.md"))
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == CONTENT_POLICY
