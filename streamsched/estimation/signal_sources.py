@@ -234,6 +234,6 @@ def join_signals(signals: Records, unseen: Floats, spared: Floats) -> None:
         if signal.signalled:
             left = unsignalled(signal)
             evidence = log(left)
-            again = -evidence * exp(2.0 * evidence / max(float(signal.count), 1.0))
+            again = -evidence * exp(2.0 * evidence / max(float(signal.counts[signal.lead]), 1.0))
             unseen[i] += again
             spared[i] *= left * exp(again)

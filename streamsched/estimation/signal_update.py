@@ -4,7 +4,7 @@ before it.
 True signals, false ones, and late announcements of a change that a visit has already seen are independent Poisson
 processes. So a signal is one of each with a probability in proportion to their rates at its time. Signals of one kind
 say more together than each by itself, 1 - Π(1 - π). Those of other kinds may repeat the same announcement, so only the
-kind that says most counts.
+kind that says most counts for the page. All are counted, each for its own source.
 
 Visits are chosen by signals, so a page that was visited because of one has changed more often than the time since its
 last visit tells. The likelihood of all that was observed has two factors: the changes that a source announced, and the
@@ -108,16 +108,30 @@ def believe(signal: Record, rate: float, source: Reliability, after_days: float)
 def add_signal(signal: Record, kind: int, after_s: float, true: float) -> None:
     """Add a signal of a kind, true with probability `true`, to those since the page's last visit. O(1)."""
     before = SIGNAL_UNIT * float(signal.signalled)
-    bit = np.uint8(1 << kind)
-    if signal.kinds == 0 or (signal.lead != kind and true > before):
-        signal.lead, signal.count = kind, 1
-        signal.signalled = encode_signalled(true)
-    elif signal.lead == kind:
-        signal.count = min(np.int64(signal.count) + 1, _MOST_COUNTED)
+    bit, after = np.uint8(1 << kind), np.float32(after_s)
+    count = min(int(np.int64(signal.counts[kind])) + 1, _MOST_COUNTED)
+    alone = encode_signalled(1.0 - (1.0 - true) ** float(count))
+    if signal.kinds != 0 and signal.lead == kind:
         signal.signalled = encode_signalled(1.0 - (1.0 - before) * (1.0 - true))
-    signal.first_after_s = after_s if signal.kinds == 0 else min(signal.first_after_s, np.float32(after_s))
-    signal.last_after_s = max(signal.last_after_s, np.float32(after_s))
+    elif signal.kinds == 0 or alone > np.int64(signal.signalled):
+        signal.lead, signal.signalled = kind, alone
+    signal.counts[kind] = count
+    signal.first_after_s = after if signal.kinds == 0 else min(signal.first_after_s, after)
+    if after > signal.last_after_s:
+        signal.latest = bit
+    elif after == signal.last_after_s:
+        signal.latest |= bit
+    signal.last_after_s = max(signal.last_after_s, after)
     signal.kinds |= bit
+
+
+@inlined_kernel
+def _repeats(signal: Record, kind: int, after_s: float) -> bool:
+    """Return whether a signal is not newer than another of its kind, as far as a page's one time of all kinds tells."""
+    after = np.float32(after_s)
+    if not np.int64(signal.kinds) >> kind & 1 or after > signal.last_after_s:
+        return False
+    return bool(after < signal.last_after_s or np.int64(signal.latest) >> kind & 1)
 
 
 @bare_kernel
@@ -130,7 +144,7 @@ def apply_signal(
     after_s = at_s - page.last_visit_s
     if not after_s > 0.0:
         return LATE
-    if np.int64(signal.kinds) >> kind & 1 and np.float32(after_s) <= signal.last_after_s:
+    if _repeats(signal, kind, after_s):
         return REPEATED
     mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
     number = _count_signal(shard, row, kind, at_s)
@@ -220,7 +234,8 @@ def begin_silence(shard: ShardArrays, row: int, at_s: float, cycle_s: float, ech
     """
     signal: Record = shard.pages.signals[row]
     signal.covered |= signal.kinds
-    signal.kinds, signal.lead, signal.count, signal.signalled = 0, 0, 0, 0
+    signal.kinds, signal.lead, signal.latest, signal.signalled = 0, 0, 0, 0
+    signal.counts[:] = 0
     signal.first_after_s, signal.last_after_s = 0.0 - echoes, 0.0
     best = _best_source(shard, row, at_s, cycle_s)
     signal.quiet = min(max(int(_MOST_QUIET * (1.0 - best.recall) + 0.5), 1), _MOST_QUIET)
@@ -276,7 +291,7 @@ def _learn_sources(
     host: Record = shard.groups.records[group.host]
     rate = rate_per_day(page, observed.cycle_s)
     days = min(max(observed.cycles * observed.cycle_s / DAY_S, 0.0), _MOST_DAYS)
-    count = float(np.int64(signal.count))
+    count = float(signal.counts[signal.lead])
     each = 1.0 - announced.spared ** (1.0 / max(count, 1.0))
     true = count * each / changed
     changes = true + rate * days * announced.effective / changed  # expected, given that there was one
@@ -285,11 +300,10 @@ def _learn_sources(
             number = find_source(shard.signals, host, kind)
             learn_arrival(shard, number, observed.end_s, 0.0)
             source = reliability(shard, number, observed.cycle_s)
-            signals, right = 0.0, 0.0
-            if np.int64(signal.kinds) >> kind & 1:
-                signals = count if signal.lead == kind else 1.0
+            signals, right = float(signal.counts[kind]), 0.0
+            if signals > 0.0:
                 own = rate * source.recall / (rate * source.recall + source.false_per_day)
-                right = true if signal.lead == kind else min(own / changed, 1.0)
+                right = true if signal.lead == kind else signals * min(own / changed, 1.0)
             shown = _yield(signal, kind, source, rate, days, signals, right, changes)
             if not observed.changed:
                 shown = Yield(signals, 0.0, shown.days, 0.0, 0.0, 0.0, 0.0)

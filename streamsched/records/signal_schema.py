@@ -1,4 +1,4 @@
-"""Records of change signals: of pages (`SIGNAL`, 16 bytes), and of their sources.
+"""Records of change signals: of pages (`SIGNAL`, 24 bytes), and of their sources.
 
 A source is a kind, such as ``"sitemap"``, on one host. Pages have records only once a shard has taken a signal, and all
 zeros mean that no source has ever said anything of a page.
@@ -26,7 +26,8 @@ SIGNAL: Final = np.dtype(
         ("covered", "u1"),  # bits of the kinds that had announced a change of the page by its last visit
         ("kinds", "u1"),  # bits of the kinds that have since
         ("lead", "u1"),  # the kind whose signals say most of them
-        ("count", "u1"),  # signals of that kind since the last visit, at most 255
+        ("latest", "u1"),  # bits of the kinds whose signals are as new as the latest one
+        ("counts", "u1", MOST_KINDS),  # signals of each kind since the last visit, at most 255
     ]
 )
 

@@ -147,7 +147,11 @@ def _check_signalled(pages: Records) -> dict[str, bool]:
         "a page's first signal is not newer than its last": bool(
             np.all((first <= last)[heard]) and np.all(last[heard] > 0) and not np.any(last[~heard])
         ),
-        "only signals announce changes": not np.any(pages["signalled"][~heard]) and not np.any(pages["count"][~heard]),
+        "only signals announce changes": not np.any(pages["signalled"][~heard]),
+        "signals are counted of the kinds that announced": bool(
+            np.array_equal(np.packbits(pages["counts"] != 0, axis=-1, bitorder="little")[:, 0], pages["kinds"])
+            and not np.any(pages["latest"] & ~pages["kinds"])
+        ),
         "covered pages have a share of changes that is left out": bool(
             np.array_equal(pages["covered"] != 0, pages["quiet"] != 0)
         ),

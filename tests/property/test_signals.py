@@ -106,7 +106,9 @@ def assert_same(both: Both) -> None:
         assert (signal["quiet"], signal["lateness"]) == pytest.approx((heard.quiet, heard.lateness), abs=1)
         bits = [{kind for i, kind in enumerate(names) if int(signal[of]) >> i & 1} for of in ("covered", "kinds")]
         assert bits == [heard.covered, heard.kinds]
-        assert signal["count"] == heard.count
+        counts = {kind: int(signal["counts"][i]) for i, kind in enumerate(names) if signal["counts"][i]}
+        assert counts == heard.counts
+        assert kinds_of({"kinds": signal["latest"]}, names) == heard.latest
         page = both.shard.pages[url]
         record = shard.pages.records[row]
         assert (record["own_shape"], record["own_exposure"]) == pytest.approx(

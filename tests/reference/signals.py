@@ -36,7 +36,8 @@ class PageSignals:
     covered: set[str] = field(default_factory=set)  # kinds that had announced a change by the last visit
     kinds: set[str] = field(default_factory=set)  # ... and since
     lead: str | None = None
-    count: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    latest: set[str] = field(default_factory=set)  # kinds whose signals are as new as the latest one
     signalled: int = 0
     first_s: float = 0.0  # after the last visit; minus the echoes that are expected before the first signal
     last_s: float = 0.0
@@ -47,6 +48,11 @@ class PageSignals:
     def spared(self) -> float:
         """The probability that no signal is true."""
         return 1.0 - self.signalled / UNIT
+
+    @property
+    def count(self) -> int:
+        """The signals of the kind that says most."""
+        return self.counts.get(self.lead, 0) if self.lead is not None else 0
 
     @property
     def again(self) -> float:
@@ -149,7 +155,9 @@ class Signals:
         announced = self.of_page(url)
         if after_s <= 0.0:
             return "late"
-        if kind in announced.kinds and single(after_s) <= announced.last_s:
+        if kind in announced.kinds and single(after_s) < announced.last_s:
+            return "repeated"
+        if kind in announced.latest and single(after_s) == announced.last_s:
             return "repeated"
         source = self.sources.setdefault((host.name, kind), Source(at_s))
         source.signals += 1
@@ -163,11 +171,16 @@ class Signals:
         true, echo = rates["true"] / sum(rates.values()), echoes / sum(rates.values())
         for name, amount in (("true", 1.0), ("announced", 1.0), ("lateness", after + found.late), ("late", 1.0)):
             source.evidence[name] += echo * amount
-        if not announced.kinds or (announced.lead != kind and true > announced.signalled / UNIT):
-            announced.lead, announced.count, announced.signalled = kind, 1, code_of(true)
-        elif announced.lead == kind:
-            announced.count = min(announced.count + 1, 255)
+        announced.counts[kind] = min(announced.counts.get(kind, 0) + 1, 255)
+        alone = code_of(1.0 - (1.0 - true) ** announced.counts[kind])
+        if announced.lead == kind:
             announced.signalled = code_of(1.0 - announced.spared * (1.0 - true))
+        elif announced.lead is None or alone > announced.signalled:
+            announced.lead, announced.signalled = kind, alone
+        if single(after_s) > announced.last_s:
+            announced.latest = set()
+        if single(after_s) >= announced.last_s:
+            announced.latest.add(kind)
         announced.first_s = min(announced.first_s, single(after_s)) if announced.kinds else single(after_s)
         announced.last_s = max(announced.last_s, single(after_s))
         announced.kinds.add(kind)
@@ -183,9 +196,9 @@ class Signals:
         for kind in (one for one in self.kinds if one in announced.covered | announced.kinds):
             self.arrive(host, kind, at_s, 0)
             found = self.reliability(host, kind)
-            signals = (announced.count if announced.lead == kind else 1) if kind in announced.kinds else 0
+            signals = announced.counts.get(kind, 0)
             own = seen.rate * found.recall / (seen.rate * found.recall + found.false)
-            true = lead_true if announced.lead == kind else min(own / chance, 1.0)
+            true = lead_true if announced.lead == kind else signals * min(own / chance, 1.0)
             shown = self.yielded(announced, kind, found, seen, (signals, true if signals else 0.0), changes)
             fade = 0.5 * (signals + (seen.rate * found.recall + found.false) * shown["days"]) / rules.MEMORY_SIGNALS
             evidence = self.sources[host.name, kind].evidence
@@ -219,7 +232,8 @@ class Signals:
         """Begin the silence after a visit."""
         announced = self.of_page(url)
         announced.covered |= announced.kinds
-        announced.kinds, announced.lead, announced.count, announced.signalled = set(), None, 0, 0
+        announced.kinds, announced.lead, announced.counts, announced.signalled = set(), None, {}, 0
+        announced.latest = set()
         announced.first_s, announced.last_s = -single(echoes), 0.0
         best = Reliability(-1.0, 0.0, 0.0)
         for kind in (one for one in self.kinds if one in announced.covered):

@@ -19,13 +19,17 @@ URLS = np.array([f"https://h{i % 3}.example/d{i % 7}/p{i}" for i in range(PAGES)
 
 @dataclass(frozen=True)
 class Crawled:
-    """What came of a crawl: stale pages, what batches predicted of their pages and what came, and the kind's row."""
+    """What came of a crawl: stale pages, what batches predicted of their pages and what came, and the rows of kinds."""
 
     stale: float
     predicted: Floats
     came: Bools
     signalled: Bools
-    kind: SourceReliability | None
+    kinds: tuple[SourceReliability, ...]
+
+    @property
+    def kind(self) -> SourceReliability | None:
+        return self.kinds[0] if self.kinds else None
 
 
 class World:
@@ -56,16 +60,19 @@ class World:
 
 
 @cache
-def crawl(precision: float | None, *, floods: bool = False) -> Crawled:
+def crawl(precision: float | None, *, floods: bool = False, kinds: tuple[str, ...] = ("sitemap",)) -> Crawled:
+    """Crawl a world; each signal comes at one time from each of `kinds`."""
     world, scheduler = World(precision, floods=floods), Scheduler(seed=3, host_share=None)
     scheduler.observe(OutcomeBatch(list(URLS), 1e-3 * np.arange(PAGES)))
     order, last = {url: page for page, url in enumerate(URLS.tolist())}, np.zeros(PAGES)
-    at, about = np.array([*zip(*world.announced, strict=True)]) if world.announced else np.zeros((2, 0))
+    at = np.repeat([at for at, _ in world.announced], len(kinds))
+    about = np.repeat(np.array([about for _, about in world.announced], np.int64), len(kinds))
+    kind = np.tile(kinds, len(world.announced))
     predicted, came, signalled, stale = list[Floats](), list[Bools](), list[Bools](), list[float]()
     for now in np.arange(1.0, DAYS, 0.25).tolist():
         new = (at > now - 0.25) & (at <= now)
         if np.any(new):
-            scheduler.notice(SignalBatch(URLS[about[new].astype(int)].tolist(), at[new] * DAY, "sitemap"))
+            scheduler.notice(SignalBatch(URLS[about[new]].tolist(), at[new] * DAY, kind[new].tolist()))
         batch = scheduler.next_batch(BATCH, now=now * DAY)
         pages = np.array([order[url] for url in batch.urls])
         found = world.changed(pages, last, now)
@@ -79,9 +86,9 @@ def crawl(precision: float | None, *, floods: bool = False) -> Crawled:
                 stale.append(float(world.changed(np.arange(PAGES), last, now).mean()))
         scheduler.observe(OutcomeBatch(batch.urls, np.full(pages.size, now * DAY), changed=found))
         last[pages] = now
-    kinds = [source for source in scheduler.sources() if source.host is None]
+    learned = tuple(source for source in scheduler.sources() if source.host is None)
     announced, saw, heard = np.concatenate(predicted), np.concatenate(came), np.concatenate(signalled)
-    return Crawled(float(np.mean(stale)), announced, saw, heard, kinds[0] if kinds else None)
+    return Crawled(float(np.mean(stale)), announced, saw, heard, learned)
 
 
 @pytest.mark.parametrize("precision", [0.7, 0.3])
@@ -101,6 +108,18 @@ def test_probabilities_are_calibrated(precision: float) -> None:
     for group in (crawled.signalled, ~crawled.signalled):
         assert crawled.predicted[group].mean() == pytest.approx(crawled.came[group].mean(), abs=0.09)
     assert crawled.predicted[crawled.signalled].mean() < crawled.came[crawled.signalled].mean()
+
+
+def test_two_copies_of_a_source_are_believed_as_one() -> None:
+    """Each signal comes twice, of two kinds: both learn what one learns, and no page seems more certain for it."""
+    one, two = crawl(0.1), crawl(0.1, kinds=("sitemap", "feed"))
+    (alone,) = one.kinds
+    assert [kind.kind for kind in two.kinds] == ["sitemap", "feed"]
+    for kind in two.kinds:
+        assert (kind.signals, kind.pages) == (alone.signals, alone.pages)
+        assert kind.precision == pytest.approx(alone.precision, abs=0.03)
+    assert two.predicted.mean() == pytest.approx(two.came.mean(), abs=0.015)
+    assert two.stale == pytest.approx(one.stale, rel=0.02)
 
 
 def test_a_source_that_is_mostly_right_leaves_fewer_stale_pages() -> None:
