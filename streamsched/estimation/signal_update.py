@@ -23,7 +23,6 @@ from streamsched.estimation.related_pages import own_probability, unclaimed
 from streamsched.estimation.signal_sources import (
     MEMORY_SIGNALS,
     QUIET_UNIT,
-    SIGNAL_UNIT,
     Reliability,
     Yield,
     decode_lateness,
@@ -94,27 +93,32 @@ def promptness(days: float, lateness_days: float) -> float:
 
 
 @inlined_kernel
-def believe(signal: Record, rate: float, source: Reliability, after_days: float) -> Belief:
+def believe(signal: Record, kind: int, rate: float, source: Reliability, after_days: float) -> Belief:
     """Return the probabilities of a signal `after_days` after the last visit of a page of that rate a day. O(1)."""
+    echoes = 0.0 if np.int64(signal.kinds) >> kind & 1 else float(signal.echoes)
     late = source.lateness_days
     announced = 0.0 - expm1(-min(after_days / late, _MOST_EXPONENT))  # the part that is announced by then
     true = rate * source.recall * announced
-    echo = max(-float(signal.first_after_s), 0.0) * (1.0 - announced) / late
+    echo = echoes * (1.0 - announced) / late
     every = true + source.false_per_day + echo
     return Belief(true / every, echo / every)
 
 
 @inlined_kernel
 def add_signal(signal: Record, kind: int, after_s: float, true: float) -> None:
-    """Add a signal of a kind, true with probability `true`, to those since the page's last visit. O(1)."""
-    before = SIGNAL_UNIT * float(signal.signalled)
+    """Add a signal of a kind, true with probability `true`, to those since the page's last visit. O(1).
+
+    Probabilities are kept of the leading kind only. Those of another kind's earlier signals are taken to be that of its
+    newest one.
+    """
     bit, after = np.uint8(1 << kind), np.float32(after_s)
     count = min(int(np.int64(signal.counts[kind])) + 1, _MOST_COUNTED)
-    alone = encode_signalled(1.0 - (1.0 - true) ** float(count))
-    if signal.kinds != 0 and signal.lead == kind:
-        signal.signalled = encode_signalled(1.0 - (1.0 - before) * (1.0 - true))
-    elif signal.kinds == 0 or alone > np.int64(signal.signalled):
-        signal.lead, signal.signalled = kind, alone
+    if signal.lead == kind:
+        together = encode_signalled(1.0 - unsignalled(signal) * (1.0 - true))
+    else:
+        together = encode_signalled(1.0 - (1.0 - true) ** float(count))
+    if signal.kinds == 0 or together > np.int64(signal.signalled):
+        signal.lead, signal.signalled = kind, together
     signal.counts[kind] = count
     signal.first_after_s = after if signal.kinds == 0 else min(signal.first_after_s, after)
     if after > signal.last_after_s:
@@ -159,12 +163,12 @@ def apply_signal(
 def _add(shard: ShardArrays, row: int, number: int, after_s: float, source: Reliability, cycle_s: float) -> None:
     """Add a signal to what its page and its source know; a late announcement of a seen change is true at once."""
     signal: Record = shard.pages.signals[row]
-    after_days = after_s / DAY_S
-    belief = believe(signal, rate_per_day(shard.pages.records[row], cycle_s), source, after_days)
+    kind, after_days = int(np.int64(shard.signals.sources[number].kind)), after_s / DAY_S
+    belief = believe(signal, kind, rate_per_day(shard.pages.records[row], cycle_s), source, after_days)
     echo, delay = belief.echo, after_days + source.lateness_days
     if echo > 0.0:
         learn_yield(shard, number, Yield(0.0, echo, 0.0, echo, 0.0, echo * delay, echo), 0.0)
-    add_signal(signal, int(np.int64(shard.signals.sources[number].kind)), after_s, belief.true)
+    add_signal(signal, kind, after_s, belief.true)
 
 
 @inlined_kernel
@@ -236,7 +240,7 @@ def begin_silence(shard: ShardArrays, row: int, at_s: float, cycle_s: float, ech
     signal.covered |= signal.kinds
     signal.kinds, signal.lead, signal.latest, signal.signalled = 0, 0, 0, 0
     signal.counts[:] = 0
-    signal.first_after_s, signal.last_after_s = 0.0 - echoes, 0.0
+    signal.echoes, signal.first_after_s, signal.last_after_s = echoes, 0.0, 0.0
     best = _best_source(shard, row, at_s, cycle_s)
     signal.quiet = min(max(int(_MOST_QUIET * (1.0 - best.recall) + 0.5), 1), _MOST_QUIET)
     signal.lateness = encode_lateness(best.lateness_days * DAY_S)
@@ -292,18 +296,18 @@ def _learn_sources(
     rate = rate_per_day(page, observed.cycle_s)
     days = min(max(observed.cycles * observed.cycle_s / DAY_S, 0.0), _MOST_DAYS)
     count = float(signal.counts[signal.lead])
-    each = 1.0 - announced.spared ** (1.0 / max(count, 1.0))
-    true = count * each / changed
+    true = count * (1.0 - announced.spared ** (1.0 / max(count, 1.0))) / changed
     changes = true + rate * days * announced.effective / changed  # expected, given that there was one
     for kind in range(MOST_KINDS):
         if (np.int64(signal.covered) | np.int64(signal.kinds)) >> kind & 1:
             number = find_source(shard.signals, host, kind)
             learn_arrival(shard, number, observed.end_s, 0.0)
             source = reliability(shard, number, observed.cycle_s)
-            signals, right = float(signal.counts[kind]), 0.0
-            if signals > 0.0:
-                own = rate * source.recall / (rate * source.recall + source.false_per_day)
-                right = true if signal.lead == kind else signals * min(own / changed, 1.0)
+            signals = float(signal.counts[kind])
+            each = 1.0 - announced.spared ** (1.0 / max(signals, 1.0))  # of the leading kind, and at most of another
+            if signal.lead != kind:
+                each = min(each, rate * source.recall / (rate * source.recall + source.false_per_day))
+            right = signals * each / changed
             shown = _yield(signal, kind, source, rate, days, signals, right, changes)
             if not observed.changed:
                 shown = Yield(signals, 0.0, shown.days, 0.0, 0.0, 0.0, 0.0)

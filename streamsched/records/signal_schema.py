@@ -1,4 +1,4 @@
-"""Records of change signals: of pages (`SIGNAL`, 24 bytes), and of their sources.
+"""Records of change signals: of pages (`SIGNAL`, 28 bytes), and of their sources.
 
 A source is a kind, such as ``"sitemap"``, on one host. Pages have records only once a shard has taken a signal, and all
 zeros mean that no source has ever said anything of a page.
@@ -16,9 +16,8 @@ MOST_KINDS: Final = 8  # of sources in a shard: SIGNAL has a bit for each
 
 SIGNAL: Final = np.dtype(
     [
-        # Seconds from the last visit to the first signal since; before one, minus the number of announcements that are
-        # expected of changes which the visit has already seen.
-        ("first_after_s", "<f4"),
+        ("echoes", "<f4"),  # announcements expected of changes that the last visit has seen, of each kind not in `kinds`
+        ("first_after_s", "<f4"),  # seconds from the last visit to the first signal since; 0 before it
         ("last_after_s", "<f4"),  # ... to the latest signal since; 0 before the first
         ("signalled", "<u2"),  # probability that a signal since the last visit is true, see `page_signals`
         ("quiet", "u1"),  # share of changes that the best source leaves out, see `page_signals`; 0: no source

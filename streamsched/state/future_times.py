@@ -207,8 +207,8 @@ def _mend_signals(shard: ShardArrays, rows: Ints, bounds: TimeBounds) -> int:
     pages = shard.pages.signals[:count]
     wrong = shard.pages.records["last_visit_s"][:count] + pages["last_after_s"] > bounds.latest_s
     wrong[rows] = True
-    wrong &= (pages["kinds"] != 0) | (pages["first_after_s"] != 0)
-    for name in ("first_after_s", "last_after_s", "signalled", "kinds", "lead", "latest", "counts"):
+    wrong &= (pages["kinds"] != 0) | (pages["echoes"] != 0)
+    for name in ("echoes", "first_after_s", "last_after_s", "signalled", "kinds", "lead", "latest", "counts"):
         pages[name][wrong] = 0
     return int(np.count_nonzero(wrong) + np.count_nonzero(late))
 

@@ -145,13 +145,15 @@ def _check_signalled(pages: Records) -> dict[str, bool]:
     first, last, heard = pages["first_after_s"], pages["last_after_s"], pages["kinds"] != 0
     return {
         "a page's first signal is not newer than its last": bool(
-            np.all((first <= last)[heard]) and np.all(last[heard] > 0) and not np.any(last[~heard])
+            np.all((first <= last)[heard]) and np.all(last[heard] > 0) and not np.any((first != 0) | (last != 0), where=~heard)
         ),
         "only signals announce changes": not np.any(pages["signalled"][~heard]),
         "signals are counted of the kinds that announced": bool(
             np.array_equal(np.packbits(pages["counts"] != 0, axis=-1, bitorder="little")[:, 0], pages["kinds"])
             and not np.any(pages["latest"] & ~pages["kinds"])
+            and np.array_equal(pages["latest"] != 0, heard)
         ),
+        "the leading kind is one that announced": bool(np.all((pages["kinds"] >> pages["lead"] & 1)[heard])),
         "covered pages have a share of changes that is left out": bool(
             np.array_equal(pages["covered"] != 0, pages["quiet"] != 0)
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Both:
 
 @st.composite
 def events(draw: st.DrawFn) -> list[Event]:
-    """Visits and signals of a few pages, mostly in the order of their times; some twice, some late, some far apart."""
+    """Visits and signals of a few pages, mostly in the order of their times; some twice or of two kinds, some late."""
     urls = st.sampled_from(URLS[: draw(st.integers(2, len(URLS)))])
     at_s, found = 1e6, list[Event]()
     for url in URLS[: draw(st.integers(0, len(URLS)))]:
@@ -77,6 +77,8 @@ def events(draw: st.DrawFn) -> list[Event]:
         else:
             found.append(Signal(draw(urls), at_s, draw(st.sampled_from(KINDS))))
             found += found[-1:] * draw(st.integers(0, 1))
+            if draw(st.booleans()):
+                found.append(replace(found[-1], source=draw(st.sampled_from(KINDS))))
     return found
 
 
@@ -99,8 +101,8 @@ def assert_same(both: Both) -> None:
         return
     for row, url in enumerate(both.shard.pages):
         signal, heard = shard.pages.signals[row], twin.of_page(url)
-        assert (signal["first_after_s"], signal["last_after_s"]) == pytest.approx(
-            (heard.first_s, heard.last_s), rel=1e-4
+        assert (signal["echoes"], signal["first_after_s"], signal["last_after_s"]) == pytest.approx(
+            (heard.echoes, heard.first_s, heard.last_s), rel=1e-4
         )
         assert signal["signalled"] == pytest.approx(heard.signalled, abs=2)
         assert (signal["quiet"], signal["lateness"]) == pytest.approx((heard.quiet, heard.lateness), abs=1)
@@ -138,6 +140,35 @@ def test_cuts_do_not_matter(events: list[Event], first: list[int], second: list[
         feed(scheduler, events, sizes)
         digests.append(scheduler.digest())
     assert digests[0] == digests[1]
+
+
+@settings(max_examples=10)
+@given(events(), sizes)
+def test_a_copy_of_a_source_tells_of_a_page_what_its_first_signal_told(events: list[Event], sizes: list[int]) -> None:
+    """Every signal comes of one kind, or at the same time of two: each kind then knows what the one alone knows."""
+    alone, copied = Scheduler(max_ahead=None), Scheduler(max_ahead=None)
+    announced = set[str]()
+    for event in events:
+        if isinstance(event, Outcome):
+            announced.discard(event.url)
+            feed(alone, [event], sizes)
+            feed(copied, [event], sizes)
+        elif event.url not in announced:
+            announced.add(event.url)
+            feed(alone, [replace(event, source="feed")], sizes)
+            feed(copied, [replace(event, source=kind) for kind in ("feed", "copy")], sizes)
+    both = [replace(source, kind="feed") for source in copied.sources()]
+    assert sorted(both, key=lambda source: source.host or "") == sorted(
+        alone.sources() * 2, key=lambda source: source.host or ""
+    )
+    assert [page.tolist() for page in pages_of(copied)] == [page.tolist() for page in pages_of(alone)]
+
+
+def pages_of(scheduler: Scheduler) -> list[Any]:
+    """What signals and visits have said of the pages, whichever kinds announced them."""
+    pages = scheduler.core.pages.arrays.pages
+    signals = [pages.signals[name] for name in ("echoes", "first_after_s", "last_after_s", "signalled", "quiet")]
+    return [*signals, pages.records["own_shape"], pages.records["own_exposure"]]
 
 
 @settings(max_examples=10)

@@ -39,7 +39,8 @@ class PageSignals:
     counts: dict[str, int] = field(default_factory=dict)
     latest: set[str] = field(default_factory=set)  # kinds whose signals are as new as the latest one
     signalled: int = 0
-    first_s: float = 0.0  # after the last visit; minus the echoes that are expected before the first signal
+    echoes: float = 0.0  # expected of each kind before its first signal
+    first_s: float = 0.0  # after the last visit
     last_s: float = 0.0
     quiet: int = 0
     lateness: int = 0
@@ -166,7 +167,7 @@ class Signals:
         found = self.reliability(host, kind)
         after = after_s / DAY
         still = math.exp(-min(after / found.late, 700.0))
-        echoes = max(-announced.first_s, 0.0) * still / found.late
+        echoes = 0.0 if kind in announced.kinds else announced.echoes * still / found.late
         rates = {"true": rate * found.recall * (1.0 - still), "false": found.false, "echo": echoes}
         true, echo = rates["true"] / sum(rates.values()), echoes / sum(rates.values())
         for name, amount in (("true", 1.0), ("announced", 1.0), ("lateness", after + found.late), ("late", 1.0)):
@@ -190,15 +191,16 @@ class Signals:
         """Learn from a visit of a page with sources, and begin the silence after it."""
         announced = self.of_page(url)
         chance = max(seen.by_any_cause, 1e-12)
-        each = 1.0 - announced.spared ** (1.0 / max(announced.count, 1))
-        lead_true = announced.count * each / chance
+        lead_true = announced.count * (1.0 - announced.spared ** (1.0 / max(announced.count, 1))) / chance
         changes = lead_true + seen.rate * seen.days * seen.effective / chance
         for kind in (one for one in self.kinds if one in announced.covered | announced.kinds):
             self.arrive(host, kind, at_s, 0)
             found = self.reliability(host, kind)
             signals = announced.counts.get(kind, 0)
-            own = seen.rate * found.recall / (seen.rate * found.recall + found.false)
-            true = lead_true if announced.lead == kind else signals * min(own / chance, 1.0)
+            each = 1.0 - announced.spared ** (1.0 / max(signals, 1))
+            if announced.lead != kind:
+                each = min(each, seen.rate * found.recall / (seen.rate * found.recall + found.false))
+            true = signals * each / chance
             shown = self.yielded(announced, kind, found, seen, (signals, true if signals else 0.0), changes)
             fade = 0.5 * (signals + (seen.rate * found.recall + found.false) * shown["days"]) / rules.MEMORY_SIGNALS
             evidence = self.sources[host.name, kind].evidence
@@ -234,7 +236,7 @@ class Signals:
         announced.covered |= announced.kinds
         announced.kinds, announced.lead, announced.counts, announced.signalled = set(), None, {}, 0
         announced.latest = set()
-        announced.first_s, announced.last_s = -single(echoes), 0.0
+        announced.echoes, announced.first_s, announced.last_s = single(echoes), 0.0, 0.0
         best = Reliability(-1.0, 0.0, 0.0)
         for kind in (one for one in self.kinds if one in announced.covered):
             self.arrive(host, kind, at_s, 0)
