@@ -296,7 +296,7 @@ def _learn_sources(
     rate = rate_per_day(page, observed.cycle_s)
     days = min(max(observed.cycles * observed.cycle_s / DAY_S, 0.0), _MOST_DAYS)
     count = float(signal.counts[signal.lead])
-    true = count * (1.0 - announced.spared ** (1.0 / max(count, 1.0))) / changed
+    true = count * _probability_of_each(count, announced.spared) / changed
     changes = true + rate * days * announced.effective / changed  # expected, given that there was one
     for kind in range(MOST_KINDS):
         if (np.int64(signal.covered) | np.int64(signal.kinds)) >> kind & 1:
@@ -304,8 +304,8 @@ def _learn_sources(
             learn_arrival(shard, number, observed.end_s, 0.0)
             source = reliability(shard, number, observed.cycle_s)
             signals = float(signal.counts[kind])
-            each = 1.0 - announced.spared ** (1.0 / max(signals, 1.0))  # of the leading kind, and at most of another
-            if signal.lead != kind:
+            each = _probability_of_each(signals, announced.spared)
+            if signal.lead != kind:  # which says no less
                 each = min(each, rate * source.recall / (rate * source.recall + source.false_per_day))
             right = signals * each / changed
             shown = _yield(signal, kind, source, rate, days, signals, right, changes)
@@ -313,6 +313,12 @@ def _learn_sources(
                 shown = Yield(signals, 0.0, shown.days, 0.0, 0.0, 0.0, 0.0)
             expected = 0.5 * (signals + (rate * source.recall + source.false_per_day) * shown.days)
             learn_yield(shard, number, shown, min(expected / MEMORY_SIGNALS, 1.0))
+
+
+@inlined_kernel
+def _probability_of_each(signals: float, spared: float) -> float:
+    """Return how probable each of some signals is if none is true with the probability `spared`."""
+    return 1.0 - spared ** (1.0 / signals) if signals > 1.0 else 1.0 - spared
 
 
 @inlined_kernel

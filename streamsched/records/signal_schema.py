@@ -16,7 +16,10 @@ MOST_KINDS: Final = 8  # of sources in a shard: SIGNAL has a bit for each
 
 SIGNAL: Final = np.dtype(
     [
-        ("echoes", "<f4"),  # announcements expected of changes that the last visit has seen, of each kind not in `kinds`
+        (
+            "echoes",
+            "<f4",
+        ),  # announcements expected of changes that the last visit has seen, of each kind not in `kinds`
         ("first_after_s", "<f4"),  # seconds from the last visit to the first signal since; 0 before it
         ("last_after_s", "<f4"),  # ... to the latest signal since; 0 before the first
         ("signalled", "<u2"),  # probability that a signal since the last visit is true, see `page_signals`

@@ -145,7 +145,9 @@ def _check_signalled(pages: Records) -> dict[str, bool]:
     first, last, heard = pages["first_after_s"], pages["last_after_s"], pages["kinds"] != 0
     return {
         "a page's first signal is not newer than its last": bool(
-            np.all((first <= last)[heard]) and np.all(last[heard] > 0) and not np.any((first != 0) | (last != 0), where=~heard)
+            np.all((first <= last)[heard])
+            and np.all(last[heard] > 0)
+            and not np.any((first != 0) | (last != 0), where=~heard)
         ),
         "only signals announce changes": not np.any(pages["signalled"][~heard]),
         "signals are counted of the kinds that announced": bool(

@@ -145,36 +145,29 @@ def test_cuts_do_not_matter(events: list[Event], first: list[int], second: list[
 
 @settings(max_examples=10)
 @given(events(), sizes)
-def test_a_copy_of_a_source_tells_of_a_page_what_its_first_signal_told(events: list[Event], sizes: list[int]) -> None:
-    """Every signal comes of one kind, or at the same time of two: each kind then knows what the one alone knows."""
+def test_copies_of_a_source_are_counted_as_one_is(events: list[Event], sizes: list[int]) -> None:
+    """Every signal comes of one kind, or at the same time of two: both kinds then have the counts of the one."""
     alone, copied = Scheduler(max_ahead=None), Scheduler(max_ahead=None)
-    announced, visited = set[str](), dict[str, float]()
+    known = [Outcome(url, 1.0, changed=False) for url in URLS]
+    feed(alone, known, sizes)
+    feed(copied, known, sizes)
     for event in events:
         if isinstance(event, Outcome):
-            if event.fetched_at > visited.get(event.url, 0.0):
-                announced.discard(event.url)
-                visited[event.url] = event.fetched_at
             feed(alone, [event], sizes)
             feed(copied, [event], sizes)
-        elif event.url not in announced:
-            announced.add(event.url)
-            feed(alone, [replace(event, source="feed")], sizes)
-            feed(copied, [replace(event, source=kind) for kind in ("feed", "copy")], sizes)
-    for kind in ("feed", "copy"):
-        learned = [astuple(source)[1:] for source in copied.sources() if source.kind == kind]
-        for found, expected in zip(learned, [astuple(source)[1:] for source in alone.sources()], strict=True):
-            assert found[0] == expected[0]
-            assert found[1:] == pytest.approx(expected[1:], rel=1e-3)
-    for found, expected in zip(pages_of(copied), pages_of(alone), strict=True):
-        assert found.tolist() == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-6)
-
-
-def pages_of(scheduler: Scheduler) -> list[Any]:
-    """What signals and visits have said of the pages, whichever kinds announced them."""
-    pages = scheduler.core.pages.arrays.pages
-    signals = [pages.signals[name] for name in ("echoes", "first_after_s", "last_after_s")]
-    signals += [pages.signals[name] / unit for name, unit in (("signalled", 65_536), ("quiet", 255))]
-    return [*signals, pages.records["own_shape"], pages.records["own_exposure"]]
+        else:
+            noticed = copied.notice([replace(event, source=kind) for kind in ("feed", "copy")])
+            once = alone.notice([replace(event, source="feed")])
+            assert noticed == once + once
+    expected = [astuple(source)[:3] for source in alone.sources()]
+    for kind in {source.kind for source in copied.sources()}:
+        assert [astuple(replace(one, kind="feed"))[:3] for one in copied.sources() if one.kind == kind] == expected
+    rows, twins = (one.core.pages.arrays.pages.signals[: len(URLS)] for one in (alone, copied))
+    for name in ("first_after_s", "last_after_s"):
+        assert twins[name].tolist() == rows[name].tolist()
+    for name in ("covered", "kinds", "latest"):  # the bit of each kind is the first one's
+        assert twins[name].tolist() == (rows[name] * 3).tolist()
+    assert twins["counts"][:, :2].tolist() == np.repeat(rows["counts"][:, :1], 2, axis=1).tolist()
 
 
 @settings(max_examples=10)
