@@ -159,9 +159,9 @@ def test_copies_of_a_source_are_counted_as_one_is(events: list[Event], sizes: li
             noticed = copied.notice([replace(event, source=kind) for kind in ("feed", "copy")])
             once = alone.notice([replace(event, source="feed")])
             assert noticed == once + once
-    expected = [astuple(source)[:3] for source in alone.sources()]
+    expected = [astuple(source)[:4] for source in alone.sources()]
     for kind in {source.kind for source in copied.sources()}:
-        assert [astuple(replace(one, kind="feed"))[:3] for one in copied.sources() if one.kind == kind] == expected
+        assert [astuple(replace(one, kind="feed"))[:4] for one in copied.sources() if one.kind == kind] == expected
     rows, twins = (one.core.pages.arrays.pages.signals[: len(URLS)] for one in (alone, copied))
     for name in ("first_after_s", "last_after_s"):
         assert twins[name].tolist() == rows[name].tolist()
