@@ -111,7 +111,7 @@ def test_probabilities_are_calibrated(precision: float) -> None:
 
 
 def test_two_copies_of_a_source_are_believed_as_one() -> None:
-    """Each signal comes twice, of two kinds: both learn nearly what one learns; a change seems as likely as with one."""
+    """Each signal comes twice, of two kinds: both learn nearly what one learns; a change seems as likely."""
     one, two = crawl(0.1), crawl(0.1, kinds=("sitemap", "feed"))
     (alone,) = one.kinds
     assert [kind.kind for kind in two.kinds] == ["sitemap", "feed"]
