@@ -38,6 +38,7 @@ class ReasonCode(StrEnum):
     IN_BATCH_NEW_SHARE = "in_batch_new_share"
     IN_BATCH_EXPLORATION = "in_batch_exploration"
     IN_BATCH_SURGE_PROBE = "in_batch_surge_probe"
+    IN_BATCH_TRIAL = "in_batch_trial"
     IN_BATCH_GRANTED = "in_batch_granted"
     # Why an eligible page is not in a batch.
     OUTRANKED = "outranked"
@@ -61,6 +62,7 @@ class ReasonCode(StrEnum):
     NO_EVIDENCE = "no_evidence"
     FAILED_VISITS = "failed_visits"
     PANEL_MEMBER = "panel_member"
+    IN_TRIAL = "in_trial"
     PLANNED = "planned"
 
 

@@ -50,9 +50,12 @@ class SupportsEvolution(Protocol):
 
 
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
-    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1)."""
+    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1).
+
+    Without trials: a replayed log has too few pages for them, so the contest decides.
+    """
     settings = replace(REEVOLUTION_SETTINGS, budget=schedule.share, reading=schedule.reading, workers=workers)
-    return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
+    return EvolutionPlan(drift=None, trial=False, seed=derive_seed(seed, 0), settings=settings)
 
 
 def make_paper_settings(schedule: Schedule, workers: int) -> EvolutionSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from streamsched.api.views import Answer, ChampionView, SourceReliability, SurgeView
+from streamsched.api.views import Answer, ChampionView, SourceReliability, SurgeView, TrialView
 
 
 class RankedPage(Answer, frozen=True, kw_only=True):
@@ -124,13 +124,18 @@ class EvolutionView(Answer, frozen=True, kw_only=True):
     metric: str | None
     verdict: dict[str, Any] | None
     seconds: float | None
+    trial: TrialView | None
 
 
 class Evolutions(Answer, frozen=True, kw_only=True):
-    """The newest records, oldest first; ``faults``: how many lines of the service's file are no records."""
+    """The newest records, oldest first, and the trial under way.
+
+    ``faults``: how many lines of the service's file are no records.
+    """
 
     evolutions: list[EvolutionView]
     faults: int
+    trial: TrialView | None = None
 
 
 class Surges(Answer, frozen=True, kw_only=True):

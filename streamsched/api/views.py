@@ -137,6 +137,27 @@ class ChampionView(Answer, frozen=True):
     text: str
 
 
+class TrialView(Answer, frozen=True, kw_only=True):
+    """A trial of a challenger, see docs/evolution.md. The pairs are the challenger's arm and the champion's.
+
+    - ``state``: "better" or "worse" once the evidence says so, "open" before;
+    - ``gain``: what the challenger found beyond the champion's finds at equal cost, as a share of these, and its
+      standard error ``noise``; None before there is any;
+    - ``better``, ``worse``: e-values against "not better" and "not worse"; 20 decides;
+    - ``finds``: importance of the pages found changed; ``costs``: of the visits counted.
+    """
+
+    challenger: str
+    since_s: float
+    state: Literal["better", "worse", "open"]
+    gain: float | None
+    noise: float | None
+    better: float
+    worse: float
+    finds: tuple[float, float]
+    costs: tuple[float, float]
+
+
 class PageView(Answer, frozen=True, kw_only=True):
     """A page at one time. Times are UTC epoch seconds, None if there is none.
 

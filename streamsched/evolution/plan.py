@@ -45,6 +45,8 @@ class EvolutionPlan:
       contest. Many pages over many cycles need fewer;
     - ``archive``: number of formulas that the next evolution starts with;
     - ``time_limit_s``: wall-clock seconds for an evolution's process; the first tick after that kills it;
+    - ``trial``: whether a challenger that won the contest first ranks a share of the pages, and replaces the champion
+      only if it finds more there; else it replaces it at once;
     - ``seed``: random seed; evolution number i uses ``seed + i``;
     - ``settings``: of the evolution, by default `streamsched.evolution.evolution_settings.REEVOLUTION_SETTINGS`.
 
@@ -59,6 +61,7 @@ class EvolutionPlan:
     draws: int = 12
     archive: int = 30
     time_limit_s: float = 600.0
+    trial: bool = True
     seed: int = 0
     settings: EvolutionSettings = REEVOLUTION_SETTINGS
 
@@ -72,6 +75,8 @@ class EvolutionPlan:
         limit = self.time_limit_s
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise SettingsError("time_limit_s", limit, "seconds above 0")
+        if not isinstance(self.trial, bool):
+            raise SettingsError("trial", self.trial, "true or false")
         if not isinstance(self.settings, EvolutionSettings):
             raise SettingsError("settings", self.settings, "an EvolutionSettings")
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, get_type_hints
 
 import msgspec
 
+from streamsched.api.views import TrialView
 from streamsched.errors import SnapshotError
 from streamsched.evolution.promotion import Verdict
 from streamsched.formula.champion import Champion
@@ -28,8 +29,8 @@ from streamsched.persistence.files import (
 )
 
 RECORDS_NAME: Final = "evolutions.jsonl"
-Trigger: TypeAlias = Literal["schedule", "drift", "asked"]
-Decision: TypeAlias = Literal["promoted", "kept", "failed", "set"]
+Trigger: TypeAlias = Literal["schedule", "drift", "asked", "trial"]
+Decision: TypeAlias = Literal["promoted", "kept", "failed", "set", "trial", "rolled_back"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,11 @@ class EvolutionResult:
 class EvolutionRecord:
     """One evolution, or one formula set by hand, with everything that led to the champion after it.
 
-    `when_s`: UTC epoch seconds. `trigger`: "schedule", "drift" or "asked". `decision`: "promoted", "kept", "failed"
-    (the evolution did not complete) or "set" (by hand). `why`: one sentence. `seconds`: duration, the only field in
-    which two runs from the same data and seed may differ.
+    `when_s`: UTC epoch seconds. `trigger`: "schedule", "drift", "asked", or "trial" for the end of a trial. `decision`:
+    "promoted", "kept", "failed" (the evolution did not complete), "set" (by hand), "trial" (a challenger won the
+    contest, and a trial of it has begun) or "rolled_back" (the trial showed that it is worse). `why`: one sentence.
+    `trial`: the evidence with which a trial ended. `seconds`: duration, the only field in which two runs from the same
+    data and seed may differ.
     """
 
     number: int
@@ -117,6 +120,7 @@ class EvolutionRecord:
     challenger: str | None = None
     metric: str | None = None
     verdict: Verdict | None = None
+    trial: TrialView | None = None
     seconds: float | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ BY_HAND: Final = "hand"
 BY_PLAN: Final = "plan"
 BY_EVOLUTION: Final = "evolution"
 _ORIGINS: Final = (FIRST, BY_HAND, BY_PLAN, BY_EVOLUTION)
-METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
+METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate", "trial": "changes found"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class Champion:
             parts.append(f"promoted {format_date(self.since_s)}")
         if self.gain is not None:
             metric = METRIC_NAMES.get(self.metric or "", self.metric or "")
-            parts.append(f"{100 * self.gain:+.1f} % {metric} on held-out pages")
+            where = "in its trial" if self.metric == "trial" else "on held-out pages"
+            parts.append(f"{100 * self.gain:+.1f} % {metric} {where}")
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:

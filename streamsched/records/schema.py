@@ -20,6 +20,7 @@ from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.related_schema import RelatedArrays
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, SeasonalityArrays
 from streamsched.records.signal_schema import SIGNAL, SignalArrays
+from streamsched.records.trial_counts import CELLS
 from streamsched.records.validators import BLOCK, ValidatorArrays
 
 VISIT: Final = np.dtype(
@@ -100,6 +101,12 @@ CORPUS: Final = np.dtype(
         ("significant", "<f8"),  # number of these changes, fading
         ("claimed", "<f8"),  # hits that published shares promised of visited pages, fading
         ("followed", "<f8"),  # ... those of them that the visits found
+        ("trial_salt", "<u8"),  # of the trial under way: see `trial_counts` ...
+        ("trial_bar", "<u8"),  # ... pages with a smaller salted hash are the challenger's; 0: no trial
+        ("trial_start_s", "<f8"),
+        ("trial_round_s", "<f8"),  # length of a round
+        ("trial_costs", "<f8", CELLS),  # of the visits, by round, arm and block ...
+        ("trial_finds", "<f8", CELLS),  # ... and the importance of those that found a change
     ]
 )
 

@@ -29,6 +29,7 @@ from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking.formula_switch import FormulaSwitch
 from streamsched.scheduler.batches.batch_builder import BatchBuilder
 from streamsched.scheduler.batches.batch_requests import BatchKeys
+from streamsched.scheduler.batches.formula_trial import FormulaTrial
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
@@ -75,6 +76,7 @@ class SchedulerCore:
         self.politeness_policy = policy
         self.panel = Panel(settings.panel, settings.cycle_s)
         self.quotas = BatchQuotas(settings.new_share, settings.seed)
+        self.trial = FormulaTrial(settings.seed, settings.cycle_s, settings.threads)
         self.streams = SuspendedStreams()
         self.keys = BatchKeys()
         self.forgotten = 0  # rows of forgotten pages
@@ -104,6 +106,7 @@ class SchedulerCore:
         core.quotas.restore(state["quotas"])
         core.clock.restore(state["clock"])
         core.follow(None if state["plan"] is None else CrawlPlan.from_json(state["plan"]))
+        core.trial.restore(state["trial"])
         core.keys.restore(state["keys"])
         core.forgotten = state["forgotten"]
         return core
@@ -119,6 +122,7 @@ class SchedulerCore:
             "clock": self.clock.state(),
             "streams": self.streams.to_json(),
             "plan": None if self.plan is None else self.plan.to_json(),
+            "trial": self.trial.state(),
             "keys": self.keys.to_json(),
             "forgotten": self.forgotten,
             "index_key": write_key(self.pages.key),
@@ -218,8 +222,9 @@ class SchedulerCore:
         return count_known_cycles(self, now=now, share=share)
 
     def _crown(self, champion: Champion) -> None:
-        """Note, under the lock, that `champion` ranks from now on."""
+        """Note, under the lock, that `champion` ranks from now on; a trial was of the one before, and ends."""
         self.champion = champion
+        self.trial.end(self.pages.arrays)
         self._share_probes()
         if self.on_champion is not None:
             self.on_champion(champion)
@@ -233,5 +238,5 @@ class SchedulerCore:
         parts = self.pages, self.politeness_policy, self.formula_switch, self.panel, self.quotas
         settings = self._settings
         return BatchBuilder(
-            *parts, settings.seed, settings.host_share, self._surge_probes, self.streams.names, self.keys
+            *parts, settings.seed, settings.host_share, self.trial, self._surge_probes, self.streams.names, self.keys
         )

@@ -13,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from streamsched.api.views import Observed
+from streamsched.api.views import Observed, TrialView
 from streamsched.errors import FormulaError, SettingsError, SnapshotError
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.exchange_files import Elites, read_elites, write_elites
 from streamsched.evolution.generations import derive_seed
 from streamsched.evolution.job import Job, remove_abandoned_jobs
 from streamsched.evolution.plan import EvolutionPlan, HitRateWatch
-from streamsched.evolution.records import DataSpan, EvolutionRecord, EvolutionResult, RecordBook, Trigger
+from streamsched.evolution.records import DataSpan, Decision, EvolutionRecord, EvolutionResult, RecordBook, Trigger
 from streamsched.evolution.worker import load_evolution_function
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champion, parse_provided
 from streamsched.formula.formula import Formula
@@ -94,11 +94,16 @@ class Evolver:
                 self._watch.note(observed.served, observed.hits)
 
     def due(self, now: float) -> Trigger | None:
-        """Return why an evolution is due at `now`, UTC epoch seconds: "schedule" or "drift", else None. O(1)."""
+        """Return why an evolution is due at `now`, UTC epoch seconds: "schedule" or "drift", else None. O(1).
+
+        None is due during a trial.
+        """
         now = check_time(now)
         with self._lock:
             cycle = math.floor(now / self.scheduler.cycle_s)
             passed = cycle - (self._begin_to_count(cycle) if self._last_cycle is None else self._last_cycle)
+            if self.scheduler.core.trial.current is not None:
+                return None  # one challenger at a time
             if self.plan.every and passed >= self.plan.every:
                 return "schedule"
             return "drift" if self.drifted and passed >= self.plan.rest else None
@@ -112,9 +117,9 @@ class Evolver:
         return cycle
 
     def tick(self, now: float) -> EvolutionRecord | None:
-        """Start an evolution if one is due, or check on the one under way; call it between batches.
+        """Start an evolution if one is due, or check on the one or the trial under way; call it between batches.
 
-        Returns the record of an evolution that has ended, its decision applied, else None. Takes milliseconds. Raises
+        Returns the record of what has ended, its decision applied, else None. Takes milliseconds. Raises
         SettingsError without a directory, SnapshotError if the record cannot be written; the champion then stays.
         """
         if self._directory is None:
@@ -122,6 +127,9 @@ class Evolver:
         now = check_time(now)
         with self._lock:
             if self._job is None:
+                record = self.end_trial(now)
+                if record is not None:
+                    return record
                 trigger = self.due(now)
                 if trigger is not None:
                     self._begin(now, trigger, self._directory)
@@ -153,6 +161,39 @@ class Evolver:
             breed = load_evolution_function(self._breed)
             bred = breed(draws, draft.champion_before.formula, archive, self.plan.settings, draft.seed or 0)
             return self._conclude(replace(draft, data=data, seconds=self._clock() - begun), bred)
+
+    def end_trial(self, now: float) -> EvolutionRecord | None:
+        """End the trial under way if it has shown what it can, and apply what it has shown; return its record. O(1).
+
+        A better challenger becomes the champion; otherwise all pages are ranked by the champion again. None without a
+        trial, and while it is open. Raises SnapshotError if the record cannot be written; the trial then goes on.
+        """
+        with self._lock:
+            core = self.scheduler.core
+            trial, view = core.trial.current, self.scheduler.trial()
+            if trial is None or view is None or (view.state == "open" and not core.trial.is_over(now)):
+                return None
+            before, number = self.scheduler.champion, self._next_number()
+            challenger = replace(trial.challenger, record=number, since_s=now, gain=view.gain, metric="trial")
+            decisions: dict[str, Decision] = {"better": "promoted", "worse": "rolled_back", "open": "kept"}
+            record = EvolutionRecord(
+                number,
+                now,
+                "trial",
+                decisions[view.state],
+                _describe_trial(view),
+                before,
+                challenger if view.state == "better" else before,
+                challenger=view.challenger,
+                trial=view,
+            )
+            if self._book is not None:
+                record = self._book.append(record)
+            if view.state == "better":
+                self.scheduler.use(record.champion_after)
+            else:
+                self.scheduler.end_trial()
+            return record
 
     def close(self) -> None:
         """End the evolution under way, if any; its findings are lost."""
@@ -193,14 +234,18 @@ class Evolver:
     def _draft_record(self, now: float, trigger: Trigger) -> EvolutionRecord:
         """Return the record of an evolution that begins; the next one is due some time after it."""
         self._last_cycle = math.floor(now / self.scheduler.cycle_s)
-        number = self._number if self._book is None else max(self._number, self._book.next_number())
-        self._number = number + 1
+        number = self._next_number()
         if self._watch is not None:
             self._watch.forget()
         champion, seed = self.scheduler.champion, self.plan.seed + number
         plan = self.plan.to_json()
         del plan["settings"]["workers"]  # without effect on the result
         return EvolutionRecord(number, now, trigger, "failed", "", champion, champion, settings=plan, seed=seed)
+
+    def _next_number(self) -> int:
+        number = self._number if self._book is None else max(self._number, self._book.next_number())
+        self._number = number + 1
+        return number
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
         """Return the histories of the last cycles, several draws if visits missed some of them, and their extent."""
@@ -224,19 +269,23 @@ class Evolver:
             record = replace(draft, why=outcome)
         else:
             record = _judge(draft, outcome, self.scheduler.champion)
-        before = self.scheduler.champion
+        before, challenger = self.scheduler.champion, record.champion_after
         if record.decision == "promoted":
             try:
                 parse_provided(record.champion_after.formula)
             except FormulaError as error:
                 why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
                 record = replace(record, decision="failed", why=why, champion_after=before)
+        if record.decision == "promoted" and self.plan.trial:
+            record = replace(record, decision="trial", champion_after=before)
         if isinstance(outcome, EvolutionResult) and record.decision != "failed":
             record = self._keep_elites(outcome.archive, record)
         if self._book is not None:
             record = self._book.append(record)
         if record.decision == "promoted":
             self.scheduler.use(record.champion_after)
+        elif record.decision == "trial":
+            self.scheduler.begin_trial(challenger, now=record.when_s)
         return record
 
     def keep(self, directory: Path, records: Iterable[EvolutionRecord]) -> None:
@@ -289,6 +338,17 @@ class Evolver:
         if current != champion and (current.origin not in (BY_HAND, BY_PLAN) or current.record is not None):
             with suppress(FormulaError):  # of a version with other terminals
                 self.scheduler.use(champion)
+
+
+def _describe_trial(view: TrialView) -> str:
+    """Return what a trial has shown as a sentence."""
+    finds, costs = (f"{pair[0]:,.0f} and {pair[1]:,.0f}" for pair in (view.finds, view.costs))
+    gain = "nothing" if view.gain is None or view.noise is None else f"{view.gain:+.1%} ± {view.noise:.1%}"
+    verdict = {"better": "found more", "worse": "found less", "open": "showed no difference that is certain"}
+    return (
+        f"the challenger {verdict[view.state]} in its trial: {gain} at equal cost; changes of its pages and of the "
+        f"champion's: {finds}, visits: {costs}; e-values {view.better:.3g} for better, {view.worse:.3g} for worse"
+    ).replace("%", " %")
 
 
 def _judge(draft: EvolutionRecord, bred: EvolutionResult, current: Champion) -> EvolutionRecord:

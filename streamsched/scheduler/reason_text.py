@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from streamsched.api.views import finite
-from streamsched.numerics.durations import format_duration, format_moment
+from streamsched.numerics.durations import format_date, format_duration, format_moment
 from streamsched.politeness.limits import HOST_CAUSES
 from streamsched.reasons import Reason, ReasonCode
 
@@ -247,6 +247,7 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ReasonCode.IN_BATCH_SURGE_PROBE: lambda fields: (
         f"{_in_batch(fields)}: as a surge probe, to see whether a surge has hit the other pages of its URL pattern"
     ),
+    ReasonCode.IN_BATCH_TRIAL: lambda fields: f"{_in_batch(fields)}: by the score of the challenger in a trial",
     ReasonCode.IN_BATCH_GRANTED: lambda fields: f"{_in_batch(fields)}: because the caller named it",
     ReasonCode.OUTRANKED: lambda fields: _absent(
         fields, f"its score is below that of the last page in it, {fields['lowest_score']:.6g}"
@@ -275,6 +276,9 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ReasonCode.FAILED_VISITS: _failed_visits,
     ReasonCode.PANEL_MEMBER: lambda fields: (
         f"in the panel: visited every cycle, with {fields['share']:.0%} of the pages leased"
+    ),
+    ReasonCode.IN_TRIAL: lambda fields: (
+        f"in a trial since {format_date(fields['since_s'])}: ranked by {fields['formula']}, not by the champion"
     ),
     ReasonCode.PLANNED: _planned,
 }

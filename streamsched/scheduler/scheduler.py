@@ -28,6 +28,7 @@ from streamsched.api.views import (
     RulesView,
     SourceReliability,
     SurgeView,
+    TrialView,
     WeekView,
 )
 from streamsched.errors import InvalidOutcome, InvalidSignal, SettingsError
@@ -35,7 +36,7 @@ from streamsched.estimation.change_detection import unproven_share
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.source_list import list_sources
 from streamsched.evolution.data.training_data import Training
-from streamsched.formula.champion import Champion, find_formula, parse_provided
+from streamsched.formula.champion import BY_HAND, Champion, find_formula, parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_flag, check_path, check_time, check_type, check_whole
 from streamsched.numerics.arrays import Floats, Hashes
@@ -52,6 +53,7 @@ from streamsched.records.page_bounds import MAX_PAGES, MAX_PAGES_PER_HOST, MAX_P
 from streamsched.records.page_schema import FORGOTTEN
 from streamsched.records.url_patterns import find_host
 from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
+from streamsched.scheduler.batches.formula_trial import Trial
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import (
     CHAMPION,
@@ -524,6 +526,35 @@ class Scheduler:
     def _use(self, champion: Champion) -> None:
         """Rank by `champion`; see `use`, which logs it when the formula takes over."""
         self.core.use(champion, wait=True)
+
+    def begin_trial(self, challenger: str | Formula | Champion, *, now: float) -> None:
+        """Rank a share of the pages by `challenger` from `now` on, a tenth or 65,536 pages if that is less.
+
+        Which pages these are is drawn again every 14 cycles, 26 times. `trial` returns what both formulas found. A
+        formula that takes over ends the trial, and so does `end_trial`; the scheduler decides nothing. O(1). Raises
+        FormulaError as `use` does.
+        """
+        formula = parse_provided(challenger.formula if isinstance(challenger, Champion) else challenger)
+        self._begin_trial(challenger if isinstance(challenger, Champion) else Champion(formula, BY_HAND), now=now)
+
+    @logged(Columns(challenger=CHAMPION, now=PRESENT))
+    def _begin_trial(self, challenger: Champion, *, now: float) -> None:
+        core = self.core
+        with core.lock:
+            core.trial.begin(core.pages.arrays, Trial(challenger, now))
+
+    @logged(Columns())
+    def end_trial(self) -> None:
+        """Rank all pages by the champion again, and forget what the trial has shown. Without a trial nothing. O(1)."""
+        with self.core.lock:
+            self.core.trial.end(self.core.pages.arrays)
+
+    def trial(self) -> TrialView | None:
+        """Return the trial under way and its evidence so far, None without one. O(1)."""
+        core = self.core
+        with core.lock:
+            trial = core.trial.current
+            return None if trial is None else trial.view(core.trial.evidence(core.pages.arrays))
 
     @logged(Columns(plan=PLAN, rates=RATES))
     def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32]) -> None:

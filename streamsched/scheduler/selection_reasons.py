@@ -23,7 +23,7 @@ from streamsched.records.url_patterns import group_name
 
 # Grounds of selection, that is what gave a page its place: indexes into _GROUNDS and _CODES. _BETTER and _SAME are
 # _SCORE after a comparison with one page's score.
-_SCORE, _BETTER, _SAME, _PANEL, _ASKED, _OVERDUE, _NEW, _EXPLORATION, _SURGE_PROBE = range(9)
+_SCORE, _BETTER, _SAME, _PANEL, _ASKED, _OVERDUE, _NEW, _EXPLORATION, _SURGE_PROBE, _TRIAL = range(10)
 _GROUNDS: Final = (
     "lower_score",
     "higher_score",
@@ -34,6 +34,7 @@ _GROUNDS: Final = (
     "new_share",
     "exploration",
     "surge_probe",
+    "trial",
 )
 _CODES: Final = (
     ReasonCode.IN_BATCH_BY_SCORE,
@@ -45,8 +46,9 @@ _CODES: Final = (
     ReasonCode.IN_BATCH_NEW_SHARE,
     ReasonCode.IN_BATCH_EXPLORATION,
     ReasonCode.IN_BATCH_SURGE_PROBE,
+    ReasonCode.IN_BATCH_TRIAL,
 )
-_NO_ROWS: Final = np.empty(0, np.int64)
+NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class ComposedBatch(NamedTuple):
@@ -57,7 +59,8 @@ class ComposedBatch(NamedTuple):
     batch: Ranked  # `best` after quotas and surge probes
     panel: int = 0  # how many pages are the panel's: the first ones
     new_share: float = 0.0
-    surge_probes: Ints = _NO_ROWS  # rows
+    surge_probes: Ints = NO_ROWS  # rows
+    tried: Ints = NO_ROWS  # rows that the challenger of a trial chose
     probabilities: Floats | None = None  # of a change, if they were needed to order `batch`
 
 
@@ -112,6 +115,7 @@ def _find_grounds(pages: Records, limits: Limits, composed: ComposedBatch) -> In
     quota = np.where(new & (composed.new_share > 0.0), _NEW, _EXPLORATION)
     ranked = np.isin(rows, composed.best.rows)
     grounds = np.where(ranked, _find_priorities(pages, limits, composed.query.now), quota)
+    grounds[(grounds == _SCORE) & np.isin(rows, composed.tried)] = _TRIAL
     grounds[np.isin(rows, composed.surge_probes)] = _SURGE_PROBE
     grounds[: composed.panel] = _PANEL
     return grounds

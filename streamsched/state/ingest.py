@@ -60,6 +60,7 @@ from streamsched.records.page_bounds import BoundLimits
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
+from streamsched.records.trial_counts import count_visit
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
 from streamsched.records.validators import ValidatorColumns
 from streamsched.records.visit_journal import NO_EVIDENCE as WITHOUT
@@ -183,6 +184,7 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
         if leased and not page.flags & LEASED and outcome in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
             counts[HITS] += outcome == CHANGES
+            count_visit(shard.corpus[0], page, fetched_at, outcome == CHANGES)
         if columns.given[at] & MOVED_TO:
             counts[MOVED] += 1
             _discover_target(shard, index, columns, at, rules)

@@ -140,7 +140,9 @@ class Reading:
         The newest ones. O(bytes of their file).
         """
         records, faults = await asyncio.to_thread(RecordBook(self._service.directory).read)
-        return Evolutions(evolutions=[_show_record(record) for record in records[-asked.last :]], faults=len(faults))
+        trial = await self._service.read(lambda scheduler, _: scheduler.trial())
+        shown = [_show_record(record) for record in records[-asked.last :]]
+        return Evolutions(evolutions=shown, faults=len(faults), trial=trial)
 
     async def stats(self, asked: StatsQuery) -> Stats:
         """Return figures of the service and samples of them."""
@@ -205,6 +207,7 @@ def _show_record(record: EvolutionRecord) -> EvolutionView:
     champions: dict[str, Any] = {
         "champion_before": record.champion_before.view(),
         "champion_after": record.champion_after.view(),
+        "trial": record.trial,
     }
     return EvolutionView(**record.to_json() | champions)
 

@@ -43,13 +43,14 @@ from streamsched.scheduler.batches.batch_requests import (
     number_codes,
     why_refused,
 )
+from streamsched.scheduler.batches.formula_trial import FormulaTrial
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources, put_in_order
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.explanation import RankedBy, explain_page
 from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.scheduler.results import Batch, Granted
-from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
+from streamsched.scheduler.selection_reasons import NO_ROWS, ComposedBatch, batch_reasons, membership_reasons
 from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.page_table import PageTable
 
@@ -109,6 +110,7 @@ class BatchBuilder:
     quotas: BatchQuotas
     seed: int
     host_share: float | None
+    trial: FormulaTrial
     surge_probes: SurgeProbes  # used if the formula reads `surge` or `gain`
     streams: Sequence[str] = ()  # by number, from 1
     keys: BatchKeys = field(default_factory=BatchKeys)
@@ -225,7 +227,11 @@ class BatchBuilder:
         with self.leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
             membership = membership_reasons(shard, chosen, row, score=score, eligible=explanation.eligible)
-        reasons = *describe_reasons(membership), *explanation.reasons, *describe_reasons(self.panel.reasons(row))
+        in_trial = self.trial.reasons(shard, row, query.now)
+        if in_trial and not np.isin(row, chosen.batch.rows):
+            membership = []  # the champion's score is not what kept it out
+        memberships = self.panel.reasons(row) + in_trial
+        reasons = *describe_reasons(membership), *explanation.reasons, *describe_reasons(memberships)
         return structs.replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
     def query(self, k: int, now: float, lease_s: float) -> Query:
@@ -283,11 +289,13 @@ class BatchBuilder:
         first = self.panel.choose(shard, query)
         query = replace(query, first=first)
         sources = RankedSources(rank_new, lambda rows: scan.score(shard, query.now, query.cycle_s, rows))
-        query, best = self._rank(query, rank)
+        ranked, best = self._rank(self.trial.widen(shard, query), rank)
+        query = replace(ranked, k=query.k)
+        best, tried = self.trial.join(shard, query, best, sources.score)
         shared = self.quotas.adjust(shard, query, best, sources)
-        batch, surge_probes = self._add_surge_probes(query, best, shared)
+        batch, surge_probes = self._add_surge_probes(query, best, shared, tried)
         batch, probabilities = self.handout_order.arrange(shard, query, batch)
-        return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes, probabilities)
+        return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes, tried, probabilities)
 
     def _rank(self, query: Query, rank: Callable[[Query], Ranked]) -> tuple[Query, Ranked]:
         """Return the best pages, and the query without shares of domains if they are no longer to be kept.
@@ -309,12 +317,14 @@ class BatchBuilder:
         )
         return query, put_in_order(self.pages.arrays, query, joined)
 
-    def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
-        """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""
+    def _add_surge_probes(
+        self, query: Query, best: Ranked, batch: Ranked, tried: Ints = NO_ROWS
+    ) -> tuple[Ranked, Ints]:
+        """Return the batch with its surge probes, and their rows. Pages of the panel, quotas and ``tried`` stay."""
         shard, rows = self.pages.arrays, batch.rows
         if {"surge", "gain"}.isdisjoint(self.formula_switch.formula.terminals):
             return batch, rows[:0]
-        stays = np.isin(rows, query.first)
+        stays = np.isin(rows, query.first) | np.isin(rows, tried)
         if batch is not best:
             stays |= ~np.isin(rows, best.rows)
         if self.quotas.new:
