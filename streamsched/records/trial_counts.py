@@ -1,16 +1,16 @@
 """Counts of a trial: what visits chosen by the champion and by a challenger have found. Kernels.
 
 A trial has rounds of equal length. In each round every page is in the arm of the challenger with the trial's share as
-its probability, by a hash of its URL salted with the round, else in that of the champion. So each round begins with arms
-that differ by chance alone, and pages that come later join either. The first visits of a round are not counted: they
-still find what the pages' former formula left behind. Each arm's visits are counted in blocks of pages, from whose
+its probability, by a hash of its URL salted with the round, else in that of the champion. So each round begins with
+arms that differ by chance alone, and pages that come later join either. The first visits of a round are not counted:
+they still find what the pages' former formula left behind. Each arm's visits are counted in blocks of pages, from whose
 differences `evolution.sequential_test` estimates the noise.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -44,10 +44,10 @@ def count_visit(corpus: Record, page: Record, at_s: float, found: bool) -> None:
 
 
 @inlined_kernel
-def salted_hash(url_hash: int, salt: int, number: int) -> int:
+def salted_hash(url_hash: int, salt: int, number: int) -> np.uint64:
     """Return what decides the arm and the block of a page in round `number`: a uint64. O(1)."""
-    salted: int = mix(url_hash ^ mix(np.uint64(salt) ^ np.uint64(number + 1)))
-    return salted
+    salted: Any = mix(url_hash ^ mix(np.uint64(salt) ^ np.uint64(number + 1)))
+    return np.uint64(salted)
 
 
 @bare_kernel

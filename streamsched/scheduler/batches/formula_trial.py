@@ -30,7 +30,8 @@ from streamsched.records.trial_counts import ARMS, BLOCKS, ROUNDS, find_in_arm, 
 ROUND_CYCLES: Final = 14  # cycles of a round: two weeks, so that each has all days of the week
 _SHARE: Final = 0.1  # of the pages in the challenger's arm ...
 _MOST_PAGES: Final = 1 << 16  # ... but no more than these, as each query scores them all
-_DEVIATIONS: Final = 4.0  # by how many standard deviations a list is longer than what is expected to be taken of it
+_WIDER: Final = 1.5  # factor by which more pages are asked for if too few were not the challenger's
+_FEW: Final = 16
 _NO_ROWS: Final = np.empty(0, np.int64)
 
 
@@ -57,13 +58,15 @@ class FormulaTrial:
         self._threads = threads
         self._scan: FullScan | None = None
         self._slots = HostSlots()
+        self._width = 1.0 + 2.0 * _SHARE  # pages that the champion is asked for, times those wanted
         self._round = -1  # of `_arm`: the rows of its pages, of those before row `_searched`
         self._arm = _NO_ROWS
         self._searched = 0
 
     def begin(self, shard: ShardArrays, trial: Trial) -> None:
         """Begin `trial`, in place of another. O(1)."""
-        digest = hashlib.blake2b(f"{self._seed} {trial.challenger.record} {trial.start_s!r}".encode(), digest_size=8).digest()
+        text = f"{self._seed} {trial.challenger.record} {trial.start_s!r}"
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         share = min(_SHARE, _MOST_PAGES / max(int(shard.corpus["pages"][0]), 1))
         start_counting(
             shard.corpus,
@@ -108,19 +111,32 @@ class FormulaTrial:
             return []
         return [Reason(ReasonCode.IN_TRIAL, {"formula": trial.challenger.formula.text, "since_s": trial.start_s})]
 
-    def widen(self, shard: ShardArrays, query: Query) -> Query:
-        """Return `query` for as many pages as `join` needs, those of the challenger's arm included. O(1)."""
-        if self._number(query.now) is None:
-            return query
-        expected = self._share(shard) * query.k
-        return replace(query, k=query.k + math.ceil(expected + _DEVIATIONS * (math.sqrt(expected) + 1.0)))
+    def choose(
+        self, shard: ShardArrays, query: Query, rank: Callable[[Query], tuple[Query, Ranked]]
+    ) -> tuple[Query, Ranked]:
+        """Return what `rank` returns for `query`, with the pages that `join` needs beyond those of the arm.
+
+        Pages that the challenger leaves alone come to the top of the champion's list: it is asked for ever more pages
+        until enough are not the challenger's. O(k + arm) at most.
+        """
+        number = self._number(query.now)
+        if number is None:
+            return rank(query)
+        most = int(shard.corpus["pages"][0])
+        while True:
+            asked = min(math.ceil(query.k * self._width) + _FEW, most)
+            ranked, best = rank(replace(query, k=asked))
+            others = int(np.count_nonzero(~self._is_inside(shard, best.rows, number)))
+            if others >= query.k or best.rows.size < asked or asked == most:
+                return replace(ranked, k=query.k), best
+            self._width *= _WIDER
 
     def join(
         self, shard: ShardArrays, query: Query, best: Ranked, score: Callable[[Ints], Floats]
     ) -> tuple[Ranked, Ints]:
         """Return the batch of `query` with the challenger's share, and the rows of that: int64[m]. O(arm).
 
-        ``best``: of the champion, for what `widen` returned; ``score``: returns the champion's scores of some rows.
+        ``best``: of the champion, as `choose` returned it; ``score``: returns the champion's scores of some rows.
         """
         number = self._number(query.now)
         if number is None or self._scan is None:
@@ -131,7 +147,7 @@ class FormulaTrial:
         others = others[~self._is_inside(shard, best.rows[others], number)]
         room = query.k - priority.size
         wanted = math.floor(room * self._share(shard) + self._draw(shard, query.now))
-        theirs = self._rank_arm(shard, query, 2 * wanted + 8) if wanted else _NO_ROWS
+        theirs = self._rank_arm(shard, query, 2 * wanted + _FEW) if wanted else _NO_ROWS
         rows = np.concatenate([best.rows[priority], _merge(best.rows[others], theirs, room - wanted, wanted)])
         joined = Ranked(rows, -np.arange(float(rows.size)), np.full(rows.size, BY_SCORE, np.uint8))
         joined.tiers[: priority.size] = best.tiers[priority]
@@ -142,6 +158,7 @@ class FormulaTrial:
 
     def _use(self, trial: Trial | None) -> None:
         self.current = trial
+        self._width = 1.0 + 2.0 * _SHARE
         self._scan = None if trial is None else FullScan(trial.challenger.formula.compile(), self._threads)
         self._round = -1
 
@@ -161,7 +178,7 @@ class FormulaTrial:
 
     def _is_inside(self, shard: ShardArrays, rows: Ints, number: int) -> Bools:
         inside = np.empty(rows.size, np.bool_)
-        salt, bar = (int(shard.corpus[name][0]) for name in ("trial_salt", "trial_bar"))
+        salt, bar = shard.corpus["trial_salt"][0], shard.corpus["trial_bar"][0]
         find_in_arm(shard.pages.records["url_hash"][rows], salt, bar, number, inside)
         return inside
 
@@ -182,7 +199,8 @@ class FormulaTrial:
         arm = arm[~np.isin(arm, query.first)]
         query = replace(query, k=k, first=_NO_ROWS, among=HostPages(_NO_ROWS, arm))
         ranked = self._scan.rank(shard, query)
-        return ranked.rows[ranked.tiers == BY_SCORE]
+        rows: Ints = ranked.rows[ranked.tiers == BY_SCORE]
+        return rows
 
 
 def _merge(champions: Ints, challengers: Ints, first: int, second: int) -> Ints:
