@@ -93,7 +93,7 @@ class _Service:
 
 
 def _plan(generations: int | None = None) -> EvolutionPlan:
-    plan = EvolutionPlan(every=1, drift=None, history=_CYCLES)
+    plan = EvolutionPlan(every=1, drift=None, history=_CYCLES, trial=False)
     settings = replace(plan.settings, workers=1, generations=generations or plan.settings.generations)
     return replace(plan, settings=settings)
 

@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from streamsched.numerics.arrays import Floats
+from streamsched.records.trial_counts import CHALLENGER, CHAMPION
 
 ALPHA: Final = 0.05  # most chance of calling a formula better that is not, over all looks; as much for worse
 _GAIN_SCALE: Final = 0.05  # standard deviation of relative gains that the mixture expects: what evolutions promise
@@ -53,36 +54,28 @@ def weigh_evidence(finds: Floats, costs: Floats) -> TrialEvidence:
     >>> weigh_evidence(found, visits).state
     'better'
     """
-    totals = _both(finds.sum(axis=(0, 2))), _both(costs.sum(axis=(0, 2)))
-    gain = expected = variance = 0.0
-    for found, cost in zip(finds, costs, strict=True):
-        (found_by_challenger, found_by_champion), (spent, spent_by_champion) = found.sum(axis=1), cost.sum(axis=1)
-        if spent <= 0.0 or spent_by_champion <= 0.0:
-            continue
-        rate = found_by_champion / spent_by_champion
-        gain += found_by_challenger - rate * spent
-        expected += rate * spent
-        variance += _variance_of_total(found[0], cost[0])
-        variance += _variance_of_total(found[1], cost[1]) * (spent / spent_by_champion) ** 2
+    found, cost = finds.sum(axis=2), costs.sum(axis=2)
+    totals = _both(found.sum(axis=0)), _both(cost.sum(axis=0))
+    both = (cost > 0.0).all(axis=1)
+    found, cost = found[both], cost[both]
+    rates = found / cost
+    residuals = finds[both] - rates[:, :, None] * costs[both]
+    # The variance of a ratio estimate by linearisation (Cochran, Sampling Techniques, 1977, section 6.3).
+    noises = np.square(residuals).sum(axis=2) * (finds.shape[2] / (finds.shape[2] - 1.0))
+    expected = float((rates[:, CHAMPION] * cost[:, CHALLENGER]).sum())
+    gain = float(found[:, CHALLENGER].sum()) - expected
+    scaled = noises[:, CHAMPION] * np.square(cost[:, CHALLENGER] / cost[:, CHAMPION])
+    variance = float((noises[:, CHALLENGER] + scaled).sum())
     if not (expected > 0.0 and variance > 0.0):
         return TrialEvidence("open", None, None, 1.0, 1.0, *totals)
-    z, information = gain / math.sqrt(variance), expected * expected / variance
-    better, worse = _mix_normal(z, information), _mix_normal(-z, information)
+    noise = math.sqrt(variance)
+    better, worse = (_mix_normal(sign * gain / noise, expected * expected / variance) for sign in (1.0, -1.0))
     state: TrialState = "better" if better >= 1.0 / ALPHA else "worse" if worse >= 1.0 / ALPHA else "open"
-    return TrialEvidence(state, gain / expected, math.sqrt(variance) / expected, better, worse, *totals)
+    return TrialEvidence(state, gain / expected, noise / expected, better, worse, *totals)
 
 
 def _both(values: Floats) -> tuple[float, float]:
-    return float(values[0]), float(values[1])
-
-
-def _variance_of_total(found: Floats, cost: Floats) -> float:
-    """Return the variance of an arm's finds beyond its own rate, by the differences of its blocks: float64[blocks].
-
-    The variance of a ratio estimate by linearisation (Cochran, Sampling Techniques, 1977, section 6.3).
-    """
-    residuals = found - found.sum() / cost.sum() * cost
-    return float(np.square(residuals).sum()) * found.size / (found.size - 1)
+    return float(values[CHALLENGER]), float(values[CHAMPION])
 
 
 def _mix_normal(z: float, information: float) -> float:

@@ -209,10 +209,11 @@ class FileEvolution(_FileHook):
 
     def _begin(self, now: float, *, is_first: bool) -> None:
         del is_first  # the first cycle counts as any
-        trigger = self._evolver.due(now)
+        record, trigger = self._evolver.end_trial(now), self._evolver.due(now)
         if trigger is not None:
             with self._cancelling():
                 record = self._evolver.evolve_now(now, trigger)
+        if record is not None:
             self._save()
             self.done += 1
             _log_evolution(record)

@@ -22,7 +22,7 @@ KINDS = ("champion", "challenger", "data", "why")
 def evolved(state: Path) -> Path:
     """The state after two evolutions: the first promoted its challenger, the second kept it."""
     scheduler = Scheduler.load(state)
-    plan = EvolutionPlan(drift=None)
+    plan = EvolutionPlan(drift=None, trial=False)
     for breed in ("win", "lose"):
         one = Evolver(scheduler, plan, state, breed=f"tests.support.fake_evolutions:{breed}")
         one.evolve_now(NOW)

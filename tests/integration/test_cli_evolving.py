@@ -80,7 +80,7 @@ def test_batches_may_be_cut_anywhere(tmp_path: Path, size: int) -> None:
     days = np.repeat(np.arange(1, 11), 12) * DAY
     urls = [f"https://a.example/{i % 12}" for i in range(days.size)]
     scheduler = Scheduler()
-    intake = FileEvolution(scheduler, EvolutionPlan(every=4, drift=None), tmp_path)
+    intake = FileEvolution(scheduler, EvolutionPlan(every=4, drift=None, trial=False), tmp_path)
     applied = 0
     for start in range(0, days.size, size):
         batch = OutcomeBatch(urls[start : start + size], days[start : start + size])
@@ -97,7 +97,7 @@ def test_one_wrong_clock_does_not_end_evolution(tmp_path: Path, wrong: int) -> N
     times = np.insert(days.astype(np.float64), wrong, 9e10)
     urls = np.insert(np.array([f"https://a.example/{i % 12}" for i in range(days.size)]), wrong, "https://b.example/")
     scheduler = Scheduler()
-    intake = FileEvolution(scheduler, EvolutionPlan(every=4, drift=None), tmp_path)
+    intake = FileEvolution(scheduler, EvolutionPlan(every=4, drift=None, trial=False), tmp_path)
     intake.observe(OutcomeBatch(urls.tolist(), times), lambda part, _: scheduler.observe(part))
     assert [record["when_s"] for record in plain(tmp_path)] == [5 * DAY, 9 * DAY]
 

@@ -22,7 +22,7 @@ from tests.support.guarded_memory import small_reserve
 DAY = 86_400.0
 DAYS = 20
 PAGES = 400
-PLAN = EvolutionPlan(every=1, drift=None, history=16)
+PLAN = EvolutionPlan(every=1, drift=None, history=16, trial=False)
 WAIT_S = 300.0
 LOOK_S = 0.002
 

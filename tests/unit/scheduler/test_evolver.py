@@ -33,7 +33,7 @@ from tests.support.paths import ROOT
 
 DAY = 86_400.0
 WINNER = "posterior + 0.01 * t"
-PLAN = EvolutionPlan(every=7, drift=None, history=8)
+PLAN = EvolutionPlan(every=7, drift=None, history=8, trial=False)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -274,7 +274,7 @@ def test_a_killed_process_leaves_the_champion(tmp_path: Path, number: signal.Sig
 
 
 def test_never_two_at_once(tmp_path: Path) -> None:
-    with evolver(tmp_path, "hang", EvolutionPlan(every=1, drift=None, history=8)) as one:
+    with evolver(tmp_path, "hang", EvolutionPlan(every=1, drift=None, history=8, trial=False)) as one:
         begin(one, 1)
         job, pid = one._job, child(one).pid
         for day in range(2, 30):
@@ -504,7 +504,7 @@ def test_without_a_directory_there_are_no_processes() -> None:
 
 
 def test_gaps_are_filled_in_several_ways() -> None:
-    one = evolver(None, "win", EvolutionPlan(drift=None, history=8, draws=3))
+    one = evolver(None, "win", EvolutionPlan(drift=None, history=8, draws=3, trial=False))
     urls = [f"https://a.example/{p}" for p in range(20)]
     one.scheduler.observe([Outcome(url, 15.5 * DAY, changed=True) for url in urls[:10]])
     draws, data = one._gather(16 * DAY, 5)

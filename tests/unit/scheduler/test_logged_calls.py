@@ -49,6 +49,8 @@ ACTS: dict[str, Callable[[Scheduler], object]] = {
     "limit_ahead": set_max_ahead,
     "set_bounds": set_bound,
     "use": lambda scheduler: scheduler.use("t * crawl_rate"),
+    "begin_trial": lambda scheduler: scheduler.begin_trial("tau", now=8e5),
+    "end_trial": lambda scheduler: scheduler.end_trial(),
     "follow_plan": lambda scheduler: Optimiser(scheduler).plan_now(1e6),
 }
 
