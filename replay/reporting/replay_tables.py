@@ -153,9 +153,8 @@ def evolution_table(result: ReplayResult) -> Table:
     ]
 
     def decision(row: tuple[str, Evolution]) -> Cell:
-        return (
-            Cell("promoted", mark="best", tooltip=row[1].why) if row[1].promoted else Cell("kept", tooltip=row[1].why)
-        )
+        text, is_new = row[1].decision.replace("_", " "), row[1].promoted
+        return Cell(text, mark="best", tooltip=row[1].why) if is_new else Cell(text, tooltip=row[1].why)
 
     return tabulate(
         rows,

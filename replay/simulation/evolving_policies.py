@@ -50,12 +50,9 @@ class SupportsEvolution(Protocol):
 
 
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
-    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1).
-
-    Without trials: a replayed log has too few pages for them, so the contest decides.
-    """
+    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1)."""
     settings = replace(REEVOLUTION_SETTINGS, budget=schedule.share, reading=schedule.reading, workers=workers)
-    return EvolutionPlan(drift=None, trial=False, seed=derive_seed(seed, 0), settings=settings)
+    return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 
 
 def make_paper_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
@@ -82,15 +79,19 @@ class EvolvingPolicy(ScheduledPolicy):
         now = query.now - self.scheduler.cycle_s
         # Called from one interval before the first evolution on, so that the evolver counts the cycles.
         trigger = self._evolver.due(now) if query.cycle >= self._first - (self._evolver.plan.every or 0) else None
+        records = [self._evolver.end_trial(now)]
         if trigger is not None:
             self.announce("evolving")
-            record = self._evolver.evolve_now(now, trigger)
-            self.records.append(record)
-            self.evolutions.append(Evolution.of(record, query.cycle))
-        return self._rank_batch(query) if self.scheduler.core.panel.share else super().rank(query)
+            records.append(self._evolver.evolve_now(now, trigger))
+        for record in records:
+            if record is not None:
+                self.records.append(record)
+                self.evolutions.append(Evolution.of(record, query.cycle))
+        core = self.scheduler.core
+        return self._rank_batch(query) if core.panel.share or core.trial.current else super().rank(query)
 
     def _rank_batch(self, query: PolicyQuery) -> Rows:
-        """Return the rows of a batch, which has the panel's pages too, by score."""
+        """Return the rows of a batch, which has the panel's pages and those of a trial too, by score."""
         batch = self.scheduler.next_batch(query.k, now=query.now, lease=self.scheduler.cycle_s / 2)
         return batch.rows[np.argsort(-batch.scores, kind="stable")]
 

@@ -43,7 +43,8 @@ from streamsched.signals import SignalBatch
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """One evolution. ``cycle``: the first one ranked after its decision, counted from 0 over the replay; ``start_s``:
-    UTC epoch seconds. ``gain`` and ``noise``: shares of the champion's fitness, None without a contest.
+    UTC epoch seconds. ``gain`` and ``noise``: shares of the champion's fitness, or of what it found in a trial that has
+    ended; None without a contest. ``decision``: see `streamsched.evolution.records.EvolutionRecord`.
     """
 
     cycle: int
@@ -53,13 +54,18 @@ class Evolution:
     gain: float | None
     noise: float | None
     metric: str | None
-    promoted: bool
+    decision: str
     why: str
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the challenger became the champion."""
+        return self.decision == "promoted"
 
     @classmethod
     def of(cls, record: EvolutionRecord, cycle: int) -> Evolution:
         """Return the summary of `record`, of an evolution before `cycle`. O(1)."""
-        verdict = record.verdict
+        verdict, trial = record.verdict, record.trial
         gain = None if verdict is None else verdict.relative_gain
         noise = None if verdict is None else verdict.noise
         level = None if verdict is None else verdict.champion
@@ -68,10 +74,10 @@ class Evolution:
             record.when_s,
             record.champion_before.formula.text,
             record.challenger,
-            gain,
-            noise / level if noise is not None and level else None,
-            record.metric,
-            record.decision == "promoted",
+            gain if trial is None else trial.gain,
+            (noise / level if noise is not None and level else None) if trial is None else trial.noise,
+            record.metric if trial is None else "trial",
+            record.decision,
             record.why,
         )
 

@@ -127,7 +127,10 @@ def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
     """The champion uses seasonality, is explained, saved and loaded with it; equal seeds give equal records."""
     now = 24 * 14 * 3_600.0
     plan = EvolutionPlan(
-        history=240, drift=None, trial=False, settings=replace(REEVOLUTION_SETTINGS, population=40, generations=2, workers=1)
+        history=240,
+        drift=None,
+        trial=False,
+        settings=replace(REEVOLUTION_SETTINGS, population=40, generations=2, workers=1),
     )
     scheduler, other = by_the_clock(), by_the_clock()
     with Evolver(scheduler, plan, tmp_path / "0", clock=lambda: 0.0) as evolver:

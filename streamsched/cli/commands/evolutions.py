@@ -18,6 +18,7 @@ from streamsched.numerics.durations import format_moment
 from streamsched.service.open_state import open_state, set_formula, use_recorded_formula
 
 if TYPE_CHECKING:
+    from streamsched.api.views import TrialView
     from streamsched.formula.champion import Champion
 
 
@@ -40,26 +41,28 @@ def evolutions_command(state: Path | None, service: str | None, token_file: Path
     """List the evolutions of a state or a service.
 
     Each record has the champion, the challenger, the data of the contest, and the reason for the decision. Of a service
-    the newest 10,000 are listed.
+    the newest 10,000 are listed, then the trial under way.
     """
     if asks_service(state, service):
         assert service is not None
-        records = _ask(service, token_file)
+        records, trial = _ask(service, token_file)
     else:
         assert state is not None
-        records = _read(state)
+        records, trial = _read(state), None
     if json:
         echo_json([record.to_json() for record in records])
     else:
         for record in records:
             _print_record(record)
+        if trial is not None:
+            _print_trial(trial)
     if not records and not json:
         echo_error("streamsched: no evolution has been recorded yet")
     return DONE if records else NOTHING
 
 
-def _ask(service: str, token_file: Path | None) -> list[EvolutionRecord]:
-    """Return the records of a service."""
+def _ask(service: str, token_file: Path | None) -> tuple[list[EvolutionRecord], TrialView | None]:
+    """Return the records of a service, and the trial under way."""
     with open_client(service, token_file) as client:
         answer = client.evolutions(_MOST_RECORDS)
     if answer.faults:
@@ -68,7 +71,7 @@ def _ask(service: str, token_file: Path | None) -> list[EvolutionRecord]:
     for view in views:
         for champion in (view["champion_before"], view["champion_after"]):
             champion.pop("text")
-    return [EvolutionRecord.from_json(view) for view in views]
+    return [EvolutionRecord.from_json(view) for view in views], answer.trial
 
 
 def _read(state: Path) -> list[EvolutionRecord]:
@@ -98,6 +101,14 @@ def _print_record(record: EvolutionRecord) -> None:
     for name, text in lines.items():
         if text:
             echo(f"   {name:<10}  {plain(text)}")
+
+
+def _print_trial(trial: TrialView) -> None:
+    """Print the trial under way as a record is printed."""
+    echo(f"-  {format_moment(trial.since_s, '%Y-%m-%d %H:%M')} UTC: in trial")
+    gain = "unknown" if trial.gain is None or trial.noise is None else f"{trial.gain:+.1%} ± {trial.noise:.1%}"
+    echo(f"   challenger  {plain(trial.challenger)}")
+    echo(f"   evidence    gain {gain}, e-values {trial.better:.3g} for better, {trial.worse:.3g} for worse")
 
 
 def _count(lines: int) -> str:

@@ -42,7 +42,6 @@ class Trial:
     challenger: Champion
     start_s: float
 
-
     def view(self, evidence: TrialEvidence) -> TrialView:
         """Return the trial and its `evidence` for readers."""
         return TrialView(challenger=self.challenger.formula.text, since_s=self.start_s, **asdict(evidence))

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from streamsched import Formula, Observed, Outcome, Scheduler
@@ -24,6 +25,7 @@ from streamsched.evolution.exchange_files import ARCHIVE_NAME
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion
+from streamsched.records.trial_counts import ARMS, BLOCKS, CHALLENGER, ROUNDS
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.settings import DEFAULT_FORMULA
@@ -447,7 +449,7 @@ def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeyp
 
 
 def test_drift_of_the_hit_rate_begins_an_evolution(tmp_path: Path) -> None:
-    plan = EvolutionPlan(every=None, drift="adwin", rest=2, history=8)
+    plan = EvolutionPlan(every=None, drift="adwin", rest=2, history=8, trial=False)
     with evolver(tmp_path, "win", plan) as one:
         one.tick(0.0)
         for day, hits in [(1, 60), (2, 60), (3, 60), (4, 10), (5, 10)]:
@@ -503,6 +505,94 @@ def test_without_a_directory_there_are_no_processes() -> None:
         evolver(None, "win").tick(0.0)
 
 
+def begin_trial(folder: Path | None) -> Evolver:
+    """Return an evolver whose challenger has just won its contest."""
+    one = evolver(folder, "win", replace(PLAN, trial=True))
+    record = one.evolve_now(12 * DAY)
+    assert (record.decision, record.champion_after) == ("trial", record.champion_before)
+    assert one.scheduler.champion == record.champion_before
+    return one
+
+
+def show(one: Evolver, gain: float) -> None:
+    """Count visits in which the challenger finds `1 + gain` times as much as the champion."""
+    core = one.scheduler.core
+    costs, finds = np.zeros((ROUNDS, ARMS, BLOCKS)), np.zeros((ROUNDS, ARMS, BLOCKS))
+    costs[0] = [[100.0] * BLOCKS, [900.0] * BLOCKS]
+    finds[0] = 0.3 * costs[0]
+    finds[0, CHALLENGER] *= 1.0 + gain
+    finds[0] += np.where(np.arange(BLOCKS) % 2, 1.0, -1.0)
+    core.pages.arrays.corpus["trial_costs"], core.pages.arrays.corpus["trial_finds"] = costs.ravel(), finds.ravel()
+
+
+@pytest.mark.parametrize(
+    ("gain", "decision", "after"), [(0.5, "promoted", WINNER), (-0.5, "rolled_back", DEFAULT_FORMULA)]
+)
+def test_a_trial_decides(tmp_path: Path, gain: float, decision: str, after: str) -> None:
+    """The better formula ranks from then on, and the record has the evidence."""
+    one = begin_trial(tmp_path)
+    assert one.end_trial(13 * DAY) is None
+    assert one.due(500 * DAY) is None  # one challenger at a time
+    show(one, gain)
+    record = one.tick(20 * DAY)
+    assert record is not None
+    assert (record.number, record.trigger, record.decision, record.challenger) == (2, "trial", decision, WINNER)
+    assert record.trial is not None
+    assert record.trial.gain == pytest.approx(gain)
+    assert max(record.trial.better, record.trial.worse) >= 20.0
+    assert one.scheduler.trial() is None
+    assert one.scheduler.champion == record.champion_after
+    assert one.scheduler.formula == Formula.parse(after)
+    assert RecordBook(tmp_path).read() == ([RecordBook(tmp_path).find(1), record], [])
+    if gain > 0:
+        assert (record.champion_after.record, record.champion_after.gain) == (2, pytest.approx(gain))
+        assert str(record.champion_after).endswith("+50.0 % changes found in its trial")
+
+
+def test_a_trial_that_shows_nothing_ends_with_its_last_round(tmp_path: Path) -> None:
+    one = begin_trial(tmp_path)
+    show(one, 0.001)
+    assert one.tick(300 * DAY) is None
+    record = one.tick(400 * DAY)
+    assert record is not None
+    assert record.decision == "kept"
+    assert one.scheduler.trial() is None
+    assert one.due(407 * DAY) == "schedule"
+
+
+def test_another_evolver_goes_on_with_a_trial(tmp_path: Path) -> None:
+    one = begin_trial(tmp_path)
+    one.scheduler.save(tmp_path / "state")
+    other = Evolver(Scheduler.load(tmp_path / "state"), one.plan, tmp_path)
+    show(other, 0.5)
+    record = other.tick(20 * DAY)
+    assert record is not None
+    assert (record.number, record.decision) == (2, "promoted")
+
+
+def test_a_formula_set_by_hand_ends_a_trial() -> None:
+    one = begin_trial(None)
+    one.scheduler.use("posterior", wait=True)
+    show(one, 0.5)
+    assert one.end_trial(20 * DAY) is None
+    assert one.scheduler.formula.text == "posterior"
+
+
+def test_a_trial_whose_record_cannot_be_written_goes_on(tmp_path: Path) -> None:
+    one = begin_trial(tmp_path)
+    show(one, 0.5)
+    records = tmp_path / "evolutions.jsonl"
+    records.unlink()
+    records.mkdir()
+    with pytest.raises(SnapshotError):
+        one.tick(20 * DAY)
+    records.rmdir()
+    assert one.scheduler.trial() is not None
+    record = one.tick(20 * DAY)
+    assert record is not None
+    assert record.decision == "promoted"
+
+
 def test_gaps_are_filled_in_several_ways() -> None:
     one = evolver(None, "win", EvolutionPlan(drift=None, history=8, draws=3, trial=False))
     urls = [f"https://a.example/{p}" for p in range(20)]
@@ -525,6 +615,7 @@ def test_gaps_are_filled_in_several_ways() -> None:
         "archive": [10**9],
         "seed": [None, -5, 10**40],
         "time_limit_s": [0, True, math.nan],
+        "trial": [None, 1, "yes"],
         "settings": [None, {}, "WARM", 5],
     },
 )

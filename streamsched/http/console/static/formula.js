@@ -7,7 +7,7 @@ import { Loaded, Nothing } from "./states.js";
 import { Tree } from "./tree.js";
 
 const METRICS = { ndcg: "NDCG", change_rate: "change rate" };
-const DECISIONS = { promoted: "promoted", kept: "beaten", failed: "not finished", set: "set by hand" };
+const DECISIONS = { promoted: "promoted", kept: "beaten", failed: "not finished", set: "set by hand", trial: "in trial", rolled_back: "worse in trial" };
 
 /** Shows the formula in use. `formula`: its text, as the figures have it; a new one is fetched at once. */
 export function Formula({ formula }) {
@@ -61,11 +61,12 @@ function Origin({ champion }) {
 }
 
 /** Shows the contests since the formula in use took over, the newest first. */
-function Contests({ evolutions, champion }) {
+function Contests({ evolutions, trial, champion }) {
   const first = champion?.record ?? 0;
   const contests = evolutions.filter((one) => one.number >= first && one.decision !== "set").reverse();
   if (!contests.length) return html`<${Nothing}>No evolution has been held yet.<//>`;
   return html`
+    ${trial && html`<${Trial} ...${trial} />`}
     <ol class="contests">
       ${contests.map(
         (one) => html`
@@ -83,6 +84,19 @@ function Contests({ evolutions, champion }) {
     </ol>
   `;
 }
+
+/** Shows the trial under way. */
+const Trial = ({ challenger, since_s: since, gain, noise, better, worse }) => html`
+  <p class="line">
+    <span class="tag trial">in trial</span>
+    <span class="muted">since ${moment(since)}</span>
+    ${gain !== null && html`<span class="muted">gain ${gain > 0 ? "+" : ""}${share(gain)} ± ${share(noise)}</span>`}
+  </p>
+  <p><code>${challenger}</code></p>
+  <p class="muted">
+    It ranks a share of the pages. Evidence that it finds more: ${number(better)}, less: ${number(worse)}; 20 decides.
+  </p>
+`;
 
 const hasGain = (verdict) => verdict !== null && verdict.gain !== null;
 

@@ -143,8 +143,8 @@ def test_the_method_of_the_intervals_and_records_left_out_are_named(result: Repl
 
 def test_a_promotion_has_its_day_and_gain(result: ReplayResult) -> None:
     assert find_promotions(result) == []
-    won = Evolution(23, START_S + 23 * 86400, "posterior", "t * X", 0.051, 0.02, "change_rate", True, "")
-    lost = replace(won, promoted=False)
+    won = Evolution(23, START_S + 23 * 86400, "posterior", "t * X", 0.051, 0.02, "change_rate", "promoted", "")
+    lost = replace(won, decision="kept")
     age = result.policies[0]
     evolved = replace(age, traces=(replace(age.traces[0], evolutions=(lost, won)),))
     (found,) = find_promotions(replace(result, policies=(evolved,)))

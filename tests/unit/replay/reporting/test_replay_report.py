@@ -53,8 +53,8 @@ def test_each_policy_is_drawn_unlike_any_other_and_the_same_in_every_report() ->
 
 def test_evolutions_have_a_table_if_there_were_any(result: ReplayResult) -> None:
     evolutions = (
-        Evolution(16, START_S + 16 * 86400, "posterior", "t * X", 0.05, 0.02, "ndcg", True, "it <won>"),
-        Evolution(23, START_S + 23 * 86400, "t * X", None, None, None, None, False, "nothing beat it"),
+        Evolution(16, START_S + 16 * 86400, "posterior", "t * X", 0.05, 0.02, "ndcg", "promoted", "it <won>"),
+        Evolution(23, START_S + 23 * 86400, "t * X", None, None, None, None, "kept", "nothing beat it"),
     )
     age = result.policies[1]
     evolved = replace(age, traces=(replace(age.traces[0], evolutions=evolutions),))

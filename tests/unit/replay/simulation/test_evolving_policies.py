@@ -39,7 +39,7 @@ DAYS = 40
 PAGES = 240  # a few more than breeding wants
 SCHEDULE = Schedule(0.1, 2, "since_visit")
 SMALL = replace(REEVOLUTION_SETTINGS, population=16, generations=2, elites=5, workers=1)
-PLAN = replace(make_plan(SCHEDULE, 0, 1), settings=replace(SMALL, budget=0.1), draws=3)
+PLAN = replace(make_plan(SCHEDULE, 0, 1), trial=False, settings=replace(SMALL, budget=0.1), draws=3)
 PUBLISHED = EvolutionSettings(population=12, generations=2, seeds=2, budget=0.1, workers=1)
 POOR = "1 - posterior"  # of all, the least likely first: whatever evolves is better
 
@@ -58,7 +58,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _with_workers(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
     plan = make_plan(schedule, seed, workers)
-    return replace(plan, draws=3, settings=replace(SMALL, budget=schedule.share, workers=workers))
+    return replace(plan, trial=False, draws=3, settings=replace(SMALL, budget=schedule.share, workers=workers))
 
 
 def evolving(formula: str = POOR) -> EvolvingPolicy:

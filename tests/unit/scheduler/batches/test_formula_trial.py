@@ -165,7 +165,7 @@ def test_a_formula_that_takes_over_ends_the_trial() -> None:
     scheduler.end_trial()
     scheduler.end_trial()
     assert scheduler.trial() is None
-    codes = {code for code in scheduler.next_batch(100, now=4 * DAY).reasons}
+    codes = set(scheduler.next_batch(100, now=4 * DAY).reasons)
     assert ReasonCode.IN_BATCH_TRIAL not in codes
 
 
