@@ -4,8 +4,8 @@ The gain of a round is what the challenger's arm found beyond what the same cost
 draws its arms anew, so its expectation given all before is 0 if the formulas are equally good, and the sum of the gains
 is a martingale. The evidence is an e-value: the likelihood ratio of the sum, a normal mixture over the gains that are
 worth knowing (Robbins 1970; the mSPRT of Johari, Koomen, Pekelis and Walsh 2022; Howard, Ramdas, McAuliffe and Sekhon
-2021). If there is no gain it reaches 1 / α at any time with probability α at most (Ville), so it may be looked at after each
-batch. The noise is that between blocks of pages, which need not be independent within.
+2021). If there is no gain it reaches 1 / α at any time with probability α at most (Ville), so it may be looked at after
+each batch. The noise is that between blocks of pages, which need not be independent within.
 """
 
 from __future__ import annotations

@@ -545,7 +545,8 @@ def test_a_trial_decides(tmp_path: Path, gain: float, decision: str, after: str)
     assert one.scheduler.formula == Formula.parse(after)
     assert RecordBook(tmp_path).read() == ([RecordBook(tmp_path).find(1), record], [])
     if gain > 0:
-        assert (record.champion_after.record, record.champion_after.gain) == (2, pytest.approx(gain))
+        assert record.champion_after.record == 2
+        assert record.champion_after.gain == pytest.approx(gain)
         assert str(record.champion_after).endswith("+50.0 % changes found in its trial")
 
 
