@@ -15,18 +15,23 @@ from streamsched.connectors.source import Delivery
 from streamsched.estimation.change_detection import (
     CHANGE,
     CHANGE_BITS,
+    EXACT,
     FAILURE,
     FIRST,
+    NO_CONTENT,
     NO_EVIDENCE,
+    compare_content,
     detect_change,
     is_success,
+    pack_content,
+    parse_changes,
     shows_content,
 )
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.arrays import Bools, Floats, Ints, Records
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import IMPORTANCE, SIGNIFICANCE, STATUS, OutcomeBatch
+from streamsched.outcomes import CONTENT, FINGERPRINT, IMPORTANCE, SIGNIFICANCE, STATUS, OutcomeBatch
 from streamsched.records.url_index import url_texts
 from streamsched.replay.ground_truth import ChangeLog, Crawls
 from streamsched.state.page_table import PageTable
@@ -37,6 +42,7 @@ _CHANGE_LOG: Final = "changes"  # the connectors' name of the format, and the ki
 _STATE: Final = np.dtype(  # of a page after its last informative visit
     [
         *(("last_s", "<f8"), ("fingerprint", "<u8"), ("seen", "?"), ("success", "?"), ("has_fingerprint", "?")),
+        ("content", "<u8"),  # as `pack_content` returns it
         *(
             ("visits", "<i8"),
             ("watched_s", "<f8"),
@@ -55,18 +61,20 @@ def read_truth(
     format: str | None = None,  # noqa: A002  as `open_source` calls it
     dead_letters: str | Path | None = None,
     change_bits: int = CHANGE_BITS,
+    changes: str = EXACT,
 ) -> ChangeLog:
     """Return the changes in the log at `path`; malformed records are left out, counted and reported.
 
     A change log is read as it is. In any other format that `streamsched.connectors` reads, a change is placed at the
-    visit that saw it (fingerprints that differ in `change_bits` of 64 bits are a change), every page is assumed to
-    exist all the time, and the result's ``note`` says so. Changes without a reported significance have the mean of
+    visit that saw it (another `content` is a change, or fingerprints that differ in `change_bits` of 64 bits; with
+    `changes` = "similar" these decide first), every page is assumed to exist all the time, and the result's ``note``
+    says so. Changes without a reported significance have the mean of
     those with one; without any, the log has none. `format` and `dead_letters` are those of `open_source`. O(records).
     Raises SourceError if the file cannot be read, ReplayError if it holds no change.
     """
     change_bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
     with open_source(path, format=format, dead_letters=dead_letters) as source:
-        log = read_outcomes(source, change_bits)
+        log = read_outcomes(source, change_bits, changes=changes)
         return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
 
 
@@ -74,13 +82,14 @@ def read_outcomes(
     deliveries: Iterable[Delivery[OutcomeBatch]],
     change_bits: int = CHANGE_BITS,
     span_s: tuple[float, float] = (-np.inf, np.inf),
+    changes: str = EXACT,
 ) -> ChangeLog:
     """Return the changes in `deliveries`, as `read_truth` does, with the ``crawls`` of crawl outcomes.
 
     Crawl outcomes outside `span_s`, epoch seconds with an exclusive end, are ignored; records of a change log are all
     used. O(records).
     """
-    page_numbers, extractor, exact = _PageNumbers(), _ChangeExtractor(change_bits), True
+    page_numbers, extractor, exact = _PageNumbers(), _ChangeExtractor(change_bits, changes), True
     for delivery in deliveries:
         exact = delivery.position.kind == _CHANGE_LOG
         outcomes = delivery.records if exact else _within(delivery.records, span_s)
@@ -121,8 +130,8 @@ class _PageNumbers:
 class _ChangeExtractor:
     """Collects the changes among outcomes, and the state of each page for its next visit."""
 
-    def __init__(self, change_bits: int) -> None:
-        self._change_bits = change_bits
+    def __init__(self, change_bits: int, changes: str) -> None:
+        self._rule = change_bits, parse_changes(changes) == EXACT
         self._pages: list[Ints] = []
         self._times: list[Floats] = []
         self._gone: list[Bools] = []
@@ -139,9 +148,9 @@ class _ChangeExtractor:
         status[(outcomes.given & STATUS) == 0] = 200
         changes = np.arange(len(outcomes))
         if not exact:
-            fingerprint, changed = (_fill(column, len(outcomes)) for column in (outcomes.fingerprint, outcomes.changed))
-            columns = (outcomes.fetched_at, outcomes.given, status, fingerprint, changed)
-            kept, since_s = _extract_changes(pages, columns, self._states, self._change_bits)
+            optional = outcomes.fingerprint, outcomes.changed, outcomes.content
+            columns = outcomes.fetched_at, outcomes.given, status, *(_fill(one, len(outcomes)) for one in optional)
+            kept, since_s = _extract_changes(pages, columns, self._states, self._rule)
             changes = np.flatnonzero(kept)
             self._since.append(since_s[changes])
         weighted_rows = np.flatnonzero(outcomes.given & IMPORTANCE)
@@ -206,12 +215,15 @@ def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 
 
 @kernel
-def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> tuple[Bools, Floats]:
+def _extract_changes(
+    pages: Ints, columns: tuple[Any, ...], states: Records, rule: tuple[int, bool]
+) -> tuple[Bools, Floats]:
     """Return which outcomes saw a change: bool[n], and the time of the previous visit: float64[n].
 
+    `rule`: least distance of fingerprints that differ, and whether `content` decides before them.
     The time is -inf if the page did not exist then. Updates the pages' states; late outcomes see no change. O(n).
     """
-    fetched_at, given, status, fingerprint, changed = columns
+    fetched_at, given, status, fingerprint, changed, content = columns
     kept, since_s = np.zeros(pages.size, np.bool_), np.full(pages.size, -np.inf)
     for i in range(pages.size):
         page: Any = states[pages[i]]
@@ -226,7 +238,9 @@ def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, cha
             page.success,
             page.has_fingerprint,
             page.fingerprint,
-            change_bits,
+            rule[0],
+            compare_content(given[i], content[i], page.content),
+            rule[1],
         )
         if code == FAILURE:
             continue
@@ -240,7 +254,10 @@ def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, cha
         page.success = is_success(status[i])
         if code in (CHANGE, NO_EVIDENCE) and page.success:
             page.has_fingerprint = False  # set again below if there is a new one
-        if shows_content(given[i], status[i]) and not page.has_fingerprint:
+            page.content = NO_CONTENT
+        if shows_content(given[i], status[i], FINGERPRINT) and not page.has_fingerprint:
             page.has_fingerprint = True
             page.fingerprint = fingerprint[i]
+        if shows_content(given[i], status[i], CONTENT):
+            page.content = pack_content(content[i])
     return kept, since_s

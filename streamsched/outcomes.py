@@ -45,6 +45,7 @@ MOVED_TO: Final = 64
 SIGNIFICANCE: Final = 128
 ETAG: Final = 256
 LAST_MODIFIED: Final = 512
+CONTENT: Final = 1024
 
 # Codes of the status words in columns. They fit into the int16 of frames, and no crawler is known to use them.
 ROBOTS_DENIED: Final = 30_001
@@ -96,7 +97,9 @@ class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         | None,
         Field(FINGERPRINT_64, "SimHash of the content. In JSON also 16 hexadecimal digits", FINGERPRINT),
     ] = None
-    changed: Annotated[bool | None, Field(FLAG, "the crawler's own verdict; wins over `fingerprint`", CHANGED)] = None
+    changed: Annotated[
+        bool | None, Field(FLAG, "the crawler's own verdict; wins over `content` and `fingerprint`", CHANGED)
+    ] = None
     importance: Annotated[
         float | None,
         Field(AMOUNT, "weight of the page from now on, 0 or more; 1 if none was reported", IMPORTANCE),
@@ -137,6 +140,16 @@ class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     last_modified: Annotated[
         str | None,
         Field(HEADER, "the Last-Modified of the answer, as text, likewise if it is at most 64 bytes", LAST_MODIFIED),
+    ] = None
+    content: Annotated[
+        Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
+        | Annotated[str, Meta(pattern=HEX_64)]
+        | None,
+        Field(
+            FINGERPRINT_64,
+            "exact hash of the content without noise: another one is a change. In JSON also 16 hexadecimal digits",
+            CONTENT,
+        ),
     ] = None
 
 
@@ -186,6 +199,7 @@ class OutcomeBatch(RecordColumns):
     significance: npt.NDArray[np.float64]
     etag: PackedUrls
     last_modified: PackedUrls
+    content: npt.NDArray[np.uint64]
 
     def __init__(
         self,

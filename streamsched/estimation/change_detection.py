@@ -1,4 +1,4 @@
-"""What counts as a change: rules over status codes, the crawler's own verdict and SimHash distance.
+"""What counts as a change: rules over status codes, the crawler's own verdict, content hashes and SimHash distance.
 
 A visit is compared with the page's last informative visit, its content with that of its last change. The first rule
 that applies decides:
@@ -9,19 +9,23 @@ that applies decides:
 3. **The crawler's verdict**, `changed`, if given.
 4. **304** is no change.
 5. **Success against 4xx**, in either order, is a change: the page vanished or returned.
-6. **4xx again** is no change; the fingerprint of the error page is ignored.
-7. **Both succeeded and both have a fingerprint**: a change if `threshold` bits or more differ.
-8. **Both succeeded, without two fingerprints to compare**: no evidence. The page was fetched, so the time since its
+6. **4xx again** is no change; the hashes of the error page are ignored.
+7. **Both succeeded and both have `content`**: a change if the hashes differ.
+8. **Both succeeded and both have a fingerprint**: a change if `threshold` bits or more differ.
+9. **Both succeeded, without two hashes to compare**: no evidence. The page was fetched, so the time since its
    last visit begins again, but its rate and everything else that is learned from intervals stays as it was. A crawler
    that reports only status codes teaches nothing but that pages vanish and come back.
 
-A success is every status below 400 but 0: redirects (3xx) are compared by their fingerprints like any other answer, and
+With ``changes="similar"`` rule 8 comes before rule 7: small differences are no change where fingerprints can tell.
+
+A success is every status below 400 but 0: redirects (3xx) are compared by their hashes like any other answer, and
 so are the 1xx that a crawler should not report. An absent status is 200. Of an informative visit the page stores
 whether it was a success, and the fingerprint of the content at its last change, or of the content first seen: of the
 visits that `shows_content`, those without a change leave it as it was. So a page that drifts by less than the threshold
 from visit to visit changes once the drift has added up. A 304 or a 4xx leaves the fingerprint as it was too; a success
 that is a change without a fingerprint removes it, because its content is gone. So does a visit without evidence,
-because the next interval begins with it.
+because the next interval begins with it. The page's `content` is stored and removed likewise, but each visit that has
+one stores it: that of the newest visit is compared.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ import numpy.typing as npt
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import inlined_kernel, kernel
-from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, STATUSES, Outcome
+from streamsched.outcomes import CHANGED, CONTENT, FINGERPRINT, STATUS, STATUSES, Outcome
 
 EVIDENCE_MEMORY: Final = 1_000.0  # visits after which the oldest fade from the share without evidence
 EVIDENCE_LEAST: Final = 100.0  # visits below which that share says nothing
@@ -47,6 +51,15 @@ SAME: Final = 2
 CHANGE: Final = 3
 NO_EVIDENCE: Final = 4
 VERDICTS: Final = ("failure", "first", "same", "change", "no_evidence")
+
+EXACT: Final = "exact"
+SIMILAR: Final = "similar"
+CHANGES: Final = (EXACT, SIMILAR)  # the setting: which hashes decide if a visit and its page have both
+
+NOT_COMPARED: Final = 0  # a visit or its page has no `content`
+EQUAL: Final = 1
+OTHER: Final = 2
+NO_CONTENT: Final = np.uint64(0)  # in place of what `pack_content` returns
 
 _NOT_MODIFIED: Final = 304
 _NOT_FOUND: Final = 404
@@ -85,17 +98,36 @@ def is_gone(status: int) -> bool:
 
 
 @kernel
-def shows_content(given: int, status: int) -> bool:
-    """Return whether the visit carries a fingerprint of the page's content, to be stored. O(1).
+def shows_content(given: int, status: int, field: int) -> bool:
+    """Return whether the visit has a hash of the page's content, to be stored; `field`: FINGERPRINT or CONTENT. O(1).
 
     `given`: bits of `streamsched.outcomes`. Successes do, except 304, which has no content of its own.
 
-    >>> shows_content(FINGERPRINT, 0), shows_content(FINGERPRINT | STATUS, 404)
+    >>> shows_content(FINGERPRINT, 0, FINGERPRINT), shows_content(CONTENT | STATUS, 404, CONTENT)
     (True, False)
     """
-    if not given & FINGERPRINT:
+    if not given & field:
         return False
     return not given & STATUS or (is_success(status) and status != _NOT_MODIFIED)
+
+
+@kernel
+def pack_content(content: np.uint64) -> np.uint64:
+    """Return how a page's `content` is stored: plus 1, as 0 is none; the largest number as the one below it. O(1).
+
+    >>> int(pack_content(np.uint64(0))), int(pack_content(np.uint64(2**64 - 1))) == 2**64 - 1
+    (1, True)
+    """
+    packed = content + np.uint64(1)
+    return content if packed == NO_CONTENT else packed
+
+
+@kernel
+def compare_content(given: int, content: np.uint64, kept: np.uint64) -> int:
+    """Return EQUAL, OTHER or NOT_COMPARED; `kept`: the page's, as `pack_content` returned it, or NO_CONTENT. O(1)."""
+    if not given & CONTENT or kept == NO_CONTENT:
+        return NOT_COMPARED
+    return EQUAL if pack_content(content) == kept else OTHER
 
 
 @kernel
@@ -109,11 +141,14 @@ def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into t
     page_has_fingerprint: bool,
     page_fingerprint: np.uint64,
     threshold: int,
+    contents: int,
+    exact: bool,
 ) -> int:
     """Return FAILURE, FIRST, SAME, CHANGE or NO_EVIDENCE for one visit, by the rules of this module in order. O(1).
 
     `given`: bits of `streamsched.outcomes`; fields that it does not name are ignored. The four of the page: whether it
     had an informative visit, whether the last of these succeeded, and whether it has a fingerprint, and which.
+    `contents`: what `compare_content` returned; `exact`: whether it decides before the fingerprints do.
     """
     answer = status if given & STATUS else 200
     if is_failure(answer):
@@ -128,7 +163,10 @@ def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into t
         return CHANGE
     if not page_success:
         return SAME
-    if page_has_fingerprint and given & FINGERPRINT:
+    similar = page_has_fingerprint and given & FINGERPRINT != 0
+    if contents != NOT_COMPARED and (exact or not similar):
+        return CHANGE if contents == OTHER else SAME
+    if similar:
         return CHANGE if popcount(fingerprint ^ page_fingerprint) >= threshold else SAME
     return NO_EVIDENCE
 
@@ -148,17 +186,28 @@ def unproven_share(corpus: Records) -> float | None:
     return float(corpus["unproven"][0]) if corpus["compared"][0] >= EVIDENCE_LEAST else None
 
 
-def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) -> str:
+def parse_changes(changes: str) -> str:
+    """Return the setting `changes`, "exact" or "similar". Raises SettingsError for another."""
+    if not isinstance(changes, str) or changes not in CHANGES:
+        raise SettingsError("changes", changes, " or ".join(map(repr, CHANGES)))
+    return changes
+
+
+def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS, changes: str = EXACT) -> str:
     """Return the verdict on the visit `now`, as one of VERDICTS, after the informative visit `before`. O(1).
 
-    `before`: None if there was no informative visit; a failure counts as none.
+    `before`: None if there was no informative visit; a failure counts as none. `changes`: "exact" or "similar".
+    Raises SettingsError if it is neither.
 
     >>> verdict(Outcome("https://a.example/", 1.0, status=200), Outcome("https://a.example/", 2.0, status=404))
     'change'
     """
     seen = before is not None and not is_failure(_status(before))
     page = before if before is not None and seen else now
-    known = page.fingerprint is not None and shows_content(_given(page), _status(page))
+    known = shows_content(_given(page), _status(page), FINGERPRINT)
+    kept = NO_CONTENT
+    if seen and shows_content(_given(page), _status(page), CONTENT):
+        kept = np.uint64(pack_content(np.uint64(page.content or 0)))
     code = detect_change(
         _given(now),
         _status(now),
@@ -169,6 +218,8 @@ def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) 
         known,
         np.uint64(page.fingerprint or 0),
         threshold,
+        compare_content(_given(now), np.uint64(now.content or 0), kept),
+        parse_changes(changes) == EXACT,
     )
     return VERDICTS[code]
 
@@ -230,5 +281,6 @@ def _status(outcome: Outcome) -> int:
 
 
 def _given(outcome: Outcome) -> int:
-    bits = ((STATUS, outcome.status), (FINGERPRINT, outcome.fingerprint), (CHANGED, outcome.changed))
+    hashes = (FINGERPRINT, outcome.fingerprint), (CONTENT, outcome.content)
+    bits = ((STATUS, outcome.status), (CHANGED, outcome.changed), *hashes)
     return sum(bit for bit, value in bits if value is not None)

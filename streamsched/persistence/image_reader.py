@@ -24,6 +24,7 @@ from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import BY_NAME, Room, Saved, as_bytes
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
+_OF_CONTENTS: Final = ("contents", "changed_contents")
 _READ_BYTES: Final = 1 << 20  # checksummed while they are in the processor's cache
 _log: Final = logging.getLogger("streamsched.persistence")
 
@@ -164,6 +165,8 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
 
 def _apply(image: Image, pages: PageTable) -> None:
     """Read the parts of `image` into the arrays of `pages`, checking each."""
+    if any(part.name in _OF_CONTENTS for part in image.parts):
+        pages.keep_contents()
     pages.reserve(Room(**image.contents["counts"]))
     shard = pages.arrays
     whole = [part for part in image.parts if part.name not in PATCHES]

@@ -17,7 +17,15 @@ import numpy.typing as npt
 from streamsched.numerics.arrays import Hashes, Ints, Records
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.group_schema import GROUP
-from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, OLD_TEXT, ShardArrays
+from streamsched.records.schema import (
+    OLD_CONTENT,
+    OLD_GROUP,
+    OLD_ROW,
+    OLD_SCHEDULE,
+    OLD_SIGNAL,
+    OLD_TEXT,
+    ShardArrays,
+)
 from streamsched.records.validators import list_blocks
 from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import ARRAYS, BY_NAME, Saved, as_bytes
@@ -70,9 +78,12 @@ class SnapshotView:
         self._schedules = int(arrays.seasonality.state["schedules"][0])
         self._by_row = [one for one in ARRAYS if one.saved is Saved.BY_ROW and one.in_use(arrays).size]
         self._has_signals = BY_NAME["signals"] in self._by_row
+        self._has_contents = BY_NAME["contents"] in self._by_row
         self._blocks = int(arrays.validators.state["blocks"][0])
         marks = shard.pages.marks
-        self._dirty = marks.begin(self.rows, self.groups, signals=self._has_signals, texts=self._blocks)
+        self._dirty = marks.begin(
+            self.rows, self.groups, signals=self._has_signals, contents=self._has_contents, texts=self._blocks
+        )
 
     @property
     def rows(self) -> int:
@@ -105,10 +116,11 @@ class SnapshotView:
         yield from _run_bytes("text", self._text, self._since, self.corpus)
         yield from _run_bytes("names", self._names, self._since, self.corpus)
         with self._shard.lock:
-            old_rows, old_schedules, old_signals, old_texts, old_groups = self._shard.pages.marks.end()
+            old_rows, old_schedules, old_signals, old_contents, old_texts, old_groups = self._shard.pages.marks.end()
         yield "changed_schedules", 0, old_schedules
         yield "changed_texts", 0, old_texts
-        for name, old in (("changed_rows", old_rows), ("changed_signals", old_signals)):
+        by_row = {"changed_rows": old_rows, "changed_signals": old_signals, "changed_contents": old_contents}
+        for name, old in by_row.items():
             yield name, 0, _only(old, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
         groups = _only(old_groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
         yield "changed_groups", 0, groups
@@ -154,10 +166,12 @@ class SnapshotView:
     def _pick_rows(self) -> Iterator[Piece]:
         out, schedules = np.empty(_PICKED, OLD_ROW), np.empty(_PICKED, OLD_SCHEDULE)
         signals = np.empty(_PICKED if self._has_signals else 0, OLD_SIGNAL)
+        contents = np.empty(_PICKED if self._has_contents else 0, OLD_CONTENT)
         for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
             with self._shard.lock:
                 changed = _gather(self._shard.pages.arrays, rows, out)
                 signalled = _gather(self._shard.pages.arrays, rows, signals) if self._has_signals else signals
+                compared = _gather(self._shard.pages.arrays, rows, contents) if self._has_contents else contents
                 found = self._gather_schedules(rows, schedules)
                 texts = self._gather_texts(rows)
                 self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
@@ -165,6 +179,7 @@ class SnapshotView:
             yield "changed_schedules", 0, found
             yield "changed_texts", 0, texts
             yield "changed_signals", 0, signalled
+            yield "changed_contents", 0, compared
 
     def _pick_groups(self) -> Iterator[Piece]:
         out = np.empty(_PICKED, OLD_GROUP)

@@ -19,7 +19,15 @@ from streamsched.numerics.compilation.machine_operations import trailing_zeros
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.page_schema import PageArrays
-from streamsched.records.schema import OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, OLD_TEXT, DirtyArrays
+from streamsched.records.schema import (
+    OLD_CONTENT,
+    OLD_GROUP,
+    OLD_ROW,
+    OLD_SCHEDULE,
+    OLD_SIGNAL,
+    OLD_TEXT,
+    DirtyArrays,
+)
 from streamsched.records.seasonality_schema import SeasonalityArrays
 from streamsched.records.validators import chain_length
 
@@ -78,6 +86,10 @@ def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArr
         signal: Record = dirty.old_signals[at]
         signal.row = row
         signal.signals = pages.signals[row]
+    if dirty.old_contents.size:
+        content: Record = dirty.old_contents[at]
+        content.row = row
+        content.contents = pages.contents[row]
     old.validators = pages.validators[row]
     if old.validators and dirty.old_texts.size:
         _keep_texts(dirty, pages, np.int64(old.validators))
@@ -143,10 +155,13 @@ class DirtyTracker:
         self.marking = False
         self.turn = threading.Lock()
 
-    def begin(self, rows: int, groups: int, *, signals: bool = False, texts: int = 0) -> DirtySet:
+    def begin(
+        self, rows: int, groups: int, *, signals: bool = False, contents: bool = False, texts: int = 0
+    ) -> DirtySet:
         """Begin a save now, of that many rows and groups; return what was marked before. O(rows / 64).
 
-        `signals`: whether pages have records of signals; `texts`: how many blocks of validators there are.
+        `signals`, `contents`: whether pages have records of signals, and a `content`; `texts`: how many blocks of
+        validators there are.
         """
         before, self.marking = self.arrays, True
         counts = np.array([rows, groups, 0, 0, 0, 0, 0, 0], np.int64)
@@ -154,6 +169,7 @@ class DirtyTracker:
             old_rows=_allocate_lazily(OLD_ROW, rows),
             old_schedules=_allocate_lazily(OLD_SCHEDULE, rows),
             old_signals=_allocate_lazily(OLD_SIGNAL, rows if signals else 0),
+            old_contents=_allocate_lazily(OLD_CONTENT, rows if contents else 0),
             old_texts=_allocate_lazily(OLD_TEXT, texts),
             old_groups=_allocate_lazily(OLD_GROUP, groups),
         )
@@ -167,15 +183,17 @@ class DirtyTracker:
         if groups is not None:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
-    def end(self) -> tuple[Records, Records, Records, Records, Records]:
+    def end(self) -> tuple[Records, Records, Records, Records, Records, Records]:
         """Stop keeping records; return those kept.
 
-        OLD_ROW[m], OLD_SCHEDULE[s], OLD_SIGNAL[m or 0], OLD_TEXT[t], OLD_GROUP[k]. Marking continues. O(1).
+        OLD_ROW[m], OLD_SCHEDULE[s], OLD_SIGNAL[m or 0], OLD_CONTENT[m or 0], OLD_TEXT[t], OLD_GROUP[k]. Marking
+        continues. O(1).
         """
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
         old_schedules = self.arrays.old_schedules[: counts[_OLD_SCHEDULES]]
         old_signals = self.arrays.old_signals[: counts[_OLD_ROWS]]
+        old_contents = self.arrays.old_contents[: counts[_OLD_ROWS]]
         old_texts = self.arrays.old_texts[: counts[_OLD_TEXTS]]
         old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
         counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0, 0, 0
@@ -184,10 +202,11 @@ class DirtyTracker:
             old_rows=empty.old_rows,
             old_schedules=empty.old_schedules,
             old_signals=empty.old_signals,
+            old_contents=empty.old_contents,
             old_texts=empty.old_texts,
             old_groups=empty.old_groups,
         )
-        return old_rows, old_schedules, old_signals, old_texts, old_groups
+        return old_rows, old_schedules, old_signals, old_contents, old_texts, old_groups
 
     def take_back(self, dirty: DirtySet) -> None:
         """Mark again what `begin` returned, after a save that failed. O(rows / 64)."""
@@ -247,5 +266,5 @@ def _no_marks() -> DirtyArrays:
     counts = np.array([0, 0, _ALL, _ALL, 0, 0, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
     no_rows, no_schedules, no_signals = np.empty(0, OLD_ROW), np.empty(0, OLD_SCHEDULE), np.empty(0, OLD_SIGNAL)
-    no_texts, no_groups = np.empty(0, OLD_TEXT), np.empty(0, OLD_GROUP)
-    return DirtyArrays(none, none, no_rows, no_schedules, no_signals, no_texts, no_groups, counts)
+    no_contents, no_texts, no_groups = np.empty(0, OLD_CONTENT), np.empty(0, OLD_TEXT), np.empty(0, OLD_GROUP)
+    return DirtyArrays(none, none, no_rows, no_schedules, no_signals, no_contents, no_texts, no_groups, counts)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Bytes, Floats, Record, Records
+from streamsched.numerics.arrays import Bytes, Floats, Hashes, Record, Records
 from streamsched.numerics.jit import inlined_kernel
 
 # Bits of PAGE.flags.
@@ -81,6 +81,9 @@ class PageArrays(NamedTuple):
     # float32[rows]: if LEASED is set, the length of the lease, rounded up: it began then or a little later.
     lease_s: npt.NDArray[np.float32]
     signals: Records  # SIGNAL[rows], or of length 0 before the first signal
+    # uint64[rows]: `content` as `estimation.change_detection.pack_content` returns it, 0: none; of length 0 before the
+    # first outcome with one.
+    contents: Hashes
     validators: npt.NDArray[np.uint32]  # uint32[rows]: number plus 1 of the first block of the page's; 0: none
     validator_texts: Records  # BLOCK[m], see `streamsched.records.validators`
 

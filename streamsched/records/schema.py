@@ -52,6 +52,7 @@ OLD_ROW: Final = np.dtype(
 )
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("groups", GROUP)])
 OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signals", SIGNAL)])
+OLD_CONTENT: Final = np.dtype([("row", "<u8"), ("contents", "<u8")])
 OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedules", SCHEDULE)])
 OLD_TEXT: Final = np.dtype([("number", "<u8"), ("validator_texts", BLOCK)])
 CORPUS: Final = np.dtype(
@@ -119,6 +120,7 @@ class DirtyArrays(NamedTuple):
     old_rows: Records  # OLD_ROW[m]: of rows that a save in progress has not copied yet
     old_schedules: Records  # OLD_SCHEDULE[s]: of those of these rows that have one
     old_signals: Records  # OLD_SIGNAL[m]: of the same rows; of length 0 if pages had no signals at the instant
+    old_contents: Records  # OLD_CONTENT[m]: likewise, of length 0 if pages had no `content` at the instant
     old_texts: Records  # OLD_TEXT[k]: the blocks of the validators of these rows
     old_groups: Records  # OLD_GROUP[m]
     counts: Ints  # int64[8], positions named in `dirty_tracking`

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamsched.api.views import Noticed, Observed
 from streamsched.errors import UnknownPage
-from streamsched.estimation.change_detection import UNPROVEN_MOST, unproven_share
+from streamsched.estimation.change_detection import EXACT, UNPROVEN_MOST, unproven_share
 from streamsched.evolution.data.training_data import Training, count_known_cycles, draw_trainings
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
@@ -83,6 +83,7 @@ class SchedulerCore:
         self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
         self._settings = settings
         self.surges, self.signals_discover = settings.surges, settings.signals_discover  # `settings` checks all again
+        self.exact = settings.changes == EXACT
         self._surge_probes = SurgeProbes()
         self.batch_builder = self._make_batch_builder()
 
@@ -160,7 +161,7 @@ class SchedulerCore:
         lacks = share is not None and share > UNPROVEN_MOST
         if lacks and not self._lacks_evidence:
             _log.warning(
-                "%.0f%% of the newest visits say nothing about a change: report `changed`, `fingerprint` or status 304",
+                "%.0f%% of the newest visits say nothing about a change: report `changed`, `content`, `fingerprint` or 304",
                 100 * (share or 0.0),
             )
         self._lacks_evidence = lacks

@@ -32,7 +32,7 @@ from streamsched.api.views import (
     WeekView,
 )
 from streamsched.errors import InvalidOutcome, InvalidSignal, SettingsError
-from streamsched.estimation.change_detection import unproven_share
+from streamsched.estimation.change_detection import EXACT, unproven_share
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.estimation.source_list import list_sources
 from streamsched.evolution.data.training_data import Training
@@ -123,6 +123,8 @@ class Scheduler:
       registrable domain while others have pages to visit; None or 1 for no limit;
     - ``surges``: whether to detect surges, bulk changes of a host or URL pattern. If not, the terminal is 0 and each
       change counts for its page alone;
+    - ``changes``: which hashes decide whether a page has changed, if a visit and its page have both: ``exact``, another
+      ``content`` is a change; ``similar``, fingerprints that differ in 6 bits or more;
     - ``max_ahead``: reject outcomes further ahead of the newest one, as their clocks must be wrong; None accepts all;
     - ``regions``: top-level domains and clocks whose weekly profiles are learned separately, None to learn no
       seasonality, which saves some memory and time;
@@ -161,6 +163,7 @@ class Scheduler:
         new_share: float = 0.1,
         host_share: float | None = 0.1,
         surges: bool = True,
+        changes: str = EXACT,
         max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
         signals_discover: bool = True,
@@ -180,6 +183,7 @@ class Scheduler:
             new_share=new_share,
             host_share=host_share,
             surges=surges,
+            changes=changes,
             max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
             signals_discover=signals_discover,
@@ -263,9 +267,9 @@ class Scheduler:
         with core.lock:
             batch, problems = admit_outcomes(core.clock, given, problems, latest_s)
             limits, then = core.politeness_policy.limits, core.formula_switch.count
-            number, surges = core.streams.number(stream if len(batch) else None), core.surges
-            starts = core.url_rule.starts
-            counts = core.pages.observe(batch, limits, surges=surges, stream=number, starts=starts, then=then).tolist()
+            number = core.streams.number(stream if len(batch) else None)
+            options = {"exact": core.exact, "surges": core.surges, "starts": core.url_rule.starts}
+            counts = core.pages.observe(batch, limits, **options, stream=number, then=then).tolist()
             core.politeness_policy.reach(core.pages.arrays)
             if counts[WRONG]:  # seldom: which ones they are is found again
                 problems = core.url_rule.check(given, problems)
@@ -645,7 +649,7 @@ class Scheduler:
     def unproven_share(self) -> float | None:
         """The share of the newest visits, some 1,000, that say nothing about a change; None before 100 visits.
 
-        Above one half a warning is logged: a crawler should report `changed`, `fingerprint` or status 304.
+        Above one half a warning is logged: a crawler should report `changed`, `content`, `fingerprint` or status 304.
         """
         return unproven_share(self.core.pages.arrays.corpus)
 

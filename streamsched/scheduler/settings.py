@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from streamsched.errors import SettingsError
+from streamsched.estimation.change_detection import EXACT, parse_changes
 from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
 from streamsched.formula.champion import parse_provided
 from streamsched.formula.formula import Formula
@@ -39,6 +40,7 @@ class SchedulerSettings:
     new_share: float
     host_share: float | None
     surges: bool
+    changes: str
     max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
     signals_discover: bool
@@ -54,6 +56,7 @@ class SchedulerSettings:
             "new_share": check_share("new_share", self.new_share),
             "host_share": None if self.host_share is None else check_part("host_share", self.host_share),
             "surges": check_flag("surges", self.surges),
+            "changes": parse_changes(self.changes),
             "signals_discover": check_flag("signals_discover", self.signals_discover),
             "schemes": parse_schemes(self.schemes),
             "max_ahead": parse_max_ahead(self.max_ahead),
@@ -68,9 +71,14 @@ class SchedulerSettings:
             object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values for JSON, `threads` excepted."""
+        """Return the settings as plain values for JSON, `threads` excepted.
+
+        ``changes`` is left out if it is "exact": states of releases without it keep their digests.
+        """
         regions = self.regions
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "threads"}
+        if self.changes == EXACT:
+            del plain["changes"]
         return plain | {
             "formula": self.formula.text,
             "politeness": self.politeness.to_json(),
@@ -88,7 +96,7 @@ class SchedulerSettings:
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
             "bounds": PageBounds(**saved["bounds"]),
         }
-        return cls(**{**saved, **parsed}, threads=threads)
+        return cls(**{"changes": EXACT, **saved, **parsed}, threads=threads)
 
 
 def parse_cycle(cycle: str | float) -> float:

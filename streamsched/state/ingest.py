@@ -11,12 +11,16 @@ from streamsched.estimation.change_detection import (
     CHANGE,
     FAILURE,
     FIRST,
+    NO_CONTENT,
     NO_EVIDENCE,
+    NOT_COMPARED,
     SAME,
+    compare_content,
     count_evidence,
     detect_change,
     is_gone,
     is_success,
+    pack_content,
     popcount,
     shows_content,
 )
@@ -35,6 +39,7 @@ from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.numerics.url_syntax import UrlStarts, is_absolute
 from streamsched.outcomes import (
     CHANGED,
+    CONTENT,
     COST,
     ETAG,
     FINGERPRINT,
@@ -83,13 +88,14 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 
 class IngestRules(NamedTuple):
-    """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
-    politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, the
+    """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, whether `content`
+    decides before these (``changes="exact"``), the limits of politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, the
     bounds on pages, how their URLs begin, and the rarely needed kernels.
     """
 
     cycle_s: float
     change_bits: int
+    exact: bool
     limits: Limits
     surges: bool
     stream: int
@@ -112,6 +118,7 @@ class OutcomeColumns(NamedTuple):
     cost: Floats
     retry_after: Floats
     significance: Floats
+    content: Hashes
     moved_blob: Bytes
     moved_offsets: Ints  # of length 1 if absent
     validators: ValidatorColumns
@@ -223,6 +230,8 @@ def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> Non
         prefetch(shard.seasonality.links, rows[i + _AHEAD])
         if shard.validators.state[0].pages > 0:
             prefetch(shard.pages.validators, rows[i + _AHEAD])
+        if rows[i + _AHEAD] < shard.pages.contents.size:
+            prefetch(shard.pages.contents, rows[i + _AHEAD])
         if soon.flags & LEASED:
             prefetch(shard.pages.lease_until_s, rows[i + _AHEAD])
             prefetch(shard.pages.lease_s, rows[i + _AHEAD])
@@ -290,7 +299,8 @@ def _apply_one(
     _store_weights(page, given, columns, at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
-    verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)
+    contents = _compare_content(shard, row, columns, at)
+    verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules, contents)
     if verdict == FAILURE:
         rests_alone = wait_s >= 0.0 and not rests
         until_s = rest_end(response, wait_s, rules.limits.retry_after_most_s) if rests_alone else -np.inf
@@ -304,7 +314,8 @@ def _apply_one(
     if verdict == CHANGE:
         _learn_significance(shard, row, columns, at)
     renewed = verdict in (CHANGE, NO_EVIDENCE)
-    _store_visit(page, trace, status, renewed, shows_content(given, status), fingerprint)
+    _store_visit(page, trace, status, renewed, shows_content(given, status, FINGERPRINT), fingerprint)
+    _store_content(shard, row, columns, at, status, renewed)
     _keep_validators(shard, row, at, columns, is_success(status), verdict == SAME, rules.lazy.keep_validators)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
@@ -430,7 +441,14 @@ def _store_stream(host: Record, stream: int, invalidated: InvalidationBuffer) ->
 
 @inlined_kernel
 def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
-    page: Record, trace: Record, given: int, status: int, fingerprint: int, changed: bool, change_bits: int
+    page: Record,
+    trace: Record,
+    given: int,
+    status: int,
+    fingerprint: int,
+    changed: bool,
+    rules: IngestRules,
+    contents: int,
 ) -> int:
     """Return the verdict on an outcome, compared with what the page's records hold of the visit before."""
     return detect_change(
@@ -442,8 +460,32 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
         (page.flags & SUCCEEDED) != 0,
         (page.flags & WITH_FINGERPRINT) != 0,
         trace.fingerprint,
-        change_bits,
+        rules.change_bits,
+        contents,
+        rules.exact,
     )
+
+
+@inlined_kernel
+def _compare_content(shard: ShardArrays, row: int, columns: OutcomeColumns, at: int) -> int:
+    """Return how the `content` of outcome `at` compares with that of the page. O(1)."""
+    given = columns.given[at]
+    if not given & CONTENT or row >= shard.pages.contents.size:
+        return NOT_COMPARED
+    return compare_content(given, columns.content[at], shard.pages.contents[row])
+
+
+@inlined_kernel
+def _store_content(
+    shard: ShardArrays, row: int, columns: OutcomeColumns, at: int, status: int, renewed: bool
+) -> None:
+    """Store the `content` of an informative visit; if it has none, that of the page stays unless it is `renewed`."""
+    contents = shard.pages.contents
+    if row < contents.size and is_success(status):
+        if shows_content(columns.given[at], status, CONTENT):
+            contents[row] = pack_content(columns.content[at])
+        elif renewed:
+            contents[row] = NO_CONTENT
 
 
 @inlined_kernel
@@ -453,7 +495,9 @@ def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, a
     given, compared = columns.given[at], np.uint8(SUCCEEDED | WITH_FINGERPRINT)
     if given & SIGNIFICANCE:
         significance = columns.significance[at]
-    elif page.flags & compared == compared and shows_content(given, columns.status[at] if given & STATUS else 200):
+    elif page.flags & compared == compared and shows_content(
+        given, columns.status[at] if given & STATUS else 200, FINGERPRINT
+    ):
         significance = popcount(columns.fingerprint[at] ^ shard.pages.traces[row].fingerprint) / 64.0
     else:
         return

@@ -128,6 +128,7 @@ def forget_rows(shard: ShardArrays, rows: Ints) -> None:
     shard.pages.lease_until_s[rows] = -np.inf
     if shard.pages.signals.size:
         shard.pages.signals[rows] = np.zeros((), shard.pages.signals.dtype)
+    shard.pages.contents[rows[rows < shard.pages.contents.size]] = 0
     if shard.validators.state["pages"][0]:
         drop_validators(shard.pages.validators, shard.pages.validator_texts, shard.validators, rows)
     links, schedules = shard.seasonality.links, shard.seasonality.schedules

@@ -18,7 +18,7 @@ from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
 from streamsched.numerics.keyed_hash import draw_key, read_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import UrlStarts
-from streamsched.outcomes import OutcomeBatch
+from streamsched.outcomes import CONTENT, OutcomeBatch
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
@@ -36,7 +36,7 @@ from streamsched.state.known_pages import add_pages
 from streamsched.state.lazy_kernels import lazy_kernels
 from streamsched.state.look_ahead import looking_ahead
 from streamsched.state.notice import FATES, NoticeResult, NoticeRules, SignalColumns, apply_signals
-from streamsched.state.state_arrays import Room
+from streamsched.state.state_arrays import CONTENTS, SIGNALS, Room
 from streamsched.state.state_memory import StateMemory
 from streamsched.state.url_rule import ANY_TEXT
 
@@ -76,7 +76,8 @@ class PageTable:
         self.regions = regions
         self.signal_kinds = list(signal_kinds)
         self._memory = StateMemory(self.key, regions or {})
-        self._memory.hears = bool(self.signal_kinds)
+        if self.signal_kinds:
+            self._memory.begin(SIGNALS)
         self._index = UrlIndex(self.key)
         self._domains = DomainIndex(self.key)
         self.marks = DirtyTracker()
@@ -116,6 +117,7 @@ class PageTable:
         batch: OutcomeBatch,
         limits: Limits | None = None,
         *,
+        exact: bool = True,
         surges: bool = True,
         stream: int = 0,
         starts: UrlStarts = ANY_TEXT,
@@ -124,12 +126,14 @@ class PageTable:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
-        are learned; `stream`, `starts`: see `IngestRules`; `then`: called with the number of outcomes whenever some
-        tens of thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records, its
+        are learned; `exact`, `stream`, `starts`: see `IngestRules`; `then`: called with the number of outcomes whenever
+        some tens of thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records, its
         group's mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = _as_columns(batch)
+        if np.any(batch.given & CONTENT):
+            self.keep_contents()
         limits = DEFAULT_LIMITS if limits is None else limits
         second, pages = self._index.arrays(1), self.arrays.pages
         with looking_ahead(pages, second, columns.blob, columns.offsets, self.threads) as ahead:
@@ -140,7 +144,7 @@ class PageTable:
                 shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
                 offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
                 lazy = lazy_kernels(shard, index, columns.blob, offsets, given, columns.validators, bounds)
-                rules = IngestRules(self.cycle_s, CHANGE_BITS, limits, surges, stream, bounds, starts, lazy)
+                rules = IngestRules(self.cycle_s, CHANGE_BITS, exact, limits, surges, stream, bounds, starts, lazy)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 self._join_pages()
                 if then is not None:
@@ -171,7 +175,7 @@ class PageTable:
         buffer = self.touched.buffer if self.touched else UNWATCHED
         fates, names = np.zeros(FATES, np.int64), self.signal_kinds
         kinds = np.array([names.index(name) if name in names else _NO_KIND for name in batch.names], np.int64)
-        self._memory.hears = True
+        self._memory.begin(SIGNALS)
         columns = SignalColumns(
             frozen(batch.urls.blob), frozen(batch.urls.offsets), frozen(batch.at), frozen(batch.source), kinds
         )
@@ -184,7 +188,7 @@ class PageTable:
         named = {int(number): name for number, name in zip(kinds, batch.names, strict=True)}
         names += [named[number] for number in range(len(names), int(self.arrays.signals.state["kinds"][0]))]
         if not names:
-            self._memory.stop_hearing()
+            self._memory.release(SIGNALS)
         self._index.settle()
         return fates
 
@@ -228,6 +232,10 @@ class PageTable:
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory that each part of the state takes, in whole pages where it grows. O(1)."""
         return self._memory.nbytes(self.arrays) | {"url_index": self._index.nbytes()}
+
+    def keep_contents(self) -> None:
+        """Let pages have a `content` each from the next call that makes room. O(1)."""
+        self._memory.begin(CONTENTS)
 
     def reserve(self, room: Room) -> None:
         """Make room for that much in all. Raises MemoryError beyond `MAX_PAGES` pages."""

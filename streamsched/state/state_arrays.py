@@ -42,6 +42,8 @@ from streamsched.records.validators import BLOCK, FREE_BLOCKS, VALIDATOR_STATE, 
 from streamsched.records.visit_journal import JOURNAL_VISITS
 
 _DIGEST_VERSION: Final = 13  # of what is hashed, not of the format on disk
+SIGNALS: Final = "change signals"
+CONTENTS: Final = "outcomes with `content`"
 _KEYS_OF_PAGE: Final = 5  # a name, a token, each also of two segments, and a directory; a key has two pages or more
 
 
@@ -60,11 +62,14 @@ class Room(NamedTuple):
 
 
 class Places(NamedTuple):
-    """What the places of an array stand for: how many are in use, and how many it must have for some room."""
+    """What the places of an array stand for: how many are in use, and how many it must have for some room.
+
+    ``begun_by``: what must come before there are any, SIGNALS or CONTENTS; None for an array of every shard.
+    """
 
     used: Callable[[ShardArrays], int]
     needed: Callable[[Room], int]
-    heard: bool = False  # whether there are none before the first change signal
+    begun_by: str | None = None
 
 
 class Saved(Enum):
@@ -140,15 +145,18 @@ _SIGHTINGS: Final = Places(
     lambda shard: int(shard.related.state["places"][0]), lambda room: int(sighting_space(room.pages))
 )
 _HEARD_ROWS: Final = Places(
-    lambda shard: _pages(shard) if shard.signals.state["kinds"][0] else 0, lambda room: room.pages, heard=True
+    lambda shard: _pages(shard) if shard.signals.state["kinds"][0] else 0, lambda room: room.pages, SIGNALS
 )
 _SOURCES: Final = Places(
-    lambda shard: int(shard.signals.state["sources"][0]), lambda room: MOST_KINDS * room.groups, heard=True
+    lambda shard: int(shard.signals.state["sources"][0]), lambda room: MOST_KINDS * room.groups, SIGNALS
+)
+_CONTENT_ROWS: Final = Places(
+    lambda shard: _pages(shard) if shard.pages.contents.size else 0, lambda room: room.pages, CONTENTS
 )
 _BLOCKS: Final = Places(lambda shard: int(shard.validators.state["blocks"][0]), lambda room: room.blocks)
 _KINDS: Final = Places(lambda _: MOST_KINDS, lambda _: MOST_KINDS)
 
-_U1, _U4, _F4, _F8 = np.dtype("u1"), np.dtype("<u4"), np.dtype("<f4"), np.dtype("<f8")
+_U1, _U4, _U8, _F4, _F8 = np.dtype("u1"), np.dtype("<u4"), np.dtype("<u8"), np.dtype("<f4"), np.dtype("<f8")
 
 # Where an array is in images, and how it is digested, follows from its name: a new name is a new format.
 ARRAYS: Final = (
@@ -159,6 +167,7 @@ ARRAYS: Final = (
     Array("lease_s", "pages.lease_s", _F4, _ROWS, Saved.BY_ROW, "leases"),
     Array("links", "seasonality.links", SEASONAL_LINK, _ROWS, Saved.BY_ROW, "seasonality"),
     Array("signals", "pages.signals", SIGNAL, _HEARD_ROWS, Saved.BY_ROW, "signals"),
+    Array("contents", "pages.contents", _U8, _CONTENT_ROWS, Saved.BY_ROW, "contents"),
     Array("validators", "pages.validators", _U4, _ROWS, Saved.BY_ROW, "validators"),
     Array("validator_texts", "pages.validator_texts", BLOCK, _BLOCKS, Saved.OF_ROWS, "validators"),
     Array("text", "pages.text", _U1, _TEXT, Saved.APPENDED, "url_text"),
@@ -219,6 +228,8 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     domains["day"] = np.where(domains["visits"] > 0, day, 0)
     arrays["corpus"]["day"] = day if arrays["corpus"]["day_visits"][0] else 0
     arrays["corpus"]["refused_pages"] = 0  # a repeated outcome that is refused counts again
+    if not arrays["contents"].any():
+        arrays["contents"] = arrays["contents"][:0]  # whether outcomes that stored none had begun it
     rows = np.flatnonzero(arrays["validators"])
     heads, arrays["validators"] = arrays["validators"][rows].astype(np.int64), rows
     arrays["validator_texts"] = pack_entries(arrays["validator_texts"], heads)[0] if rows.size else heads

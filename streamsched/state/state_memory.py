@@ -34,16 +34,16 @@ _FULL: Final = 3 / 4  # of the index of keys in use at most
 class StateMemory:
     """The arrays of one shard. They grow without moving, within the address space reserved: see `GrowableArray`.
 
-    ``key``: uint64[2], of the indexes' hash; ``hears``: whether pages and sources have records of change signals, or
-    may soon have them. Without signals these arrays are of length 0.
+    ``key``: uint64[2], of the indexes' hash; ``begun``: which of SIGNALS and CONTENTS the shard has, or may soon have.
+    Arrays that begin with others are of length 0.
     """
 
     def __init__(self, key: Hashes, regions: Mapping[str, TimeRegion]) -> None:
         """Make room for no page. `regions`: those with profiles of their own."""
-        self.hears = False
+        self.begun: frozenset[str] = frozenset()
         self._arrays: ShardArrays | None = None  # those of the last call, until one of them moves
         self._room = Room(pages=-1)  # nothing yet
-        self._has_signals = False
+        self._has_begun = self.begun
         self._key = key
         self._regions = len(regions)
         self._memory = {array.name: self._begin(array) for array in ARRAYS}
@@ -89,23 +89,29 @@ class StateMemory:
         )
 
     def reserve(self, room: Room) -> None:
-        """Make room for that much in all, of signals only if it `hears`. O(1) if there is room, amortised otherwise."""
+        """Make room for that much in all, in arrays that have `begun`. O(1) if there is room, amortised otherwise."""
         room = Room(*map(max, room, self._room))._replace(regions=self._regions)
-        if room == self._room and self._has_signals == self.hears:
+        if room == self._room and self._has_begun == self.begun:
             return
         self._arrays = None
         for array in ARRAYS:
-            if self.hears and array.places.heard and not self._memory[array.name].array.size:
+            begun_by = array.places.begun_by
+            if begun_by in self.begun and not self._memory[array.name].array.size:
                 self._memory[array.name] = self._begin(array)
-            if self.hears or not array.places.heard:
+            if begun_by is None or begun_by in self.begun:
                 self._memory[array.name].ensure(array.places.needed(room))
-        self._room, self._has_signals = room, self.hears  # only now: memory may be refused
+        self._room, self._has_begun = room, self.begun  # only now: memory may be refused
 
-    def stop_hearing(self) -> None:
-        """Release the records of change signals."""
-        self.hears = self._has_signals = False
+    def begin(self, part: str) -> None:
+        """Let the next `reserve` make room in the arrays of `part`, SIGNALS or CONTENTS. O(1)."""
+        self.begun |= {part}
+
+    def release(self, part: str) -> None:
+        """Release the arrays of `part`, SIGNALS or CONTENTS."""
+        self.begun -= {part}
+        self._has_begun -= {part}
         self._arrays = None
-        self._memory |= {array.name: self._begin(array) for array in ARRAYS if array.places.heard}
+        self._memory |= {array.name: self._begin(array) for array in ARRAYS if array.places.begun_by == part}
 
     def make_slots(self, shard: ShardArrays, groups: int, new: int) -> None:
         """Make room in the hash indexes for `groups` groups in all and the keys of `new` more pages. O(1) amortised."""
@@ -149,4 +155,5 @@ class StateMemory:
     def _begin(self, array: Array) -> GrowableArray:
         """Return the memory of an array that nothing uses."""
         reserved = _RESERVED._replace(regions=self._regions)
-        return GrowableArray(array.dtype, 0 if array.places.heard and not self.hears else array.places.needed(reserved))
+        begun = array.places.begun_by is None or array.places.begun_by in self.begun
+        return GrowableArray(array.dtype, array.places.needed(reserved) if begun else 0)

@@ -40,6 +40,7 @@ def rows_of(scheduler: Scheduler) -> list[bytes]:
         + shard.pages.lease_until_s[row].tobytes()
         + shard.pages.lease_s[row].tobytes()
         + shard.pages.validators[row].tobytes()
+        + (shard.pages.contents[row].tobytes() if shard.pages.contents.size else bytes(8))
         for row in range(int(shard.corpus["pages"][0]))
     ]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
 from streamsched.numerics.arrays import Rows
+from streamsched.estimation.change_detection import CHANGES
 from streamsched.replay import ChangeLog, Window
 from streamsched.replay.log_reader import read_outcomes
 from streamsched.replay.simulation.metrics import WAITS_DAYS
@@ -123,18 +124,24 @@ outcomes = st.fixed_dictionaries(
         "status": st.sampled_from([0, 200, 301, 304, 404, 410, 429, 503]),
         "fingerprint": words,
         "changed": st.booleans(),
+        "content": st.sampled_from([0, 1, 2**64 - 1]),
     },
 )
 
 
-@given(st.lists(outcomes, min_size=1, max_size=40), st.integers(1, 64), st.integers(1, 40))
-def test_changes_are_placed_at_the_visits_that_saw_them(log: list[dict[str, Any]], bits: int, batch: int) -> None:
+@given(
+    st.lists(outcomes, min_size=1, max_size=40), st.integers(1, 64), st.integers(1, 40), st.sampled_from(CHANGES)
+)
+def test_changes_are_placed_at_the_visits_that_saw_them(
+    log: list[dict[str, Any]], bits: int, batch: int, changes: str
+) -> None:
     """However the log is cut into deliveries."""
-    verdicts = zip(log, replay.sift(log, bits), strict=True)
+    verdicts = zip(log, replay.sift(log, bits, changes), strict=True)
     expected = [(outcome["url"], outcome["fetched_at"]) for outcome, verdict in verdicts if verdict == "change"]
     if not expected:
         return  # a log without changes is an error, which the unit tests have
-    truth = read_outcomes((_deliver(log[at : at + batch]) for at in range(0, len(log), batch)), bits)
+    deliveries = (_deliver(log[at : at + batch]) for at in range(0, len(log), batch))
+    truth = read_outcomes(deliveries, bits, changes=changes)
     spread = np.repeat(list(truth.urls), np.diff(truth.offsets))
     pairs = list(zip(spread.tolist(), truth.times_s.tolist(), strict=True))
     assert sorted(pair for pair in pairs if np.isfinite(pair[1])) == sorted(expected)
@@ -142,7 +149,8 @@ def test_changes_are_placed_at_the_visits_that_saw_them(log: list[dict[str, Any]
 
 
 def _deliver(outcomes: list[dict[str, Any]]) -> Delivery[OutcomeBatch]:
-    optional = {field: [outcome.get(field) for outcome in outcomes] for field in ("status", "fingerprint", "changed")}
+    names = "status", "fingerprint", "changed", "content"
+    optional = {field: [outcome.get(field) for outcome in outcomes] for field in names}
     columns = {field: values for field, values in optional.items() if any(value is not None for value in values)}
     urls, times = [outcome["url"] for outcome in outcomes], [outcome["fetched_at"] for outcome in outcomes]
     return Delivery(OutcomeBatch(urls, times, **columns), Position("jsonl", "/log", 0, 0))

@@ -18,6 +18,7 @@ from streamsched import Observed, OutcomeBatch, Politeness, Scheduler
 from streamsched.estimation.change_detection import EVIDENCE_MEMORY
 from streamsched.formula import Formula
 from streamsched.formula.terminal_table import PROVIDED, SEASONAL
+from streamsched.estimation.change_detection import CHANGES
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import DENIED, SUCCEEDED, VISITED, WITH_FINGERPRINT
@@ -185,6 +186,8 @@ def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page)
     assert bool(record["flags"] & SUCCEEDED) == left["success"]
     assert bool(record["flags"] & WITH_FINGERPRINT) == ("fingerprint" in left)
     assert trace["fingerprint"] == left.get("fingerprint", trace["fingerprint"])
+    content = int(shard.pages.contents[row]) if row < shard.pages.contents.size else 0
+    assert content == left.get("content", -1) + 1
     found = read_validators(shard.pages.validators, shard.pages.validator_texts, np.array([row]))
     assert (found[0][0], found[1][0]) == page.validators
 
@@ -199,10 +202,13 @@ def test_twin_counts_prefixes_as_the_sketch_does() -> None:
 
 
 @settings(max_examples=20)
-@given(streams(), sizes, st.integers(1, 64))
-def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes: list[int], bits: int) -> None:
+@given(streams(), sizes, st.integers(1, 64), st.sampled_from(CHANGES))
+def test_any_stream_leaves_the_state_of_the_twin(
+    outcomes: list[Outcome], sizes: list[int], bits: int, changes: str
+) -> None:
     with fenced(), patch.object(page_table, "CHANGE_BITS", bits):
-        scheduler, shard = Scheduler(max_ahead=None), reference_shard.Shard(DAY, bits)
+        scheduler = Scheduler(max_ahead=None, changes=changes)
+        shard = reference_shard.Shard(DAY, bits, changes=changes)
         observe_both(scheduler, shard, outcomes, sizes)
         assert_same(scheduler, shard)
 

@@ -49,7 +49,7 @@ def probability_changed(shape: float, exposure: float, elapsed: float) -> float:
 # --- change
 
 
-def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) -> str:
+def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int, changes: str = "exact") -> str:
     """The rules of changes, in their order; `given` and `page`: what a visit carries, and what the page has stored."""
     status = given.get("status", 200)
     failed = status in (0, 429) or status // 100 >= 5
@@ -57,7 +57,6 @@ def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) ->
         return "failure"
     if page is None:
         return "first"
-    prints = [given.get("fingerprint"), page.get("fingerprint")]
     rules = [
         ("changed" in given, given.get("changed")),
         (status == 304, False),
@@ -67,10 +66,12 @@ def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) ->
     for applies, changed in rules:
         if applies:
             return "change" if changed else "same"
-    if None in prints:
-        return "no_evidence"
-    differing = sum(a != b for a, b in zip(f"{prints[0]:064b}", f"{prints[1]:064b}", strict=True))
-    return "change" if differing >= threshold else "same"
+    hashes = ["content", "fingerprint"] if changes == "exact" else ["fingerprint", "content"]
+    for name in hashes:
+        if name in given and name in page:
+            differing = sum(a != b for a, b in zip(f"{given[name]:064b}", f"{page[name]:064b}", strict=True))
+            return "change" if differing >= (threshold if name == "fingerprint" else 1) else "same"
+    return "no_evidence"
 
 
 # --- formulas

@@ -216,14 +216,14 @@ def _gain(weights: Sequence[float]) -> float:
     return sum(weight / max(1.0, math.log(rank)) for rank, weight in enumerate(weights, 1))
 
 
-def sift(outcomes: Sequence[dict[str, object]], threshold: int) -> list[str]:
+def sift(outcomes: Sequence[dict[str, object]], threshold: int, changes: str = "exact") -> list[str]:
     """What each outcome, a map with url, fetched_at and the optional fields, says: late, or a verdict."""
     pages: dict[object, dict[str, object]] = {}
     codes = []
     for outcome in outcomes:
         page = pages.get(outcome["url"])
         late = page is not None and outcome["fetched_at"] <= page["last"]  # type: ignore[operator]
-        code = "late" if late else estimators.judge(outcome, page, threshold)
+        code = "late" if late else estimators.judge(outcome, page, threshold, changes)
         codes.append(code)
         if code in ("late", "failure"):
             continue
@@ -232,6 +232,9 @@ def sift(outcomes: Sequence[dict[str, object]], threshold: int) -> list[str]:
         page |= {"last": outcome["fetched_at"], "success": status < 400}  # type: ignore[operator]
         if code in ("change", "no_evidence") and status < 400:  # type: ignore[operator]
             page.pop("fingerprint", None)
+            page.pop("content", None)
         if "fingerprint" in outcome and status < 400 and status != 304 and "fingerprint" not in page:  # type: ignore[operator]
             page["fingerprint"] = outcome["fingerprint"]
+        if "content" in outcome and status < 400 and status != 304:  # type: ignore[operator]
+            page["content"] = outcome["content"]
     return codes

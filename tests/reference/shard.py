@@ -109,6 +109,7 @@ class Shard:
         self,
         cycle_s: float,
         change_bits: int = 6,
+        changes: str = "exact",
         journal_visits: int = JOURNAL_VISITS,
         bounds: tuple[float, float, float] = (math.inf, math.inf, math.inf),
         clock_skew_s: float = 10.0,
@@ -119,6 +120,7 @@ class Shard:
         self.refused_pages = self.refused_patterns = 0
         self.cycle_s = cycle_s
         self.change_bits = change_bits
+        self.changes = changes
         self.pages: dict[str, Page] = {}
         self.rows: list[Page] = []  # forgotten ones too
         self.groups: dict[tuple[str, ...], Group] = {}
@@ -186,9 +188,9 @@ class Shard:
         self.give_prior(page)
         page.importance = page.importance if outcome.importance is None else single(outcome.importance)
         page.cost = single(outcome.cost or 0.0) or page.cost  # a cost of 0 is none
-        fields = ("status", "fingerprint", "changed")
+        fields = ("status", "fingerprint", "changed", "content")
         visit = {name: getattr(outcome, name) for name in fields if getattr(outcome, name) is not None}
-        verdict = estimators.judge(visit, page.left, self.change_bits)
+        verdict = estimators.judge(visit, page.left, self.change_bits, self.changes)
         if verdict == "failure":
             page.failures = min(page.failures + 1, 255)
             return verdict
@@ -592,11 +594,14 @@ def names_of(url: str) -> tuple[str, ...]:
 def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, renewed: bool) -> dict[str, Any]:
     """What an informative visit stores for comparison with the next."""
     status = visit.get("status", 200)
-    page = {"success": status < 400} | {k: v for k, v in (before or {}).items() if k == "fingerprint"}
+    page = {"success": status < 400} | {k: v for k, v in (before or {}).items() if k in ("fingerprint", "content")}
     if status < 400 and renewed:
         page.pop("fingerprint", None)
+        page.pop("content", None)
     if status < 400 and status != 304 and "fingerprint" in visit and "fingerprint" not in page:
         page["fingerprint"] = visit["fingerprint"]
+    if status < 400 and status != 304 and "content" in visit:
+        page["content"] = visit["content"]
     return page
 
 

@@ -33,6 +33,7 @@ outcomes = st.builds(
     moved_to=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=41, max_size=60),
     etag=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
     last_modified=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
+    content=st.none() | st.integers(0, 2**64 - 1),
 )
 
 
@@ -57,6 +58,7 @@ def make_outcomes(count: int, seed: int = 0) -> list[Outcome]:
             moved_to=f"https://other.example/é{i}" if rng.random() < 0.2 else None,
             etag=sometimes(f'W/"é{i}"'),
             last_modified=sometimes("Wed, 21 Oct 2015 07:28:00 GMT"),
+            content=sometimes(int(rng.integers(0, 2**64, dtype=np.uint64))),
         )
         for i in range(count)
     ]

@@ -43,6 +43,7 @@ class Crawl:
     significances: Sequence[float | None] = (None,)
     etags: Sequence[str | None] = (None,)
     last_modifieds: Sequence[str | None] = (None,)
+    contents: Sequence[int | None] = (None,)
 
     def outcomes(self) -> Iterator[Outcome]:
         for i in range(self.count):
@@ -61,6 +62,7 @@ class Crawl:
                 self.significances[i % len(self.significances)],
                 self.etags[i % len(self.etags)],
                 self.last_modifieds[i % len(self.last_modifieds)],
+                self.contents[i % len(self.contents)],
             )
 
 
@@ -104,6 +106,7 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
             significances=draw(some(None, None, 0.0, 0.3, 1.0)),
             etags=draw(some(None, None, "", 'W/"1"', '"ä"', '"' + 25 * "2" + '"', 255 * "3", 256 * "4", "a\nb")),
             last_modifieds=draw(some(None, None, "Wed, 21 Oct 2015 07:28:00 GMT", 64 * "5", 65 * "6", "\x7f")),
+            contents=draw(some(None, None, 0, 1, 2**64 - 2)),
         )
         outcomes += crawl.outcomes()
     return outcomes

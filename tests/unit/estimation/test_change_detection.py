@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streamsched.errors import SettingsError
 from streamsched.estimation.change_detection import (
     CHANGE,
     CHANGE_BITS,
+    CHANGES,
+    EQUAL,
     FAILURE,
     FIRST,
     NO_EVIDENCE,
+    NOT_COMPARED,
     SAME,
     VERDICTS,
     detect_change,
@@ -21,7 +25,7 @@ from streamsched.estimation.change_detection import (
     shows_content,
     verdict,
 )
-from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, Outcome
+from streamsched.outcomes import CHANGED, CONTENT, FINGERPRINT, STATUS, Outcome
 
 URL = "https://a.example/"
 SIX_BITS = 0b111111
@@ -97,20 +101,57 @@ def test_success_without_two_fingerprints_is_no_evidence() -> None:
     assert after(page(200, SIX_BITS)) == "no_evidence"
 
 
+def test_another_content_is_a_change_however_alike_the_fingerprints_are() -> None:
+    before = Outcome(URL, 1.0, fingerprint=0, content=1)
+    assert after(before, fingerprint=0, content=2) == "change"
+    assert after(before, fingerprint=SIX_BITS, content=1) == "same"
+    assert verdict(before, Outcome(URL, 2.0, fingerprint=0, content=2), changes="similar") == "same"
+    assert verdict(before, Outcome(URL, 2.0, fingerprint=SIX_BITS, content=1), changes="similar") == "change"
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+def test_where_one_of_the_hashes_is_missing_the_other_decides(changes: str) -> None:
+    def found(before: Outcome, **now: int) -> str:
+        return verdict(before, Outcome(URL, 2.0, **now), changes=changes)  # type: ignore[arg-type]
+
+    assert found(page(200, 0), fingerprint=SIX_BITS, content=1) == "change"
+    assert found(page(200, 0), fingerprint=1, content=1) == "same"
+    assert found(Outcome(URL, 1.0, content=0), fingerprint=0, content=0) == "same"
+    assert found(Outcome(URL, 1.0, content=0), fingerprint=0, content=2**64 - 1) == "change"
+    assert found(Outcome(URL, 1.0, content=0), fingerprint=0) == "no_evidence"
+
+
+def test_content_yields_to_the_crawlers_verdict_and_to_status_codes() -> None:
+    before = Outcome(URL, 1.0, content=1)
+    assert after(before, content=2, changed=False) == "same"
+    assert after(before, content=1, changed=True) == "change"
+    assert after(before, 304, content=2) == "same"
+    assert after(before, 404, content=1) == "change"
+    assert after(Outcome(URL, 1.0, 404, content=1), 404, content=2) == "same"
+    assert after(before, 503, content=2) == "failure"
+
+
+@pytest.mark.parametrize("changes", ["Exact", "", None, 1, "both"])
+def test_other_words_are_no_setting(changes: object) -> None:
+    with pytest.raises(SettingsError, match="changes"):
+        verdict(page(), page(), changes=changes)  # type: ignore[arg-type]
+
+
 def test_fingerprints_of_error_pages_and_of_not_modified_are_not_kept() -> None:
-    shown = [status for status in (0, 200, 301, 304, 404, 429, 503) if shows_content(STATUS | FINGERPRINT, status)]
+    shown = [status for status in (0, 200, 301, 304, 404, 429, 503) if shows_content(STATUS | FINGERPRINT, status, FINGERPRINT)]
     assert shown == [200, 301]
-    assert shows_content(FINGERPRINT, 404)  # an absent status is 200, whatever the column holds there
-    assert not shows_content(STATUS, 200)
+    assert shows_content(FINGERPRINT, 404, FINGERPRINT)  # an absent status is 200, whatever the column holds there
+    assert not shows_content(STATUS, 200, FINGERPRINT)
+    assert not shows_content(FINGERPRINT, 200, CONTENT)
 
 
 def test_values_of_absent_fields_are_not_looked_at() -> None:
-    seen = (True, True, True, np.uint64(0), CHANGE_BITS)
+    seen = (True, True, True, np.uint64(0), CHANGE_BITS, NOT_COMPARED, True)
     assert detect_change(0, 503, np.uint64(SIX_BITS), True, *seen) == NO_EVIDENCE
     assert detect_change(FINGERPRINT, 404, np.uint64(SIX_BITS), False, *seen) == CHANGE
     assert detect_change(CHANGED, 404, np.uint64(0), True, *seen) == CHANGE
     assert detect_change(STATUS, 503, np.uint64(0), True, *seen) == FAILURE
-    assert detect_change(CHANGED, 0, np.uint64(0), True, False, False, False, np.uint64(0), CHANGE_BITS) == FIRST
+    assert detect_change(CHANGED, 0, np.uint64(0), True, False, False, False, np.uint64(0), CHANGE_BITS, EQUAL, True) == FIRST
 
 
 def test_verdicts_are_named_in_the_order_of_their_codes() -> None:
