@@ -71,18 +71,19 @@ def test_nothing_is_written_unmarked(
         call(scheduler)
     rows, groups = rows_of(scheduler), groups_of(scheduler)
     marks = scheduler.core.pages.marks
-    marks.begin(len(rows), len(groups))
+    marks.begin(len(rows), len(groups), contents=bool(scheduler.core.pages.arrays.pages.contents.size))
     marks.copied(rows=rows_copied, groups=groups_copied)
     then(scheduler)
     arrays = marks.arrays
     moved, stirred = changed(rows, rows_of(scheduler)), changed(groups, groups_of(scheduler))
     assert moved <= numbers(arrays.rows, len(rows))
     assert stirred <= numbers(arrays.groups, len(groups))
-    old_rows, *_, old_groups = marks.end()
+    old_rows, _, _, old_contents, _, old_groups = marks.end()
     assert {row for row in moved if row >= rows_copied} <= set(old_rows["row"].tolist())
     assert {group for group in stirred if group >= groups_copied} <= set(old_groups["number"].tolist())
-    for old in old_rows:
+    for at, old in enumerate(old_rows):
         kept = b"".join(old[name].tobytes() for name in ("pages", "traces", "lease_until_s", "lease_s", "validators"))
+        kept += old_contents[at]["contents"].tobytes() if old_contents.size else bytes(8)
         assert old["row"] >= rows_copied
         assert kept == rows[old["row"]]
     for old in old_groups:

@@ -189,6 +189,7 @@ def settings_cases() -> list[Case]:
         "new_share": NOTHING,
         "host_share": NONE,
         "surges": FLAG,
+        "changes": NOTHING,
         "signals_discover": FLAG,
         "schemes": NONE,
         "max_ahead": {"none", "fraction"},
@@ -426,7 +427,7 @@ def replay_cases() -> list[Case]:
         *of("synthesize", replay.synthesize, {"seed": ANY_MORE}, settings=replay.SyntheticSettings(pages=9, days=2)),
         case("write_changes", "path", lambda place, value: replay.write_changes(place.log, value)),
         *of("read_truth", replay.read_truth, {"path": NOTHING}),
-        *of("read_truth", replay.read_truth, {"change_bits": NOTHING}, path="x"),
+        *of("read_truth", replay.read_truth, {"change_bits": NOTHING, "changes": NOTHING}, path="x"),
     ]
 
 

@@ -114,6 +114,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "seasonality": int((-(-profiles // page) * page).sum()) + 3 * page,
         "related_pages": (1 << 18) + 4 * 1024,
         "signals": 0,
+        "contents": 0,
         "validators": page,
         "groups": 2 * page + 8 * 1024,
         "domains": 2 * page,

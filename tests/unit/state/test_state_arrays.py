@@ -30,12 +30,13 @@ BESIDE = {  # arrays whose lengths do not follow from what is in use
 
 
 def made() -> Scheduler:
-    """A scheduler that uses every array: pages with schedules, related pages, leases, signals, validators."""
+    """A scheduler that uses every array: pages with schedules, related pages, leases, signals, validators, hashes."""
     scheduler = Scheduler(seed=3, cycle="1d")
     urls = [f"https://a.example/{folder}/page{number}.html" for folder in ("docs", "en/docs") for number in range(20)]
     for day in range(6):
         scheduler.observe([Outcome(url, day * DAY, changed=number % 2 == 0) for number, url in enumerate(urls)])
     scheduler.observe([Outcome(url, 5.5 * DAY, changed=False, etag=str(number)) for number, url in enumerate(urls)])
+    scheduler.observe([Outcome(url, 5.6 * DAY, content=number, changed=False) for number, url in enumerate(urls)])
     scheduler.notice([Signal(url, 6 * DAY, "sitemap") for url in urls])
     assert len(scheduler.next_batch(40, now=7 * DAY, lease=DAY)) == 40
     return scheduler

@@ -1,0 +1,161 @@
+"""The text of a page without what surrounds its content: menus, headers, footers, asides, forms and scripts."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from functools import lru_cache
+from importlib import import_module, metadata
+from typing import Any, Final
+
+from streamsched.content.ignore_rules import NOTHING, Ignored, IgnoreRules
+from streamsched.content.plain_markup import is_costly, plain_text
+from streamsched.errors import SettingsError
+
+SELECTOLAX: Final = "selectolax"
+TRAFILATURA: Final = "trafilatura"
+EXTRACTORS: Final = (SELECTOLAX, TRAFILATURA)
+MOST_BYTES: Final = 5_000_000  # of a page that are read; a browser's own limits are of this order
+
+_VERSION: Final = 1  # of what is removed below: part of each hash, to be raised with any change of it
+_WITHOUT_TEXT: Final = ["script", "style", "noscript", "template", "svg"]
+_AROUND: Final = ["nav", "footer", "aside"]  # and headers that are not an article's
+_AROUND_ALL: Final = [*_AROUND, "header"]
+_ROLES: Final = "[role=navigation], [role=banner], [role=search], [role=complementary], [role=contentinfo]"
+_HOLDS_CONTENT: Final = "main, article, h1"  # a form with one of these is the frame of a page
+_CHARSET: Final = re.compile(rb"""<meta[^<>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{1,40})""", re.IGNORECASE)
+_BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class PageText(str):
+    """The text of a page in lines; ``by``: the extractor and its version, which `content_hash` makes part of hashes."""
+
+    __slots__ = ("by",)
+    by: str
+
+    @classmethod
+    def of(cls, text: str, by: str) -> PageText:
+        """Return `text` as made by `by`."""
+        made = cls(text)
+        made.by = by
+        return made
+
+
+def page_text(
+    html: str | bytes,
+    url: str = "",
+    *,
+    by: str = SELECTOLAX,
+    ignore: IgnoreRules | None = None,
+    most_bytes: int = MOST_BYTES,
+) -> PageText:
+    """Return the text of a page without menus, headers, footers, asides, forms and scripts, in lines. O(bytes).
+
+    - `html`: bytes are decoded by their byte order mark, else by their `meta` tag, else as UTF-8;
+    - `url`: which of the rules of `ignore` apply;
+    - `by`: "selectolax", which keeps all else; or "trafilatura", which looks for the article, 20 times slower;
+    - `most_bytes`: what is beyond is not read.
+
+    Any input gives a text, an empty one if there is none. A document that is nested so deeply that a parser would need
+    seconds is read without a tree; selectors do not apply to it. Raises SettingsError for a wrong argument, a selector
+    that is none, or if the extractor is not installed.
+    """
+    if not isinstance(html, str | bytes | bytearray | memoryview):
+        raise SettingsError("html", type(html).__name__, "a page as bytes or str")
+    if by not in EXTRACTORS:
+        raise SettingsError("by", by, " or ".join(map(repr, EXTRACTORS)))
+    text = html[:most_bytes] if isinstance(html, str) else decode_page(bytes(html[:most_bytes]))
+    ignored = NOTHING if ignore is None else ignore.find(url)
+    if is_costly(text):
+        found, version = plain_text(text), f"plain {_VERSION}"
+    elif by == TRAFILATURA:
+        found, version = _extract_article(text), f"{TRAFILATURA} {_version_of(TRAFILATURA)}"
+    else:
+        found, version = _extract_all(text, ignored), f"{SELECTOLAX} {_VERSION}"
+    for pattern in ignored.texts:
+        found = pattern.sub(" ", found)
+    return PageText.of(found, version)
+
+
+def decode_page(page: bytes) -> str:
+    """Return a page as text, with a replacement for each byte that its encoding cannot have. O(bytes)."""
+    for mark, name in _BOMS:
+        if page.startswith(mark):
+            return page[len(mark) :].decode(name, "replace")
+    found = _CHARSET.search(page, 0, 2048)
+    name = found[1].decode("ascii") if found else "utf-8"
+    try:
+        if codecs.lookup(name).name.startswith("utf-16"):  # a tag that can be read is not in UTF-16
+            name = "utf-8"
+        return page.decode(name, "replace")
+    except (LookupError, ValueError):  # an unknown encoding, or one that is none of text
+        return page.decode("utf-8", "replace")
+
+
+def _extract_all(html: str, ignored: Ignored) -> str:
+    """Return the text of the `main` element, else of the body; all of it if nothing else is left."""
+    tree = _parse(html, ignored)
+    if tree.body is None:
+        return ""
+    small = html.lower()  # a search in the text costs less than one in the tree
+    is_part = "<main" in small or "<article" in small
+    tree.strip_tags(_AROUND if is_part else _AROUND_ALL)
+    if is_part and "<header" in small:
+        _remove([node for node in tree.css("header") if not _is_within(node, ("article", "main"))])
+    if "<form" in small:
+        _remove([node for node in tree.css("form") if node.css_first(_HOLDS_CONTENT) is None])
+    if "role=" in small:
+        _remove(tree.css(_ROLES))
+    mains = tree.css("main") if "<main" in small else []
+    text = _text_of(mains[0]) if len(mains) == 1 else ""
+    return text or _text_of(tree.body) or _text_of(_parse(html, ignored).body)
+
+
+def _text_of(node: Any) -> str:
+    """Return the pieces of text below a node, a line for each; "" for None."""
+    return "" if node is None else str(node.text(separator="\n", strip=True, skip_empty=True))
+
+
+def _parse(html: str, ignored: Ignored) -> Any:
+    """Return the tree of a document without what is no text, or is ignored."""
+    tree = _load(SELECTOLAX, "selectolax.lexbor", "content").LexborHTMLParser(html)
+    tree.strip_tags(_WITHOUT_TEXT)
+    for selector in ignored.selectors:
+        try:
+            found = tree.css(selector)
+        except Exception as error:  # selectolax has no class of its own
+            raise SettingsError("ignore", f"css:{selector}", f"a CSS selector: {error}") from None
+        _remove(found)
+    return tree
+
+
+def _remove(nodes: list[Any]) -> None:
+    """Remove elements from their tree; one within another goes with it."""
+    for node in reversed(nodes):  # the inner ones first
+        node.decompose()
+
+
+def _is_within(node: Any, names: tuple[str, ...]) -> bool:
+    while (node := node.parent) is not None:
+        if node.tag in names:
+            return True
+    return False
+
+
+def _extract_article(html: str) -> str:
+    module = _load(TRAFILATURA, "trafilatura", "trafilatura")
+    return str(module.extract(html, fast=True, include_comments=True, deduplicate=False) or "")
+
+
+@lru_cache(8)
+def _version_of(package: str) -> str:
+    return metadata.version(package)
+
+
+@lru_cache(8)
+def _load(package: str, module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        expected = f"{package}, which is not installed: pip install 'streamsched[{extra}]'"
+        raise SettingsError("by", package, expected) from None
