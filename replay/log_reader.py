@@ -73,6 +73,7 @@ def read_truth(
     Raises SourceError if the file cannot be read, ReplayError if it holds no change.
     """
     change_bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
+    changes = parse_changes(changes)
     with open_source(path, format=format, dead_letters=dead_letters) as source:
         log = read_outcomes(source, change_bits, changes=changes)
         return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))

@@ -10,7 +10,8 @@ that applies decides:
 4. **304** is no change.
 5. **Success against 4xx**, in either order, is a change: the page vanished or returned.
 6. **4xx again** is no change; the hashes of the error page are ignored.
-7. **Both succeeded and both have `content`**: a change if the hashes differ.
+7. **Both succeeded and both have `content`**: a change if the hashes differ. Hashes that `streamsched.content` made by
+   different versions are not compared: rule 8 or 9 decides.
 8. **Both succeeded and both have a fingerprint**: a change if `threshold` bits or more differ.
 9. **Both succeeded, without two hashes to compare**: no evidence. The page was fetched, so the time since its
    last visit begins again, but its rate and everything else that is learned from intervals stays as it was. A crawler
@@ -35,6 +36,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.content.content_version import KIND_SHIFT, MARK, MARK_SHIFT
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import inlined_kernel, kernel
@@ -61,6 +63,9 @@ EQUAL: Final = 1
 OTHER: Final = 2
 NO_CONTENT: Final = np.uint64(0)  # in place of what `pack_content` returns
 
+_KIND_SHIFT: Final = np.uint64(KIND_SHIFT)
+_MARK_SHIFT: Final = np.uint64(MARK_SHIFT)
+_MARK: Final = np.uint64(MARK)
 _NOT_MODIFIED: Final = 304
 _NOT_FOUND: Final = 404
 _GONE: Final = 410
@@ -124,10 +129,21 @@ def pack_content(content: np.uint64) -> np.uint64:
 
 @kernel
 def compare_content(given: int, content: np.uint64, kept: np.uint64) -> int:
-    """Return EQUAL, OTHER or NOT_COMPARED; `kept`: the page's, as `pack_content` returned it, or NO_CONTENT. O(1)."""
+    """Return EQUAL, OTHER or NOT_COMPARED; `kept`: the page's, as `pack_content` returned it, or NO_CONTENT. O(1).
+
+    Hashes of `streamsched.content` that were made in different ways are not compared.
+    """
     if not given & CONTENT or kept == NO_CONTENT:
         return NOT_COMPARED
-    return EQUAL if pack_content(content) == kept else OTHER
+    if pack_content(content) == kept:
+        return EQUAL
+    return OTHER if content_kind(content) == content_kind(kept - np.uint64(1)) else NOT_COMPARED
+
+
+@kernel
+def content_kind(content: np.uint64) -> np.uint64:
+    """Return what says how a hash was made: mark and version of `content_hash`, 0 for one of another origin. O(1)."""
+    return content >> _KIND_SHIFT if content >> _MARK_SHIFT == _MARK else np.uint64(0)
 
 
 @kernel

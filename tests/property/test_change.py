@@ -28,7 +28,8 @@ from tests.reference.shard import left_behind
 words = st.integers(0, 2**64 - 1)
 near = st.builds(lambda bits: sum(1 << bit for bit in bits), st.sets(st.integers(0, 63), max_size=12))
 statuses = st.sampled_from([0, 100, 200, 204, 301, 304, 399, 400, 404, 410, 429, 499, 500, 503, 599, 999])
-contents = st.sampled_from([0, 1, 2, 2**63, 2**64 - 3])
+made = [0xC0E7 << 48 | version << 38 | bits for version in (0, 1, 1023) for bits in (0, 1, (1 << 38) - 1)]
+contents = st.sampled_from([0, 1, 2, 2**63, 2**64 - 3, 0xC0E8 << 48, *made])
 visits = st.fixed_dictionaries(
     {}, optional={"status": statuses, "fingerprint": near, "changed": st.booleans(), "content": contents}
 )

@@ -106,7 +106,7 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
             significances=draw(some(None, None, 0.0, 0.3, 1.0)),
             etags=draw(some(None, None, "", 'W/"1"', '"ä"', '"' + 25 * "2" + '"', 255 * "3", 256 * "4", "a\nb")),
             last_modifieds=draw(some(None, None, "Wed, 21 Oct 2015 07:28:00 GMT", 64 * "5", 65 * "6", "\x7f")),
-            contents=draw(some(None, None, 0, 1, 2**64 - 2)),
+            contents=draw(some(None, None, 0, 1, 2**64 - 2, 0xC0E7 << 48, (0xC0E7 << 48) + 1, 0xC0E7 << 48 | 1 << 38)),
         )
         outcomes += crawl.outcomes()
     return outcomes

@@ -1,0 +1,130 @@
+"""``streamsched content``: the text and hashes of a page, and what differs between two copies of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from streamsched.cli.exits import DONE
+from streamsched.cli.output import echo, echo_json, plain
+from streamsched.content import IgnoreRules, PageText, content_hash, page_text, simhash
+from streamsched.content.page_difference import DifferingLine, find_differing
+from streamsched.content.page_text import EXTRACTORS, MOST_BYTES, SELECTOLAX
+from streamsched.errors import SettingsError, SourceError
+
+_EPILOG: Final = """
+\b
+Examples:
+  streamsched content https://example.org/ --twice
+  streamsched content monday.html tuesday.html --ignore '[0-9]+ views' --ignore css:.adverts
+"""
+_SECONDS: Final = 20.0  # for a whole page
+_SHOWN: Final = 50  # lines of each copy
+
+
+@click.command("content", epilog=_EPILOG)
+@click.argument("page")
+@click.argument("other", required=False)
+@click.option("--twice", is_flag=True, help="Fetch the page twice and show the lines that differ.")
+@click.option("--wait", type=click.FloatRange(0, 3600), default=2.0, show_default=True, help="Seconds between the two.")
+@click.option("--ignore", multiple=True, metavar="PATTERN", help="Leave out what a regular expression or css: matches.")
+@click.option("--by", type=click.Choice(EXTRACTORS), default=SELECTOLAX, show_default=True, help="The extractor.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def content_command(  # noqa: PLR0913, PLR0917  one for each option
+    page: str, other: str | None, twice: bool, wait: float, ignore: tuple[str, ...], by: str, as_json: bool
+) -> int:
+    """Print the text of a page and its hashes; or which lines differ between two copies of it.
+
+    PAGE and OTHER are files or URLs. What differs between two copies fetched at once is noise: times and dates, which
+    the hash leaves out, and the rest, for which --ignore can be tried.
+    """
+    if twice and other is not None:
+        raise SettingsError("--twice", other, "one page, or two without --twice")
+    rules = IgnoreRules({"*": ignore})
+    sources = [page] if other is None and not twice else [page, page if other is None else other]
+    texts: list[PageText] = []
+    for source in sources:
+        if twice and texts:
+            time.sleep(wait)
+        texts.append(page_text(_read(source), source, by=by, ignore=rules))
+    if len(texts) == 1:
+        _show_one(page, texts[0], as_json)
+    else:
+        _show_both(sources, texts, as_json)
+    return DONE
+
+
+def _show_one(source: str, text: PageText, as_json: bool) -> None:
+    found = _describe(source, text)
+    if as_json:
+        echo_json(found | {"text": str(text)})
+        return
+    echo("\n".join(map(plain, text.splitlines())))
+    echo(f"\ncontent {found['content']}, fingerprint {found['fingerprint']}, by {found['by']}")
+
+
+def _show_both(sources: list[str], texts: list[PageText], as_json: bool) -> None:
+    lines = find_differing(*texts)
+    found = [_describe(*each) for each in zip(sources, texts, strict=True)]
+    bits = (simhash(texts[0]) ^ simhash(texts[1])).bit_count()
+    is_equal = found[0]["content"] == found[1]["content"]
+    if as_json:
+        only = [{"only": [line._asdict() for line in each]} for each in lines]
+        pages = [one | beside for one, beside in zip(found, only, strict=True)]
+        echo_json({"changed": not is_equal, "bits": bits, "pages": pages})
+        return
+    for sign, each in zip("-+", lines, strict=True):
+        _show_lines(sign, each)
+    left = sum(not line.removed for each in lines for line in each)
+    echo(f"content: {'equal' if is_equal else 'other'}; fingerprint: {bits} of 64 bits differ")
+    if left:
+        echo(f"{left} lines differ beside times and dates: if nothing has changed, ignore them (--ignore)")
+
+
+def _show_lines(sign: str, lines: list[DifferingLine]) -> None:
+    for line in lines[:_SHOWN]:
+        echo(f"{sign} {plain(line.text)}{'    (left out by the hash)' if line.removed else ''}")
+    if len(lines) > _SHOWN:
+        echo(f"{sign} ... and {len(lines) - _SHOWN} more lines")
+
+
+def _describe(source: str, text: PageText) -> dict[str, Any]:
+    hashes = {"content": f"{content_hash(text):016x}", "fingerprint": f"{simhash(text):016x}"}
+    return {"source": source, "by": text.by, **hashes, "lines": len(text.splitlines())}
+
+
+def _read(source: str) -> bytes:
+    """Return the first bytes of a file, or of the page of a URL. Raises SourceError."""
+    if source.lower().startswith(("http://", "https://")):
+        return _fetch(source)
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(MOST_BYTES)
+    except OSError as error:
+        raise SourceError(source, f"cannot be read: {error.strerror or error}") from error
+
+
+def _fetch(url: str) -> bytes:
+    """Return the first bytes of a page, within `_SECONDS`. Raises SourceError."""
+    try:
+        import httpx  # noqa: PLC0415  of the extra [client]
+    except ImportError:
+        expected = "a file: URLs need httpx: pip install 'streamsched[client]'"
+        raise SettingsError("page", url, expected) from None
+    end, found = time.monotonic() + _SECONDS, bytearray()
+    try:
+        with httpx.stream("GET", url, follow_redirects=True, timeout=_SECONDS) as response:
+            if response.status_code >= 400:
+                raise SourceError(url, f"answers with status {response.status_code}")
+            for chunk in response.iter_bytes(1 << 16):
+                found += chunk
+                if len(found) >= MOST_BYTES:
+                    break
+                if time.monotonic() > end:
+                    raise SourceError(url, f"takes longer than {_SECONDS:.0f} seconds")
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise SourceError(url, f"cannot be fetched: {error or type(error).__name__}") from error
+    return bytes(found[:MOST_BYTES])
