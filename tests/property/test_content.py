@@ -1,0 +1,76 @@
+"""Hashes of generated pages: other noise leaves them as they are, a small change of the content does not."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamsched.content import PageText, content_hash, page_text, remove_noise, simhash
+from streamsched.content.page_difference import find_differing
+from streamsched.content.page_text import decode_page
+from streamsched.content.plain_markup import plain_text
+from streamsched.estimation.simhash import simhash as simhash_of_texts
+from tests.support.generated_pages import KINDS, Noise, make_page
+
+kinds, seeds = st.sampled_from(KINDS), st.integers(0, 2**32)
+tags = ("div", "p", "nav", "header", "main", "form", "b", "svg", "template", "title", "textarea", "body", "script", "li")
+markup = st.lists(
+    st.one_of(
+        st.sampled_from([f"<{slash}{name}>" for name in tags for slash in ("", "/")]),
+        st.sampled_from(["<!--", "-->", "<", ">", "&amp;", "<a href='", '"', "\0", "<![CDATA[", "<main class=x>", "é"]),
+        st.text(max_size=5),
+    ),
+    max_size=60,
+).map("".join)
+
+
+@given(kinds, seeds, seeds)
+def test_noise_leaves_the_hash_and_content_changes_it(kind: str, seed: int, noise: int) -> None:
+    rng, version = random.Random(noise), make_page(kind, seed)
+    pages = [version(Noise.draw(rng), changed) for changed in (False, False, True)]
+    before, same, other = (content_hash(page_text(page, "https://a.example/")) for page in pages)
+    assert before == same
+    assert before != other
+
+
+@given(markup)
+@example("<body><form><form></body><main><nav>")
+@example("<nav><header><nav>a</nav></header></nav>b")
+@example("<frameset></frameset>x")
+def test_any_markup_has_a_text(html: str) -> None:
+    text = page_text(html, "https://a.example/")
+    assert content_hash(text) == content_hash(page_text(html.encode("utf-8", "replace").decode(), "x"))
+    assert simhash(text) == simhash_of_texts(text)
+    assert isinstance(plain_text(html), str)
+
+
+@given(st.binary(max_size=200), st.sampled_from(["", "utf-16", "latin-1", "cp1252", "big5", "hex", "rot13", "idna", "x"]))
+def test_any_bytes_have_a_text(raw: bytes, charset: str) -> None:
+    page = (f"<meta charset={charset}>".encode() if charset else b"") + raw
+    assert isinstance(decode_page(page), str)
+    assert isinstance(page_text(page), PageText)
+
+
+@given(st.text() | st.lists(st.sampled_from(["5", " minutes", " ago", ":", "2026-", "11-27", " ", "May ", "\n"])).map("".join))
+def test_texts_without_noise_have_none(text: str) -> None:
+    cleaned = remove_noise(text)
+    assert cleaned == " ".join(cleaned.split())
+    assert content_hash(text) == content_hash(f"  {text}\n")
+
+
+@given(st.lists(st.sampled_from(["a", "b", "1 day ago", "2 days ago"])), st.lists(st.sampled_from(["a", "b", "1 day ago"])))
+def test_differing_lines_are_the_difference_of_both(one: list[str], other: list[str]) -> None:
+    first, second = find_differing("\n".join(one), "\n".join(other))
+    left, right = [line.text for line in first], [line.text for line in second]
+    assert sorted(one + right) == sorted(other + left)
+    assert not set(left) & set(right)
+    assert sum(line.removed for line in first) == sum(line.removed for line in second)
+
+
+@given(st.text(), st.text(min_size=1, max_size=3))
+def test_the_extractor_is_part_of_the_hash_not_of_the_text(text: str, by: str) -> None:
+    made = content_hash(PageText.of(text, by))
+    assert made >> 48 == content_hash(text) >> 48 == 0xC0E7
+    assert made & ((1 << 38) - 1) == content_hash(text) & ((1 << 38) - 1)
