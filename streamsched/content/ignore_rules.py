@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fnmatch import translate
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ NOTHING: Final = Ignored((), ())
 
 
 class IgnoreRules:
-    """Finds what to ignore on a page: all that the rules list whose target its URL matches.
+    r"""Finds what to ignore on a page: all that the rules list whose target its URL matches.
 
     `rules`: for each target, a host such as ``"a.example"``, hosts such as ``"*.a.example"``, or a URL pattern such as
     ``"https://a.example/news/*"`` with ``*`` for any text, a list of regular expressions, which are searched in the
@@ -33,7 +34,7 @@ class IgnoreRules:
     regular expression that is none; a selector that is none is found by `page_text`. Expressions run as they are: one
     that takes exponential time does so here.
 
-    >>> rules = IgnoreRules({"a.example": [r"\\\\d+ views", "css:.adverts"]})
+    >>> rules = IgnoreRules({"a.example": [r"\d+ views", "css:.adverts"]})
     >>> rules.find("https://a.example/1").selectors
     ('.adverts',)
     """
@@ -46,10 +47,8 @@ class IgnoreRules:
     def find(self, url: str) -> Ignored:
         """Return what the rules take out of the page of `url`. O(rules)."""
         host = ""
-        try:
+        with suppress(ValueError):  # it is no URL: patterns may still match
             host = urlsplit(url).hostname or ""
-        except ValueError:
-            pass  # no URL: patterns may still match
         found = [one for target, one in self._rules if target.match(url) or target.match(host)]
         selectors = tuple(each for one in found for each in one.selectors)
         return Ignored(selectors, tuple(each for one in found for each in one.texts))

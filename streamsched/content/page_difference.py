@@ -16,17 +16,19 @@ class DifferingLine(NamedTuple):
 
 
 def find_differing(one: str, other: str) -> tuple[list[DifferingLine], list[DifferingLine]]:
-    """Return the lines that only `one` has, and those that only `other` has, in their order. O(characters).
+    r"""Return the lines that only `one` has, and those that only `other` has, in their order. O(characters).
 
     A line that occurs more often in one text counts as often as that.
 
-    >>> find_differing("a\\nseen 2 minutes ago", "a\\nseen 3 minutes ago")[0]
+    >>> find_differing("a\nseen 2 minutes ago", "a\nseen 3 minutes ago")[0]
     [DifferingLine(text='seen 2 minutes ago', removed=True)]
     """
     lines = one.splitlines(), other.splitlines()
     found = [_beyond(lines[i], Counter(lines[1 - i])) for i in (0, 1)]
     plain = [Counter(map(remove_noise, each)) for each in found]
-    first, second = ([DifferingLine(line, _take(remove_noise(line), plain[1 - i])) for line in found[i]] for i in (0, 1))
+    first, second = (
+        [DifferingLine(line, _take(remove_noise(line), plain[1 - i])) for line in found[i]] for i in (0, 1)
+    )
     return first, second
 
 

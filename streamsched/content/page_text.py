@@ -8,8 +8,8 @@ from functools import lru_cache
 from importlib import import_module, metadata
 from typing import Any, Final
 
+from streamsched.content.bounded_markup import bound_markup
 from streamsched.content.ignore_rules import NOTHING, Ignored, IgnoreRules
-from streamsched.content.plain_markup import is_costly, plain_text
 from streamsched.errors import SettingsError
 
 SELECTOLAX: Final = "selectolax"
@@ -56,8 +56,9 @@ def page_text(
     - `by`: "selectolax", which keeps all else; or "trafilatura", which looks for the article, 20 times slower;
     - `most_bytes`: what is beyond is not read.
 
-    Any input gives a text, an empty one if there is none. A document that is nested so deeply that a parser would need
-    seconds is read without a tree; selectors do not apply to it. Raises SettingsError for a wrong argument, a selector
+    Any input gives a text, an empty one if there is none. Of documents larger than 65,536 characters, tags that are
+    nested very deeply and formatting tags such as ``b`` and ``a`` are not kept, so that none takes a parser minutes;
+    selectors must name other elements there. Raises SettingsError for a wrong argument, a selector
     that is none, or if the extractor is not installed.
     """
     if not isinstance(html, str | bytes | bytearray | memoryview):
@@ -66,9 +67,8 @@ def page_text(
         raise SettingsError("by", by, " or ".join(map(repr, EXTRACTORS)))
     text = html[:most_bytes] if isinstance(html, str) else decode_page(bytes(html[:most_bytes]))
     ignored = NOTHING if ignore is None else ignore.find(url)
-    if is_costly(text):
-        found, version = plain_text(text), f"plain {_VERSION}"
-    elif by == TRAFILATURA:
+    text = bound_markup(text)
+    if by == TRAFILATURA:
         found, version = _extract_article(text), f"{TRAFILATURA} {_version_of(TRAFILATURA)}"
     else:
         found, version = _extract_all(text, ignored), f"{SELECTOLAX} {_VERSION}"

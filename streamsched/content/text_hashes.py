@@ -17,13 +17,13 @@ _SHINGLE_WORDS: Final = 3  # as `estimation.simhash.SHINGLE_WORDS`
 
 
 def content_hash(text: str) -> int:
-    """Return the exact hash of a text for ``Outcome(content=)``: 64 bits. O(characters).
+    r"""Return the exact hash of a text for ``Outcome(content=)``: 64 bits. O(characters).
 
     White space counts as one space, and what `remove_noise` takes out does not count. The version of that, and of what
     `page_text` made the text by, is part of the hash: hashes of different versions are not compared. Equal on every
     Python and machine. Raises SettingsError if `text` is no str.
 
-    >>> content_hash("Price 5, updated 3 minutes ago") == content_hash("Price  5,\\nupdated an hour ago")
+    >>> content_hash("Price 5, updated 3 minutes ago") == content_hash("Price  5,\nupdated an hour ago")
     True
     >>> content_hash("Price 5") == content_hash("Price 6")
     False

@@ -26,6 +26,7 @@ SHINGLE_WORDS: Final = 3  # long enough to detect reordered words, short enough 
 
 _WIDEST: Final = 64
 
+
 @overload
 def simhash(texts: str, *, width: int = SHINGLE_WORDS) -> int: ...  # type: ignore[overload-overlap]
 @overload

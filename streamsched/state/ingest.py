@@ -476,9 +476,7 @@ def _compare_content(shard: ShardArrays, row: int, columns: OutcomeColumns, at: 
 
 
 @inlined_kernel
-def _store_content(
-    shard: ShardArrays, row: int, columns: OutcomeColumns, at: int, status: int, renewed: bool
-) -> None:
+def _store_content(shard: ShardArrays, row: int, columns: OutcomeColumns, at: int, status: int, renewed: bool) -> None:
     """Store the `content` of an informative visit; if it has none, that of the page stays unless it is `renewed`."""
     contents = shard.pages.contents
     if row < contents.size and is_success(status):

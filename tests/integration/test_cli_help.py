@@ -39,6 +39,7 @@ COMMANDS = (
     "rules",
     "warm",
     "experiment",
+    "content",
 )
 SLOW_TO_IMPORT = {"matplotlib", "msgpack", "rich", "scipy"}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
-from streamsched.numerics.arrays import Rows
 from streamsched.estimation.change_detection import CHANGES
+from streamsched.numerics.arrays import Rows
 from streamsched.replay import ChangeLog, Window
 from streamsched.replay.log_reader import read_outcomes
 from streamsched.replay.simulation.metrics import WAITS_DAYS
@@ -129,9 +129,7 @@ outcomes = st.fixed_dictionaries(
 )
 
 
-@given(
-    st.lists(outcomes, min_size=1, max_size=40), st.integers(1, 64), st.integers(1, 40), st.sampled_from(CHANGES)
-)
+@given(st.lists(outcomes, min_size=1, max_size=40), st.integers(1, 64), st.integers(1, 40), st.sampled_from(CHANGES))
 def test_changes_are_placed_at_the_visits_that_saw_them(
     log: list[dict[str, Any]], bits: int, batch: int, changes: str
 ) -> None:

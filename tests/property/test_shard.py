@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from streamsched import Observed, OutcomeBatch, Politeness, Scheduler
-from streamsched.estimation.change_detection import EVIDENCE_MEMORY
+from streamsched.estimation.change_detection import CHANGES, EVIDENCE_MEMORY
 from streamsched.formula import Formula
 from streamsched.formula.terminal_table import PROVIDED, SEASONAL
-from streamsched.estimation.change_detection import CHANGES
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import DENIED, SUCCEEDED, VISITED, WITH_FINGERPRINT

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-_WORDS: Final = (
-    "river bank morning market price report council water energy software release version module function table figure "
-    "winter harvest station bridge engine museum concert player season match budget minister climate carbon rocket "
-    "orbit sensor battery vaccine hospital doctor trial court judge school teacher exam language poem novel editor "
-    "kitchen recipe butter onion bread cheese wine valley mountain forest animal bird flight airport train ticket"
-).split()
+_TEXT: Final = (
+    "river bank morning market price report council water energy software release version module function "
+    "table figure winter harvest station bridge engine museum concert player season match budget minister "
+    "climate carbon rocket orbit sensor battery vaccine hospital doctor trial court judge school teacher exam "
+    "language poem novel editor kitchen recipe butter onion bread cheese wine valley mountain forest animal "
+    "bird flight airport train ticket "
+)
+_WORDS: Final = _TEXT.split()
 KINDS: Final = ("article", "product", "thread", "listing", "documentation", "broken")
 
 

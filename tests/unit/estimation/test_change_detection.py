@@ -138,7 +138,11 @@ def test_other_words_are_no_setting(changes: object) -> None:
 
 
 def test_fingerprints_of_error_pages_and_of_not_modified_are_not_kept() -> None:
-    shown = [status for status in (0, 200, 301, 304, 404, 429, 503) if shows_content(STATUS | FINGERPRINT, status, FINGERPRINT)]
+    shown = [
+        status
+        for status in (0, 200, 301, 304, 404, 429, 503)
+        if shows_content(STATUS | FINGERPRINT, status, FINGERPRINT)
+    ]
     assert shown == [200, 301]
     assert shows_content(FINGERPRINT, 404, FINGERPRINT)  # an absent status is 200, whatever the column holds there
     assert not shows_content(STATUS, 200, FINGERPRINT)
@@ -151,7 +155,10 @@ def test_values_of_absent_fields_are_not_looked_at() -> None:
     assert detect_change(FINGERPRINT, 404, np.uint64(SIX_BITS), False, *seen) == CHANGE
     assert detect_change(CHANGED, 404, np.uint64(0), True, *seen) == CHANGE
     assert detect_change(STATUS, 503, np.uint64(0), True, *seen) == FAILURE
-    assert detect_change(CHANGED, 0, np.uint64(0), True, False, False, False, np.uint64(0), CHANGE_BITS, EQUAL, True) == FIRST
+    assert (
+        detect_change(CHANGED, 0, np.uint64(0), True, False, False, False, np.uint64(0), CHANGE_BITS, EQUAL, True)
+        == FIRST
+    )
 
 
 def test_verdicts_are_named_in_the_order_of_their_codes() -> None:

@@ -152,6 +152,32 @@ def test_state_of_another_version(tmp_path: Path) -> None:
         load_images(tmp_path)
 
 
+def test_state_of_the_format_before_hashes_of_contents_is_read(tmp_path: Path) -> None:
+    """It has neither the array nor the setting: the version is all that tells it from one without any `content`."""
+    before = made()
+    path = before.save(tmp_path)
+    found = image_format.read_image(path)
+    assert "contents" not in {part.name for part in found.parts}
+    assert "changes" not in found.contents["state"]["settings"]
+    rewrite(path, lambda contents: contents.update(version=22))
+    after = Scheduler.load(tmp_path)
+    assert after.digest() == before.digest()
+    after.observe(Outcome("https://a.example/0", 1e9, content=5))
+    after.save(tmp_path)
+    assert Scheduler.load(tmp_path).digest() == after.digest() != before.digest()
+
+
+def test_setting_changes_is_kept(tmp_path: Path) -> None:
+    scheduler = Scheduler(changes="similar")
+    scheduler.save(tmp_path)
+    loaded = Scheduler.load(tmp_path)
+    url = "https://a.example/"
+    for number in range(2):
+        loaded.observe(Outcome(url, 1.0 + number, fingerprint=1, content=number))
+    assert loaded.explain(url, now=3.0).page.changes == 0
+    assert loaded.digest() != Scheduler().digest()
+
+
 def test_contents_that_do_not_fit_the_file(tmp_path: Path) -> None:
     path = made().save(tmp_path)
     rewrite(path, lambda contents: contents["parts"].pop())

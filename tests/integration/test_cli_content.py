@@ -1,0 +1,96 @@
+"""``streamsched content``: files, a server on this machine, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from streamsched.cli import main
+from streamsched.cli.commands import content as command
+
+PAGE = "<html><body><nav>menu {n}</nav><main><p>Seen {n} minutes ago</p><p>{n} views</p><p>kept</p></main>"
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> list[str]:
+    paths = [tmp_path / f"{n}.html" for n in (5, 7)]
+    for path in paths:
+        path.write_text(PAGE.format(n=path.stem))
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    numbers = count(2)
+
+    class Pages(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"x" * 6_000_000 if self.path == "/large" else PAGE.format(n=next(numbers)).encode()
+            self.send_response(404 if self.path == "/missing" else 200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Pages) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_address[1]}"
+        served.shutdown()
+        thread.join()
+
+
+def test_one_page(copies: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["content", copies[0]]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == ["Seen 5 minutes ago", "5 views", "kept"]
+    assert main(["content", copies[0], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["text"].splitlines()[-1] == "kept"
+    assert found["content"].startswith("c0e7")
+
+
+def test_lines_that_differ_between_two_files(copies: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["content", *copies, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["changed"]
+    assert found["pages"][0]["only"] == [
+        {"text": "Seen 5 minutes ago", "removed": True},
+        {"text": "5 views", "removed": False},
+    ]
+    assert main(["content", *copies]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line.startswith("+")][1] == "+ 7 views"
+    assert main(["content", *copies, "--ignore", r"\d+ views", "--json"]) == 0
+    assert not json.loads(capsys.readouterr().out)["changed"]
+
+
+def test_a_page_fetched_twice(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["content", f"{server}/", "--twice", "--wait", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [line["text"] for page in found["pages"] for line in page["only"] if not line["removed"]] == [
+        *("2 views", "3 views")
+    ]
+
+
+def test_a_large_page_is_cut(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["content", f"{server}/large", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["text"]) == command.MOST_BYTES
+
+
+def test_what_cannot_be_read(server: str, copies: list[str], tmp_path: Path) -> None:
+    for wrong in (f"{server}/missing", "http://127.0.0.1:1/", "http://[::1", str(tmp_path / "none.html")):
+        assert main(["content", wrong]) == 3
+    for arguments in (["--twice"], ["--ignore", "("], ["--ignore", "css:[["], ["--by", "lynx"]):
+        assert main(["content", *copies, *arguments]) == 2
+
+
+def test_a_slow_page_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_SECONDS", -1.0)
+    assert main(["content", f"{server}/"]) == 3
