@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks import (
+    content,
     durability,
     evolution,
     ingest,
@@ -161,6 +162,14 @@ BENCHMARKS: Final = (
         oracles.measure_bulk_edits,
         3_000,
         always=False,
+    ),
+    Benchmark(
+        "content",
+        "The text of a page and its exact hash, for a crawler, on one core; pages and pairs of them are generated: what "
+        "they show of wrong decisions is no measurement of the web.",
+        "trafilatura, or SimHash where the row says so",
+        content.measure,
+        600,
     ),
 )
 

@@ -123,7 +123,7 @@ def _parse(html: str, ignored: Ignored) -> Any:
     for selector in ignored.selectors:
         try:
             found = tree.css(selector)
-        except Exception as error:  # selectolax has no class of its own
+        except Exception as error:  # noqa: BLE001  selectolax has no class of its own
             raise SettingsError("ignore", f"css:{selector}", f"a CSS selector: {error}") from None
         _remove(found)
     return tree

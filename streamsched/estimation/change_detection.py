@@ -147,7 +147,7 @@ def content_kind(content: np.uint64) -> np.uint64:
 
 
 @kernel
-def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
+def detect_change(  # noqa: PLR0911, PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
     given: int,
     status: int,
     fingerprint: np.uint64,

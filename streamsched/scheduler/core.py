@@ -161,7 +161,8 @@ class SchedulerCore:
         lacks = share is not None and share > UNPROVEN_MOST
         if lacks and not self._lacks_evidence:
             _log.warning(
-                "%.0f%% of the newest visits say nothing about a change: report `changed`, `content`, `fingerprint` or 304",
+                "%.0f%% of the newest visits say nothing about a change: report `changed`, `content`, `fingerprint` or "
+                "status 304",
                 100 * (share or 0.0),
             )
         self._lacks_evidence = lacks

@@ -268,8 +268,10 @@ class Scheduler:
             batch, problems = admit_outcomes(core.clock, given, problems, latest_s)
             limits, then = core.politeness_policy.limits, core.formula_switch.count
             number = core.streams.number(stream if len(batch) else None)
-            options = {"exact": core.exact, "surges": core.surges, "starts": core.url_rule.starts}
-            counts = core.pages.observe(batch, limits, **options, stream=number, then=then).tolist()
+            starts = core.url_rule.starts
+            counts = core.pages.observe(
+                batch, limits, exact=core.exact, surges=core.surges, stream=number, starts=starts, then=then
+            ).tolist()
             core.politeness_policy.reach(core.pages.arrays)
             if counts[WRONG]:  # seldom: which ones they are is found again
                 problems = core.url_rule.check(given, problems)

@@ -89,8 +89,9 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, whether `content`
-    decides before these (``changes="exact"``), the limits of politeness, whether surges are learned, the stream they come from: its number as in GROUP.stream, 0 for none, the
-    bounds on pages, how their URLs begin, and the rarely needed kernels.
+    decides before these (``changes="exact"``), the limits of politeness, whether surges are learned, the stream they
+    come from: its number as in GROUP.stream, 0 for none, the bounds on pages, how their URLs begin, and the rarely
+    needed kernels.
     """
 
     cycle_s: float

@@ -112,7 +112,7 @@ class PageTable:
         """Return the rows of `urls`: int64[n], -1 for pages never seen or forgotten. O(1) a URL."""
         return self._index.find(self.arrays.pages, urls)
 
-    def observe(
+    def observe(  # noqa: PLR0913
         self,
         batch: OutcomeBatch,
         limits: Limits | None = None,
@@ -127,8 +127,8 @@ class PageTable:
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
         are learned; `exact`, `stream`, `starts`: see `IngestRules`; `then`: called with the number of outcomes whenever
-        some tens of thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records, its
-        group's mean, and four rows of the sweep.
+        some tens of thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records,
+        its group's mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = _as_columns(batch)

@@ -126,5 +126,5 @@ def _fetch(url: str) -> bytes:
                 if time.monotonic() > end:
                     raise SourceError(url, f"takes longer than {_SECONDS:.0f} seconds")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise SourceError(url, f"cannot be fetched: {error or type(error).__name__}") from error
+        raise SourceError(url, f"cannot be fetched: {str(error) or type(error).__name__}") from error
     return bytes(found[:MOST_BYTES])

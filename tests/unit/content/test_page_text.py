@@ -86,7 +86,7 @@ def test_rules_that_are_none(rules: object) -> None:
 def test_wrong_arguments() -> None:
     for wrong in ({"html": 1}, {"html": "x", "by": "lynx"}):
         with pytest.raises(SettingsError):
-            page_text(**wrong)  # type: ignore[arg-type]
+            page_text(**wrong)
     with pytest.raises(SettingsError, match="CSS selector"):
         page_text("<p>x", URL, ignore=IgnoreRules({"*": ["css:[[["]}))
 
@@ -95,7 +95,7 @@ def test_wrong_arguments() -> None:
 def test_a_missing_extractor_is_named(by: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setitem(sys.modules, f"{package}.lexbor", None)
-    sys.modules[page_text.__module__]._load.cache_clear()  # type: ignore[attr-defined]
+    sys.modules[page_text.__module__]._load.cache_clear()
     with pytest.raises(SettingsError, match="pip install"):
         page_texts("<p>x", by=by)
 
@@ -168,6 +168,7 @@ def test_large_pages_have_the_text_of_small_ones() -> None:
     assert bound_markup(html) != html
     tree = LexborHTMLParser(html)
     tree.strip_tags(["nav", "script", "header"])
+    assert tree.body is not None
     assert page_text(html).split() == tree.body.text(separator=" ").split()
 
 
