@@ -165,8 +165,8 @@ BENCHMARKS: Final = (
     ),
     Benchmark(
         "content",
-        "The text of a page and its exact hash, for a crawler, on one core; pages and pairs of them are generated: what "
-        "they show of wrong decisions is no measurement of the web.",
+        "The text of a page and its exact hash, for a crawler, on one core. Pages and pairs of them are generated: "
+        "what they show of wrong decisions is no measurement of the web.",
         "trafilatura, or SimHash where the row says so",
         content.measure,
         600,

@@ -56,5 +56,5 @@ def _wrong(what: str, left: Sequence[str], right: Sequence[str], *, wrong_if: bo
     pairs = [(page_text(one), page_text(other)) for one, other in zip(left, right, strict=True)]
     exact = sum((content_hash(one) != content_hash(other)) == wrong_if for one, other in pairs)
     similar = sum(((simhash(one) ^ simhash(other)).bit_count() >= CHANGE_BITS) == wrong_if for one, other in pairs)
-    shares = (f"{100 * count / len(pairs):.0f} %" for count in (exact, similar))
-    return Row(f"generated pairs in which {what}", *shares)
+    ours, rival = (f"{100 * count / len(pairs):.0f} %" for count in (exact, similar))
+    return Row(f"generated pairs in which {what}", ours, rival)

@@ -18,9 +18,9 @@ EXTRACTORS: Final = (SELECTOLAX, TRAFILATURA)
 MOST_BYTES: Final = 5_000_000  # of a page that are read; a browser's own limits are of this order
 
 _VERSION: Final = 1  # of what is removed below: part of each hash, to be raised with any change of it
-_WITHOUT_TEXT: Final = ["script", "style", "noscript", "template", "svg"]
-_AROUND: Final = ["nav", "footer", "aside"]  # and headers that are not an article's
-_AROUND_ALL: Final = [*_AROUND, "header"]
+_NO_TEXT: Final = ["script", "style", "noscript", "template", "svg"]
+_NO_TEXT_OR_AROUND: Final = [*_NO_TEXT, "nav", "footer", "aside"]  # and headers that are not an article's
+_NOT_CONTENT: Final = [*_NO_TEXT_OR_AROUND, "header"]
 _ROLES: Final = "[role=navigation], [role=banner], [role=search], [role=complementary], [role=contentinfo]"
 _HOLDS_CONTENT: Final = "main, article, h1"  # a form with one of these is the frame of a page
 _CHARSET: Final = re.compile(rb"""<meta[^<>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{1,40})""", re.IGNORECASE)
@@ -94,32 +94,32 @@ def decode_page(page: bytes) -> str:
 
 def _extract_all(html: str, ignored: Ignored) -> str:
     """Return the text of the `main` element, else of the body; all of it if nothing else is left."""
-    tree = _parse(html, ignored)
-    if tree.body is None:
-        return ""
     small = html.lower()  # a search in the text costs less than one in the tree
     is_part = "<main" in small or "<article" in small
-    tree.strip_tags(_AROUND if is_part else _AROUND_ALL)
-    if is_part and "<header" in small:
-        _remove([node for node in tree.css("header") if not _is_within(node, ("article", "main"))])
-    if "<form" in small:
-        _remove([node for node in tree.css("form") if node.css_first(_HOLDS_CONTENT) is None])
+    tree = _parse(html, ignored, _NO_TEXT_OR_AROUND if is_part else _NOT_CONTENT)
+    if tree.body is None:
+        return ""
     if "role=" in small:
         _remove(tree.css(_ROLES))
-    mains = tree.css("main") if "<main" in small else []
+    mains = []
+    if is_part or "<form" in small:
+        outside = []
+        for node in tree.css("main, header, form"):
+            if node.tag == "main":
+                mains.append(node)
+            elif node.css_first(_HOLDS_CONTENT if node.tag == "form" else "main, article") is not None:
+                continue  # it is the frame of a page
+            elif node.tag == "form" or not _is_within_part(node):
+                outside.append(node)
+        _remove(outside)
     text = _text_of(mains[0]) if len(mains) == 1 else ""
-    return text or _text_of(tree.body) or _text_of(_parse(html, ignored).body)
+    return text or _text_of(tree.body) or _text_of(_parse(html, ignored, _NO_TEXT).body)
 
 
-def _text_of(node: Any) -> str:
-    """Return the pieces of text below a node, a line for each; "" for None."""
-    return "" if node is None else str(node.text(separator="\n", strip=True, skip_empty=True))
-
-
-def _parse(html: str, ignored: Ignored) -> Any:
-    """Return the tree of a document without what is no text, or is ignored."""
+def _parse(html: str, ignored: Ignored, left_out: list[str]) -> Any:
+    """Return the tree of a document without the elements `left_out` and those ignored."""
     tree = _load(SELECTOLAX, "selectolax.lexbor", "content").LexborHTMLParser(html)
-    tree.strip_tags(_WITHOUT_TEXT)
+    tree.strip_tags(left_out)
     for selector in ignored.selectors:
         try:
             found = tree.css(selector)
@@ -135,11 +135,16 @@ def _remove(nodes: list[Any]) -> None:
         node.decompose()
 
 
-def _is_within(node: Any, names: tuple[str, ...]) -> bool:
+def _is_within_part(node: Any) -> bool:
     while (node := node.parent) is not None:
-        if node.tag in names:
+        if node.tag in ("article", "main"):
             return True
     return False
+
+
+def _text_of(node: Any) -> str:
+    """Return the pieces of text below a node, a line for each; "" for None."""
+    return "" if node is None else str(node.text(separator="\n", strip=True, skip_empty=True))
 
 
 def _extract_article(html: str) -> str:
