@@ -11,6 +11,7 @@
     ├── SettingsError      a setting has an invalid value            .setting .found .expected
     │   └── SettingsErrors several settings have invalid values      .errors
     ├── KeyReusedError     a key in use has other arguments    .key .until_s
+    ├── ChangesGone        a position in a change feed is not kept  .after .oldest
     ├── SourceError        an input cannot be opened or read         .path .reason .offset
     ├── DocumentError      a sitemap, feed or notice is refused     .url .reason .offset
     ├── SnapshotError      saved state is missing or damaged         .path .reason
@@ -141,6 +142,20 @@ class KeyReusedError(StreamschedError, ValueError):
     def __str__(self) -> str:
         until = "" if self.until_s is None else f"; it is in use until {self.until_s:.17g}"
         return f"key: expected a new one, or the arguments that {shorten(self.key)} was used with{until}"
+
+
+class ChangesGone(StreamschedError, LookupError):
+    """The changes after the position ``after`` are not kept, or belong to another state; ``oldest``: where to go on."""
+
+    code = "changes_gone"
+
+    def __init__(self, after: str, oldest: str) -> None:
+        self.after = after
+        self.oldest = oldest
+        super().__init__(after, oldest)
+
+    def __str__(self) -> str:
+        return f"after: expected a position that is kept, {self.oldest} or later, found {shorten(self.after)}"
 
 
 class SourceError(StreamschedError, OSError):

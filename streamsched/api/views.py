@@ -58,7 +58,7 @@ class _Counts(Answer, frozen=True, kw_only=True):
 
     def counts(self) -> dict[str, int]:
         """Return the counts by name."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "rejections"}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("rejections", "positions")}
 
     def __add__(self, other: Self) -> Self:
         """Return the sums of both, with the first rejections."""
@@ -76,8 +76,11 @@ class Observed(_Counts, frozen=True, kw_only=True):
     `Scheduler.next_batch` returned for its score, not for the panel; ``hits``: those of them that show a change;
     ``rejections``: the first 100 of ``rejected``. An outcome that was sent twice, because the first answer was lost,
     counts as a duplicate or late.
+
+    ``positions``: on request, those of the ``changed`` outcomes in the call, from 0; a sum of results has none.
     """
 
+    positions: list[int] | None = None
     applied: int = 0
     changed: int = 0
     first_visits: int = 0
@@ -92,6 +95,9 @@ class Observed(_Counts, frozen=True, kw_only=True):
     rejected: int = 0
     served: int = 0
     hits: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        return structs.replace(_Counts.__add__(self, other), positions=None)
 
 
 class Noticed(_Counts, frozen=True, kw_only=True):

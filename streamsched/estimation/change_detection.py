@@ -67,8 +67,8 @@ _KIND_SHIFT: Final = np.uint64(KIND_SHIFT)
 _MARK_SHIFT: Final = np.uint64(MARK_SHIFT)
 _MARK: Final = np.uint64(MARK)
 _NOT_MODIFIED: Final = 304
-_NOT_FOUND: Final = 404
-_GONE: Final = 410
+NOT_FOUND: Final = 404
+GONE: Final = 410
 _TOO_MANY_REQUESTS: Final = 429
 
 
@@ -99,7 +99,7 @@ def is_gone(status: int) -> bool:
     >>> [is_gone(status) for status in (200, 403, 404, 410, 503)]
     [False, False, True, True, False]
     """
-    return status in (_NOT_FOUND, _GONE)
+    return status in (NOT_FOUND, GONE)
 
 
 @kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count, pairwise
 from pathlib import Path
@@ -46,12 +46,13 @@ class CallLog:
 
     ``sequence``: the number of the last call appended. `append` only queues a call; `commit` writes the queue to disk,
     once for all threads that wait for it. After an error `commit` refuses all calls until `restart`. What is refused
-    stays in the queue, because the state has it: `renew` writes it, so that the log has no gap. Raises SnapshotError
-    if the log cannot be written.
+    stays in the queue, because the state has it: `renew` writes it, so that the log has no gap. ``on_written``: called
+    with the number of the last call on disk. Raises SnapshotError if the log cannot be written.
     """
 
     def __init__(self, directory: Path, end: LogEnd, segment_bytes: int = _SEGMENT_BYTES) -> None:
         self.sequence = end.sequence
+        self.on_written: Callable[[int], None] | None = None
         self._identity = end.identity
         self._directory = directory
         self._segment_bytes = segment_bytes
@@ -122,6 +123,8 @@ class CallLog:
                     self._failure = self._failure or error
                     self._keep_unwritten(calls)
                     self._changed.notify_all()
+            if self.on_written is not None:
+                self.on_written(self._on_disk)
 
     def renew(self) -> None:
         """After an error, write the queue, in a new segment if the last one cannot be trusted. Raises OSError."""

@@ -18,6 +18,7 @@ from streamsched.errors import SnapshotError
 
 _IMAGE: Final = re.compile(r"snapshot-(\d{8,})(?:\+(\d{4,}))?\.state")
 _SEGMENT: Final = re.compile(r"calls-(\d{12,})\.log")
+_FEED: Final = re.compile(r"changes-(\d{12,})\.feed")
 
 
 _KINDS: Final = {
@@ -57,6 +58,17 @@ def list_segments(directory: Path) -> list[tuple[int, Path]]:
 def segment_path(directory: Path, first: int) -> Path:
     """Return the path of the segment that begins with call number `first`."""
     return directory / f"calls-{first:012d}.log"
+
+
+def list_feed(directory: Path) -> list[tuple[int, Path]]:
+    """Return the segments of the change feed in `directory`, each with the number of its first change, oldest first."""
+    found = (_FEED.fullmatch(name) for name in _names(directory))
+    return sorted((int(match[1]), directory / match[0]) for match in found if match)
+
+
+def feed_path(directory: Path, first: int) -> Path:
+    """Return the path of the segment of the change feed that begins with change number `first`."""
+    return directory / f"changes-{first:012d}.feed"
 
 
 def draft_of(path: Path) -> Path:

@@ -29,8 +29,8 @@ _MARK: Final = struct.Struct("<QQ")
 _CRC: Final = struct.Struct("<I")
 MARK_AT: Final = 64
 FIRST_FRAME_AT: Final = 128
-_FRAME: Final = struct.Struct("<IIQQ")
-FRAME_BYTES: Final = _FRAME.size  # without payload
+FRAME: Final = struct.Struct("<IIQQ")
+FRAME_BYTES: Final = FRAME.size  # without payload
 NUMBER_AT: Final = 8  # where a frame has the number of its call
 _WORD: Final = np.dtype("<u8")
 _ZEROS: Final = bytes(1 << 20)
@@ -119,14 +119,14 @@ def read_mark(raw: bytes) -> tuple[int, int] | None:
 
 def pack_frame(number: int, synced: int, payload: bytes) -> bytes:
     """Return the frame of call `number` without its payload, which follows."""
-    return _FRAME.pack(len(payload), _checksum(number, synced, payload), number, synced)
+    return FRAME.pack(len(payload), _checksum(number, synced, payload), number, synced)
 
 
 def read_frame(raw: bytes, at: int) -> RawFrame | None:
     """Return the frame at byte `at`; None if there is no whole one. O(bytes)."""
     if at + FRAME_BYTES > len(raw):
         return None
-    length, crc, number, synced = _FRAME.unpack_from(raw, at)
+    length, crc, number, synced = FRAME.unpack_from(raw, at)
     start, stop = at + FRAME_BYTES, at + FRAME_BYTES + length
     if number == 0 or stop > len(raw) or crc != _checksum(number, synced, memoryview(raw)[start:stop]):
         return None

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.api.views import Noticed, Observed
 from streamsched.errors import UnknownPage
@@ -36,6 +37,7 @@ from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.state.crawl_plan import CrawlPlan
+from streamsched.state.found_changes import FoundChanges
 from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import digest_state
 from streamsched.state.stream_clock import StreamClock, SuspendedStreams
@@ -45,7 +47,7 @@ _log: Final = logging.getLogger("streamsched.evidence")
 
 Listener: TypeAlias = Callable[[OutcomeBatch | Observed | Noticed | Batch], None]
 # How the state was made or is found.
-_NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key")
+_NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key", "changes")
 
 
 class SchedulerCore:
@@ -54,8 +56,9 @@ class SchedulerCore:
     ``pages``: the page table; ``clock``: the newest time of its stream; ``url_rule``: which URLs it takes;
     ``reached``: up to where each stream is applied; ``lock``: held while the state changes; ``on_champion``: called
     under the lock when a formula has taken over; ``listeners``: each is called under the lock with the valid outcomes
-    and the result of each `observe`, the result of each `notice`, and each new batch. All methods may be called from
-    several threads. Arguments are checked by the caller unless a method says otherwise.
+    and the result of each `observe`, the result of each `notice`, and each new batch; ``changes``: how many outcomes
+    have shown a change; ``on_changes``: called under the lock with the changes of a call that has any. All methods may
+    be called from several threads. Arguments are checked by the caller unless a method says otherwise.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class SchedulerCore:
         self.reached = StreamPositions()
         self.on_champion: Callable[[Champion], None] | None = None
         self.listeners: list[Listener] = []
+        self.changes = 0
+        self.on_changes: Callable[[FoundChanges], None] | None = None
         self._lacks_evidence = False
         self.champion = self._wanted = champion
         self.plan: CrawlPlan | None = None  # of the crawl rates in use
@@ -110,6 +115,7 @@ class SchedulerCore:
         core.trial.restore(state["trial"])
         core.keys.restore(state["keys"])
         core.forgotten = state["forgotten"]
+        core.changes = state.get("changes", 0)  # older states did not count them
         return core
 
     def to_json(self) -> dict[str, Any]:
@@ -126,6 +132,7 @@ class SchedulerCore:
             "trial": self.trial.state(),
             "keys": self.keys.to_json(),
             "forgotten": self.forgotten,
+            "changes": self.changes,
             "index_key": write_key(self.pages.key),
             "signal_kinds": list(self.pages.signal_kinds),
         }
@@ -147,6 +154,15 @@ class SchedulerCore:
             state = {name: value for name, value in self.to_json().items() if name not in _NOT_DIGESTED}
             state["clock"] = self.clock.newest_s  # refusals may be those of outcomes delivered twice
             return digest_state(self.pages, state)
+
+    def note_changes(self, batch: OutcomeBatch, count: int, found: npt.NDArray[np.float64]) -> None:
+        """Count the changes that `batch` has shown, and hand on the `count` first of `found`. Under the lock.
+
+        `found`: as in `state.ingest.IngestCounts`.
+        """
+        self.changes += count
+        if self.on_changes is not None and count:
+            self.on_changes(FoundChanges.of(batch, found[:count]))
 
     def report(self, result: OutcomeBatch | Observed | Noticed | Batch) -> None:
         """Hand `result` to the listeners. Under the lock."""

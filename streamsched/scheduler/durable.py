@@ -17,10 +17,12 @@ from streamsched.errors import SettingsError, SnapshotError
 from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
+from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, encode_call
 from streamsched.persistence.call_log import CallLog, JoinedCommits
-from streamsched.persistence.files import remove_drafts
+from streamsched.persistence.change_feed import ChangeFeed, has_feed, remove_feed
+from streamsched.persistence.files import as_snapshot_errors, remove_drafts
 from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
     ImageSeries,
@@ -57,8 +59,10 @@ class DurableScheduler(Scheduler):
     Created by `open`, not by its constructor.
     """
 
-    def __init__(self, core: SchedulerCore, directory: Path, plan: SavePlan, end: LogEnd) -> None:
-        """Log calls after the `end` of the log."""
+    def __init__(
+        self, core: SchedulerCore, directory: Path, plan: SavePlan, end: LogEnd, feed: ChangeFeed | None = None
+    ) -> None:
+        """Log calls after the `end` of the log; `feed` has the changes that were found up to there."""
         self._process = os.getpid()
         self.directory = directory
         self.core = core
@@ -66,6 +70,9 @@ class DurableScheduler(Scheduler):
         self._not_saved: SnapshotError | None = None  # why the last save failed
         self._log = CallLog(directory, end)
         self._commits = JoinedCommits(self._log)
+        self.feed = feed
+        if feed is not None:
+            self._log.on_written = feed.reach
         self._clock: WallClock | None = None
         self._resources = ExitStack()
         self._taken = TakenRecords()
@@ -89,16 +96,19 @@ class DurableScheduler(Scheduler):
         plan: SavePlan | None = None,
         threads: int | None = None,
         clock: WallClock | None = None,
+        keep_changes: str | float | None = None,
     ) -> Self:
         """Return the scheduler whose state is in `directory`, as after its last call; a new one if there is none.
 
         `settings`: keyword arguments of `Scheduler`, for a new one; `reread`: reads records of a stream again, if
         calls depend on them; `threads`: as for `Scheduler`; `clock`: rejects outcomes and times of calls that are ahead
-        of it, in place of the stream's own times. O(pages), and O(calls since the last save). Raises
+        of it, in place of the stream's own times; `keep_changes`: for how long at least the changes that are found are
+        kept in ``feed``, 0 for no feed, None to continue the one that is there and remove nothing of it. O(pages), and O(calls since the last save). Raises
         StateInUse if another process owns the directory, SnapshotError if it cannot be written or has no whole image,
         StreamNeeded if `reread` is needed and missing.
         """
         directory = check_path("directory", directory)
+        keep_s = None if keep_changes is None else parse_duration(keep_changes, "keep_changes", zero=True)
         if reread is not None and not callable(reread):
             raise SettingsError("reread", reread, "a function that reads a stream again, or None")
         with ExitStack() as stack:
@@ -109,16 +119,21 @@ class DurableScheduler(Scheduler):
             if loaded is None:
                 given: dict[str, Any] = {"threads": threads} | dict(settings or {})
                 core = Scheduler(**given).core
+                feed = open_feed(core, directory, keep_s)
                 applied = AppliedLog(0, LogEnd.of_new_log(), is_damaged=False)
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
                 last = describe_image(loaded, begin_marks(core))
+                feed = open_feed(core, directory, keep_s)
                 applied = apply_log(core, directory, loaded, reread)
                 core.reached.beyond.clear()  # streams deliver again what follows their positions
-            scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end)
+            scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end, feed)
             scheduler._clock = clock
             if applied.number < applied.end.sequence:
                 scheduler._log.append(encode_call({"call": TAKE_AGAIN}))
+            if feed is not None:
+                stack.callback(feed.close)
+                feed.secure()  # the image and the log have them all
             scheduler._begin_to_save(loaded, last, is_damaged=applied.is_damaged)
             scheduler._resources.push(stack.pop_all())
         return scheduler
@@ -167,6 +182,8 @@ class DurableScheduler(Scheduler):
         check_type("path", path, str, "the name of a stream")
         _check_position(position)
         with core.lock:
+            if self.feed is not None:
+                self.feed.check()
             latest_s = self._latest_s()
             result = take_records(self, records, path, latest_s)
             if latest_s is not None and not result.rejected:
@@ -193,6 +210,8 @@ class DurableScheduler(Scheduler):
     def _perform(self, call: LoggedCall, given: Given) -> Any:
         with self.core.lock:
             self._log.check()
+            if self.feed is not None:
+                self.feed.check()
             result = super()._perform(call, given)
             entry = call.encode(self.core, result, given)
             number = self._log.sequence if entry is None else self._append(entry)  # None: what it repeats is on disk
@@ -218,6 +237,8 @@ class DurableScheduler(Scheduler):
         self._log_taken()
         if self._log.wants_spare:
             self._wants_segment.set()
+        if self.feed is not None:  # before another thread can write it
+            self.feed.promise(self._log.sequence + 1)
         return self._log.append(entry)
 
     def _log_taken(self) -> None:
@@ -238,7 +259,7 @@ class DurableScheduler(Scheduler):
     @property
     def trouble(self) -> SnapshotError | None:
         """Why calls are refused, or the last save has failed; None again after a save."""
-        return self._log.failure or self._not_saved
+        return self._log.failure or (self.feed and self.feed.failure) or self._not_saved
 
     @property
     def is_saved(self) -> bool:
@@ -273,6 +294,8 @@ class DurableScheduler(Scheduler):
     def _reach_instant(self) -> tuple[int, int]:
         """Make the log complete up to the instant of a save; return the counts of entries and changes."""
         self._log_taken()
+        if self.feed is not None:
+            self.feed.cut()
         return self._log.sequence, self._changes
 
     def _finish_save(self, saved: SavedImage, before: SavedImage | None, instant: _SaveInstant) -> None:
@@ -280,7 +303,12 @@ class DurableScheduler(Scheduler):
         # 1. Note what the image has, so that the next one continues from it.
         self._saved_changes = instant.changes
         self._images.add(saved, is_whole=before is None)
-        # 2. After a whole image, remove older images first, then the log that none of those left needs.
+        # 2. Let the changes that it has be read, and remove old ones.
+        if self.feed is not None:
+            self.feed.secure(instant.found)
+            with as_snapshot_errors(self.directory, "cannot be written"):
+                self.feed.drop_old(instant.found)
+        # 3. After a whole image, remove older images first, then the log that none of those left needs.
         if before is None:
             drop_images(self.directory, self.plan.kept)
             self._log.drop_until(oldest_call(self.directory))
@@ -351,6 +379,7 @@ class _SaveInstant:
 
     def __init__(self, scheduler: DurableScheduler) -> None:
         self.changes = self._number = 0
+        self.found = 0  # changes of pages
         self.failed = False
         self._scheduler = scheduler
 
@@ -361,12 +390,28 @@ class _SaveInstant:
         return self._number
 
     def before_placing(self) -> LogName:
+        if self._scheduler.feed is not None:
+            self._scheduler.feed.sync()
         log = self._scheduler._log  # noqa: SLF001
         if self.failed:
             log.renew()
         else:
             log.commit(self._number)
         return log.name
+
+
+def open_feed(core: SchedulerCore, directory: Path, keep_s: float | None) -> ChangeFeed | None:
+    """Return the change feed in `directory`, up to the state of `core`, to which it is attached; None for none.
+
+    `keep_s`: as `keep_changes` of `DurableScheduler.open`.
+    """
+    if keep_s == 0.0:
+        remove_feed(directory)
+    if keep_s == 0.0 or (keep_s is None and not has_feed(directory)):
+        return None
+    feed = ChangeFeed(directory, core.changes, keep_s)
+    core.on_changes = feed.add
+    return feed
 
 
 def _check_position(position: object) -> None:

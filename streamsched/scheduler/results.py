@@ -27,11 +27,27 @@ _COUNTS: Final = (  # in the order of the positions of `streamsched.state.ingest
 _FATES: Final = ("applied", "discovered", "repeated", "late", "refused")  # likewise, of signals
 
 
-def as_observed(counts: Sequence[int], problems: Sequence[InvalidOutcome]) -> Observed:
-    """Return the result of a call by the `counts` of the ingest kernel and the `problems` of rejected outcomes."""
+def as_observed(
+    counts: Sequence[int], problems: Sequence[InvalidOutcome], positions: list[int] | None = None
+) -> Observed:
+    """Return the result of a call by the `counts` of the ingest kernel and the `problems` of rejected outcomes.
+
+    `positions`: of the outcomes that were changes, if the caller wants them.
+    """
     named = dict(zip(_COUNTS, counts, strict=True))
     del named["unchanged"], named["wrong"]  # the latter are among the problems
-    return Observed(**named, rejected=len(problems), rejections=Rejection.of(problems))
+    return Observed(**named, rejected=len(problems), rejections=Rejection.of(problems), positions=positions)
+
+
+def find_positions(
+    found: npt.NDArray[np.float64], given: int, problems: Sequence[InvalidOutcome]
+) -> list[int]:
+    """Return the positions, in a call of `given` outcomes, of the changes `found` in those that were not `problems`."""
+    places = found[:, 0].astype(np.intp)
+    if problems:
+        places = np.delete(np.arange(given), [problem.record for problem in problems])[places]
+    positions: list[int] = places.tolist()
+    return positions
 
 
 def as_noticed(fates: Sequence[int], problems: Sequence[InvalidSignal]) -> Noticed:

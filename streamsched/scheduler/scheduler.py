@@ -91,12 +91,13 @@ from streamsched.scheduler.reading.page_view import view_page
 from streamsched.scheduler.reading.surge_view import FoundSurges, find_surges, view_surge
 from streamsched.scheduler.reading.week_view import view_page_week, view_profile_week
 from streamsched.scheduler.recovered_state import recover_state
-from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observed
+from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observed, find_positions
 from streamsched.scheduler.settings import SchedulerSettings, parse_cycle
 from streamsched.signals import Signal, SignalBatch
 from streamsched.state.crawl_plan import CrawlPlan, write_crawl_rates
-from streamsched.state.ingest import WRONG
+from streamsched.state.ingest import CHANGES, WRONG
 from streamsched.state.known_pages import forget_rows
+from streamsched.state.page_table import NO_CHANGES
 from streamsched.state.stream_clock import MAX_AHEAD, admit_outcomes, admit_signals, parse_max_ahead
 from streamsched.state.url_rule import SCHEMES
 
@@ -252,6 +253,7 @@ class Scheduler:
         *,
         latest_s: float | None = None,
         stream: str | None = None,
+        positions: bool = False,
     ) -> Observed:
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
 
@@ -260,7 +262,8 @@ class Scheduler:
         change nothing. Those of unknown pages beyond `max_pages` or `max_pages_per_host` are refused.
 
         - `latest_s`: the latest time that is valid, in place of that of the scheduler's clock;
-        - `stream`: what delivered them, see `suspend_streams`.
+        - `stream`: what delivered them, see `suspend_streams`;
+        - `positions`: whether the result has the positions of the outcomes that were changes, from 0.
         """
         core, given = self.core, as_outcomes(outcomes)
         problems = given.problems()
@@ -269,14 +272,24 @@ class Scheduler:
             limits, then = core.politeness_policy.limits, core.formula_switch.count
             number = core.streams.number(stream if len(batch) else None)
             starts = core.url_rule.starts
+            found = np.empty((len(batch), 3)) if positions or core.on_changes is not None else NO_CHANGES
             counts = core.pages.observe(
-                batch, limits, exact=core.exact, surges=core.surges, stream=number, starts=starts, then=then
+                batch,
+                limits,
+                exact=core.exact,
+                surges=core.surges,
+                stream=number,
+                starts=starts,
+                then=then,
+                found=found,
             ).tolist()
             core.politeness_policy.reach(core.pages.arrays)
+            core.note_changes(batch, counts[CHANGES], found)
+            places = find_positions(found[: counts[CHANGES]], len(given), problems) if positions else None
             if counts[WRONG]:  # seldom: which ones they are is found again
                 problems = core.url_rule.check(given, problems)
                 batch = given.take(np.delete(np.arange(len(given)), [problem.record for problem in problems]))
-            observed = as_observed(counts, problems)
+            observed = as_observed(counts, problems, places)
             core.report(batch)
             core.report(observed)
         return observed

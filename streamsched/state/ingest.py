@@ -126,10 +126,15 @@ class OutcomeColumns(NamedTuple):
 
 
 class IngestCounts(NamedTuple):
-    """What a batch did: ``counts``: int64[COUNTS], and the rows whose scores it may have changed."""
+    """What a batch did: ``counts``: int64[COUNTS], the rows whose scores it may have changed, and its changes.
+
+    ``found``: float64[n, 3], of each change its place in the batch, the last visit before, UTC epoch seconds, and how
+    much changed, NaN if unknown; of length 0 if they are not wanted.
+    """
 
     counts: Ints
     invalidated: InvalidationBuffer
+    found: npt.NDArray[np.float64]
 
 
 @bare_kernel
@@ -186,7 +191,7 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
         counts[APPLIED] += 1
         invalidate_row(result.invalidated, rows[i])
         leased = (page.flags & (LEASED | FOR_PANEL)) == LEASED
-        outcome = _apply_one(shard, rows[i], at, columns, rules, result.invalidated)
+        outcome = _apply_one(shard, rows[i], at, columns, rules, result)
         counts[outcome] += 1
         shard.corpus[0].newest_s = max(shard.corpus[0].newest_s, fetched_at)
         if leased and not page.flags & LEASED and outcome in (CHANGES, UNCHANGED):
@@ -266,10 +271,11 @@ def _discover_target(
 
 @inlined_kernel
 def _apply_one(
-    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, invalidated: InvalidationBuffer
+    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, result: IngestCounts
 ) -> int:
     """Apply an outcome newer than all of its page's; return the position of its count besides APPLIED."""
     corpus: Record = shard.corpus[0]
+    invalidated = result.invalidated
     groups, seasonality, dirty = shard.groups.records, shard.seasonality, shard.dirty
     page: Record = shard.pages.records[row]
     trace: Record = shard.pages.traces[row]
@@ -313,7 +319,9 @@ def _apply_one(
     else:
         _begin_interval(shard, row, fetched_at, rules.cycle_s)
     if verdict == CHANGE:
-        _learn_significance(shard, row, columns, at)
+        significance = _learn_significance(shard, row, columns, at)
+        if result.found.size:
+            _note_change(result.found[result.counts[CHANGES]], at, page.last_visit_s, significance)
     renewed = verdict in (CHANGE, NO_EVIDENCE)
     _store_visit(page, trace, status, renewed, shows_content(given, status, FINGERPRINT), fingerprint)
     _store_content(shard, row, columns, at, status, renewed)
@@ -488,8 +496,11 @@ def _store_content(shard: ShardArrays, row: int, columns: OutcomeColumns, at: in
 
 
 @inlined_kernel
-def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, at: int) -> None:
-    """Learn how much of a page changed by outcome `at`, if that is known. The page's record is as before the visit."""
+def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, at: int) -> float:
+    """Learn how much of a page changed by outcome `at`, and return it, NaN if unknown.
+
+    The page's record is as before the visit.
+    """
     page: Record = shard.pages.records[row]
     given, compared = columns.given[at], np.uint8(SUCCEEDED | WITH_FINGERPRINT)
     if given & SIGNIFICANCE:
@@ -499,9 +510,16 @@ def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, a
     ):
         significance = popcount(columns.fingerprint[at] ^ shard.pages.traces[row].fingerprint) / 64.0
     else:
-        return
+        return np.nan
     group: Record = shard.groups.records[page.group]
     learn_significance(shard.seasonality.links[row], shard.corpus[0], shard.groups.records[group.host], significance)
+    return significance
+
+
+@inlined_kernel
+def _note_change(found: Floats, at: int, last_visit_s: float, significance: float) -> None:
+    """Write a change into its row of ``IngestCounts.found``."""
+    found[0], found[1], found[2] = at, last_visit_s, significance
 
 
 @inlined_kernel

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.forgetting import init_half_life
@@ -40,6 +41,8 @@ from streamsched.state.state_arrays import CONTENTS, SIGNALS, Room
 from streamsched.state.state_memory import StateMemory
 from streamsched.state.url_rule import ANY_TEXT
 
+NO_CHANGES: Final = np.empty((0, 3))
+"""A place for changes that are not wanted."""
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
 _NO_KIND: Final = -1  # in place of the number of a kind of source without an applied signal
@@ -122,15 +125,17 @@ class PageTable:
         stream: int = 0,
         starts: UrlStarts = ANY_TEXT,
         then: Callable[[int], object] | None = None,
+        found: npt.NDArray[np.float64] = NO_CHANGES,
     ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
         are learned; `exact`, `stream`, `starts`: see `IngestRules`; `then`: called with the number of outcomes whenever
-        some tens of thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records,
-        its group's mean, and four rows of the sweep.
+        some tens of thousands are applied, and at the end; `found`: float64[n, 3], gets the changes, see
+        `IngestCounts`. O(1) an outcome, amortised: 112 bytes of the page's records, its group's mean, and four rows of
+        the sweep.
         """
-        result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
+        result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED, found)
         columns = _as_columns(batch)
         if np.any(batch.given & CONTENT):
             self.keep_contents()
