@@ -1,4 +1,7 @@
-"""kill -9 at any instant, during saves too: nothing acknowledged is lost, nothing is counted twice."""
+"""kill -9 at any instant, during saves too: nothing acknowledged is lost, nothing is counted twice.
+
+That holds of the change feed too: it has the changes of the calls, and none that was read gets another number.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,16 +27,29 @@ def processes() -> Iterator[ForkServerContext]:
         yield context
 
 
+class Uninterrupted(NamedTuple):
+    """Of a scheduler that is never interrupted: digests and counts of changes before each step and after the last, and
+    all changes.
+    """
+
+    digests: list[str]
+    counts: list[int]
+    changes: list[str]
+
+
 @pytest.fixture(scope="module")
-def digests() -> list[str]:
-    """Those of a scheduler that is never interrupted, before each step and after the last."""
+def expected() -> Uninterrupted:
     with small_reserve():
         twin = Scheduler(**killed_scheduler.SETTINGS)
-        found = [twin.digest()]
+        changes: list[str] = []
+        twin.core.on_changes = lambda found: changes.extend(killed_scheduler.describe(found))
+        digests, counts = [twin.digest()], [0]
         for number in range(killed_scheduler.STEPS):
             killed_scheduler.do(twin, number)
-            found.append(twin.digest())
-    return found
+            digests.append(twin.digest())
+            counts.append(len(changes))
+    assert len(changes) > killed_scheduler.STEPS
+    return Uninterrupted(digests, counts, changes)
 
 
 def kill_once(context: ForkServerContext, folder: Path, first: int, count: int, *, saving: bool = False) -> int:
@@ -53,13 +70,14 @@ def kill_once(context: ForkServerContext, folder: Path, first: int, count: int, 
     return int(steps.read_bytes().split()[-1]) if steps.exists() and steps.stat().st_size else first - 1
 
 
-def go_on(folder: Path, digests: list[str], first: int, last: int) -> int:
+def go_on(folder: Path, expected: Uninterrupted, first: int, last: int) -> int:
     """Recover the state; return how many steps it holds: every call that was acknowledged, none twice or in part."""
     with (
         small_reserve(),
         DurableScheduler.open(folder / "state", killed_scheduler.SETTINGS, reread=killed_scheduler.reread) as scheduler,
     ):
-        done = digests.index(scheduler.digest())
+        done = expected.digests.index(scheduler.digest())
+        check_feed(scheduler, folder, expected.changes[: expected.counts[done]])
         at = scheduler.positions.get("crawl", 0)
         scheduler.close(save=bool(random.Random(last).getrandbits(1)))
     acknowledged = max((number for number in range(last + 1) if killed_scheduler.is_logged(number)), default=-1)
@@ -69,17 +87,29 @@ def go_on(folder: Path, digests: list[str], first: int, last: int) -> int:
     return done
 
 
+def check_feed(scheduler: DurableScheduler, folder: Path, changes: list[str]) -> None:
+    """Check that the feed has exactly `changes`, and that those that were read before have the same numbers."""
+    assert scheduler.feed is not None
+    assert scheduler.feed.oldest.number == 0
+    assert killed_scheduler.read_changes(scheduler, scheduler.feed.oldest)[0] == changes
+    if (folder / "read").exists():
+        for line in (folder / "read").read_text().splitlines():
+            number, _, change = line.partition(" ")
+            assert changes[int(number) - 1] == change
+
+
 @pytest.mark.cases(ordinary=1, whole=17)
 def test_killed_a_dozen_times(
-    processes: ForkServerContext, tmp_path: Path, digests: list[str], rng: random.Random
+    processes: ForkServerContext, tmp_path: Path, expected: Uninterrupted, rng: random.Random
 ) -> None:
     folder, done = tmp_path, 0
     for _ in range(12):
         if done >= killed_scheduler.STEPS - 20:
             shutil.rmtree(folder / "state")
+            (folder / "read").unlink()
             done = 0
         last = kill_once(processes, folder, done, rng.choice([0, 1, 2, 5, 17, 30]), saving=rng.random() < 0.5)
-        done = go_on(folder, digests, done, last)
+        done = go_on(folder, expected, done, last)
     kill_once(processes, folder, done, killed_scheduler.STEPS + 1)  # not killed: it finishes
     with small_reserve():
-        assert Scheduler.load(folder / "state").digest() == digests[-1]
+        assert Scheduler.load(folder / "state").digest() == expected.digests[-1]

@@ -11,9 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched import HostRule, Optimiser, OutcomeBatch, Politeness, SignalBatch
+from streamsched.persistence.change_feed import Cursor
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.state.found_changes import FoundChanges
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl
 
@@ -66,13 +68,43 @@ def reread(_path: str, position: Any) -> Iterator[OutcomeBatch]:
             yield OutcomeBatch.from_outcomes(list(part)[11:])
 
 
+def describe(found: FoundChanges) -> list[str]:
+    """Return the changes `found`, a line each."""
+    columns = [found.urls, found.moved_to, *(column.tolist() for column in found[1:5])]
+    return [repr(one) for one in zip(*columns, strict=True)]
+
+
+def read_changes(scheduler: DurableScheduler, cursor: Cursor) -> tuple[list[str], Cursor]:
+    """Return the changes after `cursor` that can be read, and the cursor after them."""
+    assert scheduler.feed is not None
+    lines: list[str] = []
+    while True:
+        found, cursor = scheduler.feed.read(cursor, 7)
+        if found is None:
+            return lines, cursor
+        lines += describe(found)
+
+
 def work(directory: Path, first: int, done: Path) -> None:
-    """Do all steps from number `first` on, saving meanwhile; add each to the file `done` once it has returned."""
-    with DurableScheduler.open(directory, SETTINGS, reread=reread, plan=_PLAN, threads=1) as scheduler:
-        handle = os.open(done, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    """Do all steps from number `first` on, saving meanwhile; add each to the file `done` once it has returned.
+
+    Once in five steps the process reads the change feed and adds the changes to the file `read` beside `done`.
+    """
+    with DurableScheduler.open(
+        directory, SETTINGS, reread=reread, plan=_PLAN, threads=1, keep_changes="7d"
+    ) as scheduler:
+        handle, read = (
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for path in (done, done.with_name("read"))
+        )
+        assert scheduler.feed is not None
+        cursor = scheduler.feed.newest
         for number in range(first, STEPS):
             do(scheduler, number)
             os.write(handle, b"%d\n" % number)
+            if number % 5 == 0:
+                before = cursor.number
+                lines, cursor = read_changes(scheduler, cursor)
+                os.write(read, "".join(f"{before + i + 1} {line}\n" for i, line in enumerate(lines)).encode())
 
 
 def _warm_up(then: Callable[[], None]) -> None:
