@@ -40,6 +40,35 @@ class LeasedPage(RankedPage, frozen=True, kw_only=True):
     last_modified: str | None = None
 
 
+class Change(Answer, frozen=True, kw_only=True):
+    """A change of a page that an outcome has shown.
+
+    - ``cursor``: the position after it;
+    - ``fetched_at``: when it was seen; ``unchanged_at``: the last visit before that showed the content as it had been;
+    - ``significance``: how much changed, from 0 to 1, null if unknown;
+    - ``gone``: whether the answer was 404 or 410; ``moved_to``: the URL that the outcome names, null if none.
+    """
+
+    cursor: str
+    url: str
+    host: str
+    fetched_at: float
+    unchanged_at: float
+    significance: float | None = None
+    gone: bool = False
+    moved_to: str | None = None
+
+
+class Changes(Answer, frozen=True, kw_only=True):
+    """Changes in the order in which they were found. ``cursor``: the position after them: ask for those after it."""
+
+    changes: list[Change]
+    cursor: str
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+
 class LeasedBatch(Answer, frozen=True, kw_only=True):
     """The pages in the order in which to visit them. ``now``: when they were leased, UTC epoch seconds.
 

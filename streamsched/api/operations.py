@@ -28,6 +28,7 @@ from streamsched.api.values import (
     InARow,
     Pages,
     Urls,
+    Wait,
 )
 from streamsched.numerics.durations import LONGEST_LEASE_S
 from streamsched.outcomes import OutcomeEvent
@@ -47,7 +48,8 @@ class NextBatch(Message):
     """Asks for the best ``k`` pages, leased for ``lease``.
 
     ``key``: makes the request safe to repeat: within the lease, the same key returns the same batch, also after a
-    restart. ``hosts``: only pages of these; ``per_host``: the most pages of each host.
+    restart. ``hosts``: only pages of these; ``per_host``: the most pages of each host. ``wait``: for how long to wait
+    until there is a page to lease.
     """
 
     k: Count
@@ -55,6 +57,7 @@ class NextBatch(Message):
     hosts: Annotated[list[Host], Meta(max_length=1_000)] | None = None
     per_host: Count | None = None
     key: Annotated[str, Meta(pattern=KEY, description="1 to 128 visible ASCII characters")] | None = None
+    wait: Wait = "0s"
 
 
 class Outcome(OutcomeEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
@@ -67,6 +70,12 @@ class Outcomes(Message):
     """Outcomes in the order in which they happened."""
 
     outcomes: Annotated[list[Outcome], Meta(max_length=MOST_RECORDS)]
+
+
+class OutcomesQuery(Message):
+    """``positions``: whether the answer has the positions of the outcomes that were changes."""
+
+    positions: bool = False
 
 
 class Signal(SignalEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
@@ -104,6 +113,17 @@ class RankQuery(Message):
     """How many pages to return."""
 
     k: Count = 100
+
+
+class ChangesQuery(Message):
+    """At most ``limit`` changes after the position ``after``: a cursor, ``oldest`` or ``newest``.
+
+    ``wait``: for how long to wait until there is one.
+    """
+
+    after: Annotated[str, Meta(min_length=1, max_length=64)] = "oldest"
+    limit: Count = 1_000
+    wait: Wait = "0s"
 
 
 class ExplainQuery(Message):
@@ -231,7 +251,10 @@ class Operation(Generic[Answer]):
     - ``scope``: that a token needs, None if everyone may call it;
     - ``answer``: the type of the message that is returned, None for a file of the type ``media_type``;
     - ``asked``: what it takes: the parameters of a GET, the body of the others; None for nothing;
+    - ``options``: the parameters of an operation that has a body too; None for none;
     - ``records``: the field of ``asked`` that a body may also hold as one columnar frame;
+    - ``lines``: the list of the answer that may also be sent as NDJSON, an item a line; the other fields follow in a
+      line of their own;
     - ``is_repeatable``: whether it may be done twice, as happens if the first answer is lost;
     - ``absent``: the code of the refusal that means that there is no such thing: a client returns None;
     - ``errors``: further statuses, beside those that any operation may be answered with;
@@ -246,7 +269,9 @@ class Operation(Generic[Answer]):
     answer: type[Answer] | None
     asked: type[msgspec.Struct] | None = None
     _: KW_ONLY
+    options: type[msgspec.Struct] | None = None
     records: Literal["outcomes", "signals"] | None = None
+    lines: str | None = None
     is_repeatable: bool = True
     absent: str | None = None
     errors: Mapping[HTTPStatus, str] = field(default_factory=dict)
@@ -283,7 +308,9 @@ NEXT_BATCH: Final = Operation(
         "release": {"operationId": "release", "requestBody": {"urls": [_FIRST_URL]}},
     },
 )
-OBSERVE: Final = Operation("observe", "POST /v1/outcomes", "crawl", views.Observed, Outcomes, records="outcomes")
+OBSERVE: Final = Operation(
+    "observe", "POST /v1/outcomes", "crawl", views.Observed, Outcomes, options=OutcomesQuery, records="outcomes"
+)
 NOTICE: Final = Operation("notice", "POST /v1/signals", "crawl", views.Noticed, Signals, records="signals")
 DISCOVER: Final = Operation("discover", "POST /v1/discover", "crawl", views.Discovered, Discoveries)
 ASK: Final = Operation("ask", "POST /v1/ask", "crawl", views.Discovered, VisitRequests)
@@ -298,6 +325,18 @@ RELEASE: Final = Operation(
 
 # Of readers.
 RANK: Final = Operation("rank", "GET /v1/rank", "read", answers.Ranking, RankQuery)
+CHANGES: Final = Operation(
+    "changes",
+    "GET /v1/changes",
+    "read",
+    answers.Changes,
+    ChangesQuery,
+    lines="changes",
+    errors={
+        HTTPStatus.NOT_FOUND: "The service keeps no changes.",
+        HTTPStatus.GONE: "The changes after the cursor are not kept; `expected` has the oldest position that is.",
+    },
+)
 EXPLAIN: Final = Operation("explain", "GET /v1/explain", "read", views.Explanation, ExplainQuery, errors=_UNKNOWN_PAGE)
 PAGE: Final = Operation(
     "page", "GET /v1/pages/{url}", "read", views.PageView, absent="unknown_page", errors=_UNKNOWN_PAGE

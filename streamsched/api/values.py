@@ -17,6 +17,7 @@ MOST_ANSWERS: Final = 255  # of one kind in a row: the records of pages and host
 DURATION: Final = r"^(0*[1-9][0-9]{0,8}(\.[0-9]{1,6})?|[0-9]{1,9}\.[0-9]{0,5}[1-9]0*)(ms|s|m|h|d|w)$"
 DURATION_OR_ZERO: Final = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d|w)$"
 KEY: Final = "^[!-~]{1,128}$"
+LONGEST_WAIT_S: Final = 60.0  # of a request for something to happen
 _LONGEST_S: Final = 1e9
 _DESCRIPTION: Final = "a number with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w"
 
@@ -28,6 +29,9 @@ DurationOrZero: TypeAlias = (
     Annotated[str, Meta(pattern=DURATION_OR_ZERO, description=_DESCRIPTION)]
     | Annotated[float, Meta(ge=0.0, le=_LONGEST_S, description="seconds")]
 )
+Wait: TypeAlias = Annotated[
+    str, Meta(pattern=DURATION_OR_ZERO, description="a number with a unit, such as 500ms or 30s; at most 60s")
+]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
 Pages: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_PAGES)]
 InARow: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_ANSWERS)]

@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from streamsched.errors import SnapshotError, StreamschedError, shorten
 from streamsched.http.gate import AuditLog, Gate, address_of
-from streamsched.http.protocol.bodies import JSON, PROBLEM, choose_type, encode_body, malformed
+from streamsched.http.protocol.bodies import JSON, NDJSON, PROBLEM, answer_types, choose_type, encode_body, encode_lines, malformed
 from streamsched.http.protocol.problems import HttpError, problem_of, shorten_text
 from streamsched.http.protocol.routes import Route, read_path, read_query
 from streamsched.http.service import RefusalLog, Service
@@ -81,6 +81,7 @@ class HttpApp:
     def refuse_requests(self) -> None:
         """Refuse requests from now on, but for those of monitors."""
         self.service.is_stopping = True
+        self.service.stop_waiting()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -186,28 +187,33 @@ class HttpApp:
     async def _respond(self, request: Request, route: Route, path: dict[str, str], body: bytes) -> Response:
         """Decode the query and the body, call the handler, and encode what it returns."""
         accept, operation = request.headers.get("accept", ""), route.operation
-        media_type = choose_type(accept)
+        offered = answer_types(operation.lines)
+        media_type = choose_type(accept, offered)
         if media_type is None and operation.answer is not None:
-            expected = "application/json or application/msgpack"
+            expected = " or ".join(offered)
             raise HttpError(
                 HTTPStatus.NOT_ACCEPTABLE,
                 "not_acceptable",
-                f"the Accept header allows neither of {expected}",
+                f"the Accept header allows none of {expected}",
                 fields={"field": "accept", "found": shorten(accept), "expected": expected},
             )
-        asked = read_query(request, route.query)
+        asked = options = read_query(request, route.query)
         if route.body is not None and len(body) < _LARGE:
             asked = route.body.read(body, _media_type(request))
         elif route.body is not None:
             loop = asyncio.get_running_loop()
             asked = await loop.run_in_executor(self._decoder, route.body.read, body, _media_type(request))
         arguments = () if operation.asked is None else (asked,)
+        if operation.options is not None:
+            arguments += (options,)
         with self.service.durations.measure(operation.name):
             result = await route.handler(*arguments, **path)
         if operation.scope == "crawl":
             self._refusals.accepted(audited=False)
         if isinstance(result, Response):
             return result
+        if media_type == NDJSON and operation.lines is not None:
+            return Response(encode_lines(result, operation.lines), media_type=NDJSON)
         return Response(encode_body(result, media_type or JSON), media_type=media_type or JSON)
 
 

@@ -10,10 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
-from streamsched.errors import SnapshotError
+from streamsched.api.values import LONGEST_WAIT_S
+from streamsched.errors import SettingsError, SnapshotError
+from streamsched.http.bell import Bell
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.scheduler_thread import QueueFull, SchedulerThread
 from streamsched.http.service_figures import RequestDurations, ServiceFigures
+from streamsched.numerics.durations import parse_duration
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 
@@ -31,7 +34,8 @@ class Service:
       the service stops; monitors are answered;
     - ``statuses``: counts of answers since the start;
     - ``durations``: of requests;
-    - ``figures``: what the service does.
+    - ``figures``: what the service does;
+    - ``found``, ``done``: rung when changes of pages can be read, and after a call that changes the state.
     """
 
     def __init__(
@@ -53,6 +57,9 @@ class Service:
         self.statuses: Counter[int] = Counter()
         self.durations = RequestDurations()
         self.figures = figures
+        self.found, self.done = Bell(), Bell()
+        if scheduler.feed is not None:
+            scheduler.feed.on_reached = self.found.ring
 
     @property
     def directory(self) -> Path:
@@ -65,7 +72,9 @@ class Service:
         `call` takes the scheduler and the time at which its turn comes. Raises HttpError, 503, if too many requests
         wait, and what `call` raises.
         """
-        return await self._submit(call, reads=False)
+        result = await self._submit(call, reads=False)
+        self.done.ring()
+        return result
 
     async def read(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
         """Do as `call` does, for a `call` that changes nothing: it is answered also while nothing can be written."""
@@ -81,6 +90,11 @@ class Service:
             ) from None
         return await asyncio.wrap_future(future)
 
+    def stop_waiting(self) -> None:
+        """Let requests that wait for something to happen be answered. For any thread."""
+        self.found.ring()
+        self.done.ring()
+
     def trouble(self) -> str | None:
         """Return what keeps the service from doing its work, None if nothing does."""
         if self.is_stopping:
@@ -91,6 +105,18 @@ class Service:
             return "the thread of the scheduler has ended"
         trouble = self.scheduler.trouble
         return self.figures.backlog if trouble is None else f"the state {trouble.reason}"
+
+
+def read_wait(wait: str) -> float:
+    """Return for how many seconds a request may wait. Raises SettingsError.
+
+    >>> read_wait("1m")
+    60.0
+    """
+    wait_s = parse_duration(wait, "wait", zero=True)
+    if wait_s > LONGEST_WAIT_S:
+        raise SettingsError("wait", wait, f"at most {LONGEST_WAIT_S:g}s")
+    return wait_s
 
 
 class RefusalLog:

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bytes, Ints, Record, Records
+from streamsched.numerics.arrays import Bytes, Ints, Record, Records, frozen
 from streamsched.numerics.hash_slots import place_slot
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, kernel, mix
 from streamsched.numerics.keyed_hash import keyed_hash
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_bytes import decode_spans, hash_bytes, same_bytes
 from streamsched.numerics.url_syntax import default_port, find_authority
 from streamsched.records.dirty_tracking import mark_dirty_group
@@ -57,6 +58,25 @@ def host_names(groups: GroupArrays, pages: Records, rows: Ints) -> list[str]:
     hosts, place = np.unique(groups.records["host"][pages["group"][rows]], return_inverse=True)
     names = group_names(groups, hosts)
     return [names[i] for i in place.tolist()]
+
+
+def hosts_of(urls: PackedUrls) -> list[str]:
+    """Return the hosts of `urls`, as those of pages, whether or not they are known. O(bytes).
+
+    >>> hosts_of(PackedUrls.pack(["https://A.example:443/b", "http://a.example:8080/"]))
+    ['a.example', 'a.example:8080']
+    """
+    names, offsets = np.empty(urls.blob.size, np.uint8), np.zeros(len(urls) + 1, np.int64)
+    _write_hosts(frozen(urls.blob), frozen(urls.offsets), names, offsets)
+    return list(PackedUrls(names, offsets))
+
+
+@kernel
+def _write_hosts(text: Bytes, ends: Ints, names: Bytes, offsets: Ints) -> None:
+    """Write the hosts of the URLs ``text[ends[i]:ends[i + 1]]`` into `names`, where they end into `offsets`."""
+    for i in range(ends.size - 1):
+        at = offsets[i]
+        offsets[i + 1] = at + _write_host(text, names[at:], ends[i], ends[i + 1])[1]
 
 
 class HostPlace(NamedTuple):

@@ -12,11 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
+from streamsched.api.answers import Changes
 from streamsched.api.views import Noticed, Observed
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
-from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
+from streamsched.numerics.argument_checks import (
+    TIME_LIMIT_S,
+    check_flag,
+    check_path,
+    check_time,
+    check_type,
+    check_whole,
+)
 from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, encode_call
@@ -40,6 +48,7 @@ from streamsched.persistence.taken_records import TakenRecords
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import LOGGED_CALLS, Given, LoggedCall, take_records
 from streamsched.scheduler.recovered_state import TAKE_AGAIN, AppliedLog, apply_log, begin_marks, describe_image
+from streamsched.scheduler.results import show_changes
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.signals import SignalBatch
 from streamsched.state.stream_clock import WallClock
@@ -197,6 +206,17 @@ class DurableScheduler(Scheduler):
         self._log.check()
         core.use(formula, wait=True)  # it is on disk when this returns
         self._commits.commit(self._log.sequence)
+
+    def changes(self, after: str = "oldest", limit: int = 1_000) -> Changes:
+        """Return at most `limit` changes after the position `after`: a cursor, ``oldest`` or ``newest``. O(changes).
+
+        Those of the calls and streams that are on disk, in order, each once; fewer than `limit` if they are large.
+        Raises ChangesGone if they are not kept, SettingsError if the scheduler has no feed or `after` is no position.
+        """
+        limit = check_whole("limit", limit, 1, "1 or more changes")
+        if self.feed is None:
+            raise SettingsError("keep_changes", 0, "a time for which changes are kept")
+        return show_changes(*self.feed.read(self.feed.find(after), limit))
 
     def together(self) -> AbstractContextManager[None]:
         """Return a context manager that joins this thread's calls in its block into one write to disk, at its end.

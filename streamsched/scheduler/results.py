@@ -10,13 +10,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.api.answers import LeasedPage, RankedPage
+from streamsched.api.answers import Change, Changes, LeasedPage, RankedPage
 from streamsched.api.views import Noticed, Observed, Rejection, finite
 from streamsched.errors import InvalidOutcome, InvalidSignal
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.outcomes import STATUSES
+from streamsched.persistence.change_feed import Cursor
 from streamsched.politeness.priority import Tiers
 from streamsched.reasons import ReasonCode
+from streamsched.records.url_patterns import hosts_of
+from streamsched.state.found_changes import FoundChanges
 
 SHOWN_PAGES: Final = 20  # of a batch, in a notebook
 
@@ -48,6 +51,30 @@ def find_positions(
         places = np.delete(np.arange(given), [problem.record for problem in problems])[places]
     positions: list[int] = places.tolist()
     return positions
+
+
+def show_changes(found: FoundChanges | None, after: Cursor) -> Changes:
+    """Return the changes `found` as messages; `after`: the position behind them. O(bytes)."""
+    if found is None:
+        return Changes(changes=[], cursor=str(after))
+    first = after.number - found.count + 1
+    columns = [found.urls, hosts_of(found.urls), *(column.tolist() for column in found[1:5]), found.moved_to]
+    changes = [
+        Change(
+            cursor=str(Cursor(after.identity, number)),
+            url=url,
+            host=host,
+            fetched_at=fetched_at,
+            unchanged_at=unchanged_at,
+            significance=finite(significance),
+            gone=gone,
+            moved_to=moved_to or None,
+        )
+        for number, (url, host, fetched_at, unchanged_at, significance, gone, moved_to) in enumerate(
+            zip(*columns, strict=True), first
+        )
+    ]
+    return Changes(changes=changes, cursor=str(after))
 
 
 def as_noticed(fates: Sequence[int], problems: Sequence[InvalidSignal]) -> Noticed:

@@ -112,13 +112,14 @@ def _keep() -> None:
         scheduler.discover(_URLS, now=_START_S)
         scheduler.save(Path(folder, "saved"))
         Scheduler.load(Path(folder, "saved")).next_batch(k=2, now=_START_S)
-        with DurableScheduler.open(Path(folder, "kept")) as durable:
+        with DurableScheduler.open(Path(folder, "kept"), keep_changes="1d") as durable:
             durable.observe(OutcomeBatch(_URLS, _START_S + np.arange(len(_URLS)), changed=[False] * len(_URLS)))
             durable.observe([Outcome(_URLS[0], _START_S + 10.0, changed=False, etag='"1"')])
             durable.snapshot()
             durable.next_batch(k=2, now=_START_S + _DAY_S)
             durable.digest()
             durable.notice([Signal(url, _START_S + _DAY_S, "sitemap") for url in _URLS])
+            durable.changes()
             durable.forget(_URLS[:1])
         with DurableScheduler.open(Path(folder, "kept")) as again:
             again.core.pages.faults()  # as `state verify` looks for

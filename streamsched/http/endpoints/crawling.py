@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 
 from streamsched.api.answers import LeasedBatch, LeasedPage, Released
-from streamsched.api.operations import Discoveries, NextBatch, Releases, VisitRequests
+from streamsched.api.operations import Discoveries, NextBatch, OutcomesQuery, Releases, VisitRequests
 from streamsched.api.views import Discovered, Noticed, Observed, finite
 from streamsched.errors import shorten
 from streamsched.http.protocol.problems import HttpError
-from streamsched.http.service import Service
+from streamsched.http.service import Service, read_wait
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Batch
 from streamsched.signals import SignalBatch
+
+
+_LOOK_EVERY_S: Final = 0.5  # for pages whose time has come, which nothing tells
 
 
 class Crawling:
@@ -24,10 +29,10 @@ class Crawling:
         self._running: set[str] = set()  # keys of requests that are not answered yet
 
     async def next_batch(self, asked: NextBatch) -> LeasedBatch:
-        """Lease the pages to visit next."""
-        key = asked.key
+        """Lease the pages to visit next, or wait for one."""
+        key, wait_s = asked.key, read_wait(asked.wait)
         if key is None:
-            return await self._lease(asked)
+            return await self._lease_within(asked, wait_s)
         if key in self._running:
             raise HttpError(
                 HTTPStatus.CONFLICT,
@@ -38,9 +43,25 @@ class Crawling:
             )
         self._running.add(key)
         try:
-            return await self._lease(asked)
+            return await self._lease_within(asked, wait_s)
         finally:
             self._running.discard(key)
+
+    async def _lease_within(self, asked: NextBatch, wait_s: float) -> LeasedBatch:
+        """Lease pages once there are any, after `wait_s` seconds at the latest.
+
+        A look leases nothing: an empty batch would be logged, and kept for its key.
+        """
+        service = self._service
+
+        async def look() -> bool:
+            return await service.read(lambda scheduler, now: _has_batch(scheduler, now, asked))
+
+        if wait_s:
+            await service.done.first(
+                look, lambda has: has or service.is_stopping, wait_s, at_least_every_s=_LOOK_EVERY_S
+            )
+        return await self._lease(asked)
 
     async def _lease(self, asked: NextBatch) -> LeasedBatch:
         return await self._service.call(
@@ -51,12 +72,12 @@ class Crawling:
             )
         )
 
-    async def observe(self, outcomes: OutcomeBatch) -> Observed:
+    async def observe(self, outcomes: OutcomeBatch, options: OutcomesQuery) -> Observed:
         """Report finished crawls.
 
         The invalid ones are named, the others applied.
         """
-        return await self._service.call(lambda scheduler, _: scheduler.observe(outcomes))
+        return await self._service.call(lambda scheduler, _: scheduler.observe(outcomes, positions=options.positions))
 
     async def notice(self, signals: SignalBatch) -> Noticed:
         """Report change signals, such as those of sitemaps and feeds.
@@ -85,6 +106,14 @@ class Crawling:
     async def release(self, given: Releases) -> Released:
         """Give leased pages back unvisited."""
         return Released(known=await self._service.call(lambda scheduler, _: scheduler.release(given.urls)))
+
+
+def _has_batch(scheduler: DurableScheduler, now: float, asked: NextBatch) -> bool:
+    """Return whether `asked` would be answered with a page, or with the batch that its key has."""
+    if asked.key is not None and scheduler.core.keys.has(asked.key, now):
+        return True
+    offered = scheduler.offer(1, now=now, lease=asked.lease, hosts=asked.hosts, per_host=asked.per_host)
+    return len(offered) > 0
 
 
 def _show_batch(batch: Batch) -> LeasedBatch:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from streamsched.api.answers import (
     CalibrationView,
+    Changes,
     Evolutions,
     EvolutionView,
     FormulaNode,
@@ -23,6 +24,7 @@ from streamsched.api.answers import (
     Surges,
 )
 from streamsched.api.operations import (
+    ChangesQuery,
     ExplainQuery,
     FormulaQuery,
     HostsQuery,
@@ -51,7 +53,7 @@ from streamsched.formula.syntax.printer import print_number
 from streamsched.formula.terminal_table import TERMINALS
 from streamsched.http.gate import may
 from streamsched.http.protocol.problems import HttpError, invalid
-from streamsched.http.service import Service
+from streamsched.http.service import Service, read_wait
 from streamsched.http.tokens import SCOPES
 from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
 from streamsched.scheduler.results import Batch
@@ -69,6 +71,22 @@ class Reading:
     async def rank(self, asked: RankQuery) -> Ranking:
         """Return the best pages without leasing them."""
         return await self._service.read(lambda scheduler, now: _show_ranking(scheduler.rank(asked.k, now=now)))
+
+    async def changes(self, asked: ChangesQuery) -> Changes:
+        """Return the changes that were found after a position, or wait for one."""
+        service, wait_s = self._service, read_wait(asked.wait)
+        feed = service.scheduler.feed
+        if feed is None:
+            detail = "this service keeps no changes: its setting changes.keep is 0"
+            raise HttpError(HTTPStatus.NOT_FOUND, "no_changes", detail)
+        cursor = feed.find(asked.after)
+
+        async def look() -> Changes:
+            if feed.newest == cursor:
+                return Changes(changes=[], cursor=str(cursor))
+            return await asyncio.to_thread(service.scheduler.changes, str(cursor), asked.limit)
+
+        return await service.found.first(look, lambda found: bool(found.changes) or service.is_stopping, wait_s)
 
     async def explain(self, asked: ExplainQuery) -> Explanation:
         """Explain the rank of a page."""

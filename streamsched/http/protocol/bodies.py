@@ -25,8 +25,10 @@ Content = TypeVar("Content")
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
+NDJSON: Final = "application/x-ndjson"
 FRAMES: Final = "application/vnd.streamsched.frames"
 PROBLEM: Final = "application/problem+json"
+_LINES: Final = msgspec.json.Encoder()
 _EXACT: Final = 2.0**53  # up to which a float holds every whole number
 _OFFERED: Final = (JSON, MSGPACK)
 _MOST_DEPTH: Final = 32  # of lists and objects in each other; messages have four
@@ -36,8 +38,10 @@ _A_FLOAT: Final = "got `float`"  # in what msgspec says of a float in place of a
 _SOME_KEY: Final = "[...]"  # in its paths: a key of a mapping
 
 
-def choose_type(accept: str) -> str | None:
+def choose_type(accept: str, offered: Sequence[str] = _OFFERED) -> str | None:
     """Return the media type of an answer to a request with this Accept header, None if there is none. O(length).
+
+    `offered`: the types of the answer, the preferred one first.
 
     >>> choose_type("*/*"), choose_type("application/msgpack, */*;q=0.1"), choose_type("text/html")
     ('application/json', 'application/msgpack', None)
@@ -45,14 +49,25 @@ def choose_type(accept: str) -> str | None:
     if not accept.strip():
         return JSON
     ranges = list(_read_ranges(accept))
-    weights = {offered: _weigh(offered, ranges) for offered in _OFFERED}
-    best = max(_OFFERED, key=lambda offered: weights[offered])  # of equals the first
+    weights = {one: _weigh(one, ranges) for one in offered}
+    best = max(offered, key=lambda one: weights[one])  # of equals the first
     return best if weights[best] > 0.0 else None
 
 
 def encode_body(content: object, media_type: str) -> bytes:
     """Return `content`, a message, in `media_type`. O(bytes)."""
     return msgspec.msgpack.encode(content) if media_type == MSGPACK else msgspec.json.encode(content)
+
+
+def answer_types(lines: str | None) -> tuple[str, ...]:
+    """Return the media types of an answer; `lines`: its field that may be sent as lines, if it has one."""
+    return _OFFERED if lines is None else (*_OFFERED, NDJSON)
+
+
+def encode_lines(content: msgspec.Struct, lines: str) -> bytes:
+    """Return `content` as NDJSON: the items of its field `lines`, then an object of its other fields. O(bytes)."""
+    rest = {name: getattr(content, name) for name in content.__struct_fields__ if name != lines}
+    return _LINES.encode_lines([*getattr(content, lines), rest])
 
 
 def decode_body(body: bytes, media_type: str, kind: type[Content]) -> Content:

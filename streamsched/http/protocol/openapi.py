@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from starlette.routing import compile_path
 
-from streamsched.http.protocol.bodies import FRAMES, JSON, MSGPACK, PROBLEM
+from streamsched.http.protocol.bodies import FRAMES, JSON, MSGPACK, NDJSON, PROBLEM
 from streamsched.http.protocol.problems import Problem
 from streamsched.http.protocol.routes import Route
 
@@ -119,6 +119,8 @@ def _describe_answers(route: Route) -> dict[str, Any]:
         content: dict[str, Any] = {operation.media_type: {"schema": {}}}
     else:
         content = {media_type: {"schema": _schema_of(operation.answer)} for media_type in (JSON, MSGPACK)}
+        if operation.lines is not None:
+            content[NDJSON] = {"schema": {"type": "string"}}
     success: dict[str, Any] = {"description": "Done.", "content": content}
     if operation.links:
         success["links"] = {name: dict(link) for name, link in operation.links.items()}

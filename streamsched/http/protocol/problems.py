@@ -13,6 +13,7 @@ import msgspec
 
 from streamsched.api.values import DURATION, DURATION_OR_ZERO, KEY
 from streamsched.errors import (
+    ChangesGone,
     FormulaError,
     InvalidRecord,
     KeyReusedError,
@@ -100,6 +101,9 @@ def problem_of(error: StreamschedError) -> HttpError:
         return invalid(error.setting, shorten(error.found), error.expected)
     if isinstance(error, KeyReusedError):
         return invalid("key", shorten(error.key), "a new key, or the same request as before", error.code)
+    if isinstance(error, ChangesGone):
+        fields = {"field": "after", "found": shorten(error.after), "expected": error.oldest}
+        return HttpError(HTTPStatus.GONE, error.code, str(error), fields=fields)
     if isinstance(error, InvalidRecord):
         return invalid(error.field, shorten(error.found), error.expected)
     if isinstance(error, FormulaError):

@@ -40,7 +40,7 @@ class Route:
     @property
     def query(self) -> type[msgspec.Struct] | None:
         """The type of the parameters, None if there are none."""
-        return self.operation.asked if self.body is None else None
+        return self.operation.asked if self.body is None else self.operation.options
 
     @property
     def summary(self) -> str:

@@ -193,6 +193,11 @@ class BatchKeys:
             raise KeyReusedError(key, kept.until_s)
         return kept
 
+    def has(self, key: str, now: float) -> bool:
+        """Return whether a key is in use at `now`. O(1)."""
+        kept = self._kept.get(key)
+        return kept is not None and kept.until_s > now
+
     def kept(self, key: str) -> KeptBatch:
         """Return the batch of a key in use. O(1)."""
         return self._kept[key]
