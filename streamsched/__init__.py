@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.errors import (
+    ChangesGone,
     FormulaError,
     InvalidOutcome,
     InvalidSignal,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "ChangesGone",
     "Batch",
     "Discovered",
     "DurableScheduler",

@@ -325,8 +325,8 @@ RELEASE: Final = Operation(
 
 # Of readers.
 RANK: Final = Operation("rank", "GET /v1/rank", "read", answers.Ranking, RankQuery)
-CHANGES: Final = Operation(
-    "changes",
+READ_CHANGES: Final = Operation(
+    "read_changes",
     "GET /v1/changes",
     "read",
     answers.Changes,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import httpx
 
+from streamsched.api.answers import Change
 from streamsched.client.calls import Asynchronous, Call
 from streamsched.client.replies import (
     Failure,
@@ -75,7 +76,7 @@ class AsyncClient(Asynchronous):
     async def perform(self, call: Call[Result]) -> Result:
         """Return the answer to `call`, trying again while its time allows."""
         timeout_s = self._timeout_s if call.timeout_s is None else check_seconds("timeout_s", call.timeout_s)
-        attempts = Attempts(call, self._policy, timeout_s, self._clock)
+        attempts = Attempts(call, self._policy, timeout_s + call.wait_s, self._clock)
         request = describe_request(self.url, call)
         while True:
             try:
@@ -85,6 +86,24 @@ class AsyncClient(Asynchronous):
             except httpx.RequestError as error:
                 wait_s = attempts.wait_s(connection_failure(request, error))
             await asyncio.sleep(wait_s)
+
+    async def changes(
+        self, after: str = "oldest", *, limit: int = 1_000, wait: str | float = "30s", follow: bool = True
+    ) -> AsyncIterator[Change]:
+        """Yield the changes after the position `after`, each once, in order; wait for further ones for ever.
+
+        Keep the ``cursor`` of the last change that was dealt with, and give it as `after` to go on. `after`: see
+        `read_changes`; `limit`: changes of one request; `wait`: the time of one request without a change; `follow`:
+        False to end after the changes that there are. Raises ChangesGone if the changes after the cursor are not kept,
+        and what other methods raise.
+        """
+        while True:
+            found = await self.read_changes(after, limit=limit, wait=wait if follow else None)
+            for change in found.changes:
+                yield change
+            if not follow and not found.changes:
+                return
+            after = found.cursor
 
     async def _exchange(self, call: Call[Any], attempts: Attempts) -> Reply:
         """Send the request once; return the whole reply. Raises httpx.RequestError without one."""

@@ -7,12 +7,13 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import httpx
 
+from streamsched.api.answers import Change
 from streamsched.api.views import Observed
 from streamsched.client.async_client import AsyncClient
 from streamsched.client.calls import Blocking, Call
@@ -68,6 +69,17 @@ class Client(Blocking):
     def perform(self, call: Call[Result]) -> Result:
         """Return the answer to `call`."""
         return self._run(self._twin.perform(call))
+
+    def changes(
+        self, after: str = "oldest", *, limit: int = 1_000, wait: str | float = "30s", follow: bool = True
+    ) -> Iterator[Change]:
+        """Yield the changes after the position `after`; see `AsyncClient.changes`."""
+        while True:
+            found = self.read_changes(after, limit=limit, wait=wait if follow else None)
+            yield from found.changes
+            if not follow and not found.changes:
+                return
+            after = found.cursor
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of `work` on the client's event loop. Raises RuntimeError if the client is closed."""

@@ -22,6 +22,7 @@ from msgspec import structs
 from streamsched.api import operations
 from streamsched.api.answers import (
     Blocked,
+    Changes,
     Copied,
     Evolutions,
     Forgotten,
@@ -51,6 +52,7 @@ from streamsched.api.views import (
 )
 from streamsched.errors import SettingsError
 from streamsched.frames import encode_frame
+from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.signals import Signal, SignalBatch
 
@@ -74,7 +76,11 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """A request for an operation. ``about``: the page or key that an error names; ``timeout_s``: None for the usual."""
+    """A request for an operation.
+
+    ``about``: the page or key that an error names; ``timeout_s``: None for the usual; ``wait_s``: for how long the
+    service may wait before it answers, in addition.
+    """
 
     operation: Operation[Result]
     path: str
@@ -82,6 +88,7 @@ class Call(Generic[Result]):
     body: Body | None = None
     about: str = ""
     timeout_s: float | None = None
+    wait_s: float = 0.0
 
 
 def make_call(
@@ -91,16 +98,31 @@ def make_call(
 
     Raises SettingsError if one cannot be sent.
     """
-    about = given.get("key") or given.get("url") or ""
+    about = given.get("key") or given.get("url") or given.get("after") or ""
     path = operation.path
     for name in list(given):
         if f"{{{name}}}" in path:
             path = path.replace(f"{{{name}}}", quote(_text(name, given.pop(name)), safe=""))
     given = {name: value for name, value in given.items() if value is not None}
+    wait_s = 0.0
+    if "wait" in given:
+        wait_s = parse_duration(given["wait"], "wait", zero=True)
+        given["wait"] = given["wait"] if isinstance(given["wait"], str) else f"{wait_s:f}s"
+    named = given if operation.method == "GET" else {name: given.pop(name) for name in _options(operation) & given.keys()}
+    query = {name: _text(name, _in_query(value)) for name, value in named.items()}
     if operation.method != "GET":
-        return Call(operation, path, body=body or encode_message(given), about=about, timeout_s=timeout_s)
-    query = {name: _text(name, str(value)) for name, value in given.items()}
-    return Call(operation, path, query, about=about, timeout_s=timeout_s)
+        body = body or encode_message(given)
+    return Call(operation, path, query, body, about, timeout_s, wait_s)
+
+
+def _options(operation: Operation[Any]) -> set[str]:
+    """Return the names of the parameters beside a body."""
+    return set() if operation.options is None else set(operation.options.__struct_fields__)
+
+
+def _in_query(value: Any) -> str:
+    """Return `value` as a query has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def encode_message(fields: Mapping[str, Any]) -> Body:
@@ -195,6 +217,7 @@ class ServiceCalls:
         hosts: Iterable[str] | None = None,
         per_host: int | None = None,
         key: str | None = None,
+        wait: str | float | None = None,
         timeout_s: float | None = None,
     ) -> Call[LeasedBatch]:
         """Lease the best `k` pages for the time `lease`, such as ``"10m"`` or seconds.
@@ -202,21 +225,26 @@ class ServiceCalls:
         `hosts`: only pages of these; `per_host`: the most pages of each host. `key`: an idempotency key, 1 to 128
         visible ASCII characters; within the lease the same key returns the same batch. Without one the client makes a
         new key, so that its own attempts lease one batch only; a caller that wants the same batch after a crash of its
-        own gives a key. Raises KeyReusedError if the key is in use with other arguments.
+        own gives a key. `wait`: for how long the service waits until there is a page to lease, ``"60s"`` at most; then
+        the time of the call is longer by that. Raises KeyReusedError if the key is in use with other arguments.
         """
         wanted = None if hosts is None else _list("hosts", hosts)
         key = secrets.token_urlsafe(18) if key is None else key
-        return make_call(operations.NEXT_BATCH, timeout_s, k=k, lease=lease, hosts=wanted, per_host=per_host, key=key)
+        return make_call(
+            operations.NEXT_BATCH, timeout_s, k=k, lease=lease, hosts=wanted, per_host=per_host, key=key, wait=wait
+        )
 
     @_offered
-    def observe(self, outcomes: Outcomes, *, timeout_s: float | None = None) -> Call[Observed]:
+    def observe(
+        self, outcomes: Outcomes, *, positions: bool = False, timeout_s: float | None = None
+    ) -> Call[Observed]:
         """Report outcomes, at most 10,000; they are on the service's disk when this returns.
 
         `outcomes`: `Outcome` objects of this package or of `streamsched`, or an OutcomeBatch. Invalid ones are counted
         and named in the answer, the others are applied. To report an outcome twice changes nothing: it is a duplicate
-        or late the second time.
+        or late the second time. `positions`: whether the answer has the positions of those that were changes.
         """
-        return make_call(operations.OBSERVE, timeout_s, encode_outcomes(outcomes))
+        return make_call(operations.OBSERVE, timeout_s, encode_outcomes(outcomes), positions=positions or None)
 
     @_offered
     def notice(self, signals: Signals, *, timeout_s: float | None = None) -> Call[Noticed]:
@@ -259,6 +287,23 @@ class ServiceCalls:
     def rank(self, k: int = 100, *, timeout_s: float | None = None) -> Call[Ranking]:
         """Return the best `k` pages without leasing them."""
         return make_call(operations.RANK, timeout_s, k=k)
+
+    @_offered
+    def read_changes(
+        self,
+        after: str = "oldest",
+        *,
+        limit: int = 1_000,
+        wait: str | float | None = None,
+        timeout_s: float | None = None,
+    ) -> Call[Changes]:
+        """Return at most `limit` changes that were found after the position `after`; see `changes`, which goes on.
+
+        `after`: a cursor, ``"oldest"`` or ``"newest"``; `wait`: for how long the service waits until there is a change,
+        ``"60s"`` at most; then the time of the call is longer by that. Raises ChangesGone if the changes after the
+        cursor are not kept.
+        """
+        return make_call(operations.READ_CHANGES, timeout_s, after=after, limit=limit, wait=wait)
 
     @_offered
     def explain(self, url: str, *, k: int = 1_000, timeout_s: float | None = None) -> Call[Explanation]:

@@ -17,6 +17,7 @@ from streamsched.client.calls import MSGPACK, Call
 from streamsched.errors import (
     NOTHING,
     AccessDenied,
+    ChangesGone,
     KeyReusedError,
     ServiceError,
     ServiceUnavailable,
@@ -163,6 +164,8 @@ def _refusal(call: Call[Any], request: str, reply: Reply, problem: _Problem | No
         )
     if problem.code == "unknown_page":
         return UnknownPage(call.about)
+    if problem.code == ChangesGone.code:
+        return ChangesGone(call.about, problem.expected or "oldest")
     if problem.code == KeyReusedError.code:
         return KeyReusedError(call.about, None)
     if reply.status == HTTPStatus.UNPROCESSABLE_ENTITY:

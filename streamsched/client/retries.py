@@ -78,7 +78,8 @@ class Attempts:
 
         A call that cannot be repeated has one attempt, which gets all the time there is.
         """
-        most_s = min(self._policy.attempt_s, self.left_s) if self._call.operation.is_repeatable else self.left_s
+        attempt_s = self._policy.attempt_s + self._call.wait_s
+        most_s = min(attempt_s, self.left_s) if self._call.operation.is_repeatable else self.left_s
         return max(most_s, _LEAST_SILENCE_S)
 
     def wait_s(self, failure: Failure) -> float:

@@ -72,7 +72,7 @@ class Reading:
         """Return the best pages without leasing them."""
         return await self._service.read(lambda scheduler, now: _show_ranking(scheduler.rank(asked.k, now=now)))
 
-    async def changes(self, asked: ChangesQuery) -> Changes:
+    async def read_changes(self, asked: ChangesQuery) -> Changes:
         """Return the changes that were found after a position, or wait for one."""
         service, wait_s = self._service, read_wait(asked.wait)
         feed = service.scheduler.feed
