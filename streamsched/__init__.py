@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "ChangesGone",
     "Batch",
+    "ChangesGone",
     "Discovered",
     "DurableScheduler",
     "EvolutionPlan",

@@ -39,6 +39,7 @@ _SUMMARIES: Final = {
     "token": "Make a token for the HTTP service.",
     "next": "Print the best pages to visit next, and lease them.",
     "explain": "Explain the rank of a page.",
+    "changes": "Print the changes of pages that a service has found.",
     "evolutions": "List the evolutions of a state or a service.",
     "rules": "List, set or remove rules of a running service.",
     "signals": "List the sources of change signals and what they proved.",

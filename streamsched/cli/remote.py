@@ -62,8 +62,8 @@ def asks_service(state: Path | None, service: str | None, **of_states: object) -
     return service is not None
 
 
-def open_client(url: str, token_file: Path | None) -> Client:
-    """Return a client of the service at `url`, to be used as a context manager.
+def open_client(url: str, token_file: Path | None, attempts: int | None = _ATTEMPTS) -> Client:
+    """Return a client of the service at `url`, to be used as a context manager; `attempts`: of a call.
 
     Raises SettingsError if the token cannot be read, or the package that the client needs is not installed.
     """
@@ -72,7 +72,7 @@ def open_client(url: str, token_file: Path | None) -> Client:
     except ImportError as error:
         raise SettingsError("httpx", NOTHING, "an installed package: pip install 'streamsched[client]'") from error
     token = os.environ.get(TOKEN_VARIABLE) or None if token_file is None else _read_token(token_file)
-    return Client(url, token=token, retries=RetryPolicy(attempts=_ATTEMPTS))
+    return Client(url, token=token, retries=RetryPolicy(attempts=attempts))
 
 
 def _read_token(path: Path) -> str:

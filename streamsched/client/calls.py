@@ -108,7 +108,9 @@ def make_call(
     if "wait" in given:
         wait_s = parse_duration(given["wait"], "wait", zero=True)
         given["wait"] = given["wait"] if isinstance(given["wait"], str) else f"{wait_s:f}s"
-    named = given if operation.method == "GET" else {name: given.pop(name) for name in _options(operation) & given.keys()}
+    named = (
+        given if operation.method == "GET" else {name: given.pop(name) for name in _options(operation) & given.keys()}
+    )
     query = {name: _text(name, _in_query(value)) for name, value in named.items()}
     if operation.method != "GET":
         body = body or encode_message(given)
@@ -209,7 +211,7 @@ class ServiceCalls:
     """The operations of crawlers, readers and administrators. ``timeout_s``: of a call, in place of the client's."""
 
     @_offered
-    def next_batch(
+    def next_batch(  # noqa: PLR0913  all but the first by name
         self,
         k: int,
         *,
@@ -235,9 +237,7 @@ class ServiceCalls:
         )
 
     @_offered
-    def observe(
-        self, outcomes: Outcomes, *, positions: bool = False, timeout_s: float | None = None
-    ) -> Call[Observed]:
+    def observe(self, outcomes: Outcomes, *, positions: bool = False, timeout_s: float | None = None) -> Call[Observed]:
         """Report outcomes, at most 10,000; they are on the service's disk when this returns.
 
         `outcomes`: `Outcome` objects of this package or of `streamsched`, or an OutcomeBatch. Invalid ones are counted

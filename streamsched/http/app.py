@@ -20,7 +20,16 @@ from starlette.types import Message, Receive, Scope, Send
 
 from streamsched.errors import SnapshotError, StreamschedError, shorten
 from streamsched.http.gate import AuditLog, Gate, address_of
-from streamsched.http.protocol.bodies import JSON, NDJSON, PROBLEM, answer_types, choose_type, encode_body, encode_lines, malformed
+from streamsched.http.protocol.bodies import (
+    JSON,
+    NDJSON,
+    PROBLEM,
+    answer_types,
+    choose_type,
+    encode_body,
+    encode_lines,
+    malformed,
+)
 from streamsched.http.protocol.problems import HttpError, problem_of, shorten_text
 from streamsched.http.protocol.routes import Route, read_path, read_query
 from streamsched.http.service import RefusalLog, Service

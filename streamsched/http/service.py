@@ -59,7 +59,7 @@ class Service:
         self.figures = figures
         self.found, self.done = Bell(), Bell()
         if scheduler.feed is not None:
-            scheduler.feed.on_reached = self.found.ring
+            scheduler.feed.listeners.append(self.found.ring)
 
     @property
     def directory(self) -> Path:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import struct
 import threading
-import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,13 +29,14 @@ from streamsched.errors import ChangesGone, SettingsError, SnapshotError
 from streamsched.persistence.call_codec import decode_call, encode_call
 from streamsched.persistence.files import (
     as_snapshot_errors,
+    draft_of,
     feed_path,
     list_feed,
     open_regular,
+    put_in_place,
     read_regular,
     remove_file,
     sync_directory,
-    write_file,
     write_whole,
 )
 from streamsched.persistence.log_segments import FRAME, FRAME_BYTES, pack_frame, read_frame
@@ -73,7 +73,7 @@ class Cursor(NamedTuple):
         """
         identity, dash, number = text.partition("-")
         is_hex = len(identity) == len(NO_IDENTITY) and not set(identity) - set("0123456789abcdef")
-        if not dash or not is_hex or not number.isascii() or not number.isdigit() or len(number) > 18:  # noqa: PLR2004
+        if not dash or not is_hex or not number.isascii() or not number.isdigit() or len(number) > 18:
             raise SettingsError("after", text, "a cursor of this service, such as 00c0ffee-12, or oldest, or newest")
         return cls(identity, int(number))
 
@@ -108,17 +108,17 @@ class _Segment:
 class ChangeFeed:
     """The feed in a state directory, after the first `count` changes of the state; later ones on disk are cut off.
 
-    `keep_s`: how long changes are kept at least, None for ever. ``on_reached``: called, from any thread, when changes
-    can be read. `add` and `promise` are called under the scheduler's lock; for several threads otherwise. `add` raises
-    nothing: what cannot be written is kept, and ``failure`` says why, until `sync` succeeds. Raises SnapshotError if
-    it cannot be opened or made.
+    `keep_s`: how long changes are kept at least, None for ever. ``listeners``: each is called, from any thread, when
+    changes can be read. `add` and `promise` are called under the scheduler's lock; for several threads otherwise. `add`
+    raises nothing: what cannot be written is kept, and ``failure`` says why, until `sync` succeeds. Raises
+    SnapshotError if it cannot be opened or made.
     """
 
     def __init__(
         self, directory: Path, count: int, keep_s: float | None, *, segment_bytes: int = _SEGMENT_BYTES
     ) -> None:
         self.failure: SnapshotError | None = None
-        self.on_reached: Callable[[], None] | None = None
+        self.listeners: list[Callable[[], object]] = []
         self._directory = directory
         self._keep_s = keep_s
         self._segment_bytes = segment_bytes
@@ -152,7 +152,7 @@ class ChangeFeed:
         with self._lock:
             self._pending.append(found)
             self._pending_bytes += found.nbytes
-            self._last += found.count
+            self._last += found.size
             if self._pending_bytes >= _BLOCK_BYTES and self.failure is None:
                 try:
                     self._flush()
@@ -195,8 +195,8 @@ class ChangeFeed:
             if number <= self._reached:
                 return
             self._reached = number
-        if self.on_reached is not None:
-            self.on_reached()
+        for listener in self.listeners:
+            listener()
 
     def find(self, after: str) -> Cursor:
         """Return the position `after`: a cursor, ``oldest`` or ``newest``. Raises SettingsError, ChangesGone."""
@@ -226,9 +226,9 @@ class ChangeFeed:
                 place, end = segment.place_before(number + 1), segment.end
             before = number
             for first, found in self._read_frames(cursor, segment, place, end, number):
-                part = found.slice(number + 1 - first, min(found.count, stop + 1 - first))
+                part = found.slice(number + 1 - first, min(found.size, stop + 1 - first))
                 parts.append(part)
-                number += part.count
+                number += part.size
                 nbytes += part.nbytes
                 if number >= stop or nbytes >= _READ_BYTES:
                     break
@@ -267,7 +267,7 @@ class ChangeFeed:
         try:
             with segment.path.open("rb") as file:
                 for head in _walk(file, place, end):
-                    if head.first + head.count - 1 <= number:
+                    if head.first + head.size - 1 <= number:
                         continue
                     file.seek(head.place)
                     frame = read_frame(raw := file.read(head.nbytes), 0)
@@ -275,7 +275,7 @@ class ChangeFeed:
                         return
                     found = FoundChanges.unpack(decode_call(raw[frame.start :])[1])
                     yield frame.number, found
-                    number = frame.number + found.count - 1
+                    number = frame.number + found.size - 1
         except FileNotFoundError:  # removed in the meantime
             raise ChangesGone(str(cursor), str(self.oldest)) from None
         except OSError as error:
@@ -290,11 +290,11 @@ class ChangeFeed:
         if not self._pending:
             return
         found = FoundChanges.concatenate(self._pending)
-        first = self._last - found.count + 1
+        first = self._last - found.size + 1
         self._pending, self._pending_bytes = [], 0
         for part in found.split(_BLOCK, _BLOCK_BYTES):
-            self._blocks.append((first, part.count, encode_call({}, part.pack())))
-            first += part.count
+            self._blocks.append((first, part.size, encode_call({}, part.pack())))
+            first += part.size
 
     def _flush(self) -> None:
         """Write all that was added to the file, not yet to disk. Raises OSError; what is not written is kept."""
@@ -316,7 +316,9 @@ class ChangeFeed:
     def _open(self, count: int) -> None:
         """Continue in the segment with change number `count`, or begin a feed of another identity behind it."""
         listed = list_feed(self._directory)
-        self._segments = [_Segment(path, first, end=path.stat().st_size) for first, path in listed if first <= count + 1]
+        self._segments = [
+            _Segment(path, first, end=path.stat().st_size) for first, path in listed if first <= count + 1
+        ]
         self.identity = self._continue(count) if self._segments else NO_IDENTITY
         kept = self._segments if self.identity != NO_IDENTITY else []
         for _, path in reversed(listed):
@@ -351,41 +353,47 @@ class ChangeFeed:
         if self._handle >= 0:
             os.fdatasync(self._handle)
         path = feed_path(self._directory, first)
-        begun_s = time.time()
-        header = _HEADER.pack(MAGIC, bytes.fromhex(self.identity), first, begun_s)
-        write_file(path, (header + _CRC.pack(crc32c(header))).ljust(_FRAMES_AT, b"\0"))
-        handle = open_regular(path, os.O_WRONLY)
+        draft = draft_of(path)
+        handle = open_regular(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            begun_s = os.fstat(handle).st_mtime
+            header = _HEADER.pack(MAGIC, bytes.fromhex(self.identity), first, begun_s)
+            write_whole(handle, (header + _CRC.pack(crc32c(header))).ljust(_FRAMES_AT, b"\0"))
+            os.fsync(handle)
+            put_in_place(draft, path)
+        except OSError:
+            os.close(handle)
+            raise
         if self._handle >= 0:
             os.close(self._handle)
         self._handle = handle
         self._segments.append(_Segment(path, first, begun_s))
 
-    def drop_old(self, number: int) -> None:
+    def drop_old(self, number: int, now_s: float) -> None:
         """Remove segments whose changes are older than is kept and among the first `number`. Raises OSError.
 
         A segment that has been written to for a part of that time is followed by another one. `number`: how many
-        changes an image on disk has.
+        changes an image on disk has; `now_s`: the present, by the clock of the file system.
         """
         if self._keep_s is None:
             return
-        now = time.time()
         with self._lock:
             current = self._segments[-1]
-            if current.end > _FRAMES_AT and now - current.begun_s > self._keep_s / _PARTS:
+            if current.end > _FRAMES_AT and now_s - current.begun_s > self._keep_s / _PARTS:
                 self._start_segment(self._written + 1)
             while len(self._segments) > 1 and self._segments[1].first - 1 <= number:
                 oldest = self._segments[0]
-                if now - oldest.path.stat().st_mtime <= self._keep_s:
+                if now_s - oldest.path.stat().st_mtime <= self._keep_s:
                     break
                 oldest.path.unlink()
                 del self._segments[0]
 
 
 class _Head(NamedTuple):
-    """The frame of `count` changes from number `first` on, `nbytes` bytes at `place`."""
+    """The frame of `size` changes from number `first` on, `nbytes` bytes at `place`."""
 
     first: int
-    count: int
+    size: int
     place: int
     nbytes: int
 

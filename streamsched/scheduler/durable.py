@@ -96,7 +96,7 @@ class DurableScheduler(Scheduler):
         core.on_champion = self._log_champion
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  all but the first by name
         cls,
         directory: str | Path,
         settings: Mapping[str, Any] | None = None,
@@ -109,12 +109,15 @@ class DurableScheduler(Scheduler):
     ) -> Self:
         """Return the scheduler whose state is in `directory`, as after its last call; a new one if there is none.
 
-        `settings`: keyword arguments of `Scheduler`, for a new one; `reread`: reads records of a stream again, if
-        calls depend on them; `threads`: as for `Scheduler`; `clock`: rejects outcomes and times of calls that are ahead
-        of it, in place of the stream's own times; `keep_changes`: for how long at least the changes that are found are
-        kept in ``feed``, 0 for no feed, None to continue the one that is there and remove nothing of it. O(pages), and O(calls since the last save). Raises
-        StateInUse if another process owns the directory, SnapshotError if it cannot be written or has no whole image,
-        StreamNeeded if `reread` is needed and missing.
+        - `settings`: keyword arguments of `Scheduler`, for a new one;
+        - `reread`: reads records of a stream again, if calls depend on them;
+        - `threads`: as for `Scheduler`;
+        - `clock`: rejects outcomes and times of calls that are ahead of it, in place of the stream's own times;
+        - `keep_changes`: for how long at least the changes that are found are kept, for `changes`; 0 for no feed of
+          them, None to continue the one that is there and to remove nothing of it.
+
+        O(pages), and O(calls since the last save). Raises StateInUse if another process owns the directory,
+        SnapshotError if it cannot be written or has no whole image, StreamNeeded if `reread` is needed and missing.
         """
         directory = check_path("directory", directory)
         keep_s = None if keep_changes is None else parse_duration(keep_changes, "keep_changes", zero=True)
@@ -327,7 +330,7 @@ class DurableScheduler(Scheduler):
         if self.feed is not None:
             self.feed.secure(instant.found)
             with as_snapshot_errors(self.directory, "cannot be written"):
-                self.feed.drop_old(instant.found)
+                self.feed.drop_old(instant.found, saved.path.stat().st_mtime)
         # 3. After a whole image, remove older images first, then the log that none of those left needs.
         if before is None:
             drop_images(self.directory, self.plan.kept)

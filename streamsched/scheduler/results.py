@@ -42,9 +42,7 @@ def as_observed(
     return Observed(**named, rejected=len(problems), rejections=Rejection.of(problems), positions=positions)
 
 
-def find_positions(
-    found: npt.NDArray[np.float64], given: int, problems: Sequence[InvalidOutcome]
-) -> list[int]:
+def find_positions(found: npt.NDArray[np.float64], given: int, problems: Sequence[InvalidOutcome]) -> list[int]:
     """Return the positions, in a call of `given` outcomes, of the changes `found` in those that were not `problems`."""
     places = found[:, 0].astype(np.intp)
     if problems:
@@ -57,7 +55,7 @@ def show_changes(found: FoundChanges | None, after: Cursor) -> Changes:
     """Return the changes `found` as messages; `after`: the position behind them. O(bytes)."""
     if found is None:
         return Changes(changes=[], cursor=str(after))
-    first = after.number - found.count + 1
+    first = after.number - found.size + 1
     columns = [found.urls, hosts_of(found.urls), *(column.tolist() for column in found[1:5]), found.moved_to]
     changes = [
         Change(

@@ -124,6 +124,25 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesSettings:
+    """The change feed: the changes of pages that outcomes have shown. Durations are ``"10s"`` or seconds.
+
+    - ``keep``: for how long changes are kept at least, 0 for no feed;
+    - ``to``: where each change is also written, at least once: kafka://HOST/TOPIC, or a file of JSON Lines.
+    """
+
+    keep: str | float = "7d"
+    to: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep", parse_duration(self.keep, "keep", zero=True))
+        if self.to is not None:
+            object.__setattr__(self, "to", check_source(self.to))
+            if not self.keep:
+                raise SettingsError("keep", self.keep, "a time above 0: what is written is read from the feed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSettings:
     """The time of the run, for rehearsals. Use a state of its own for them.
 
@@ -186,6 +205,7 @@ class RunSettings:
     optimiser: OptimiserSettings | None = None
     save: SavePlan = field(default_factory=SavePlan)
     batches: BatchPlan = BatchPlan()
+    changes: ChangesSettings = ChangesSettings()
     http: Mapping[str, Any] = field(default_factory=dict)
     clock: ClockSettings = ClockSettings()
     log: LogSettings = LogSettings()
@@ -213,6 +233,7 @@ TABLES: Final[Mapping[str, Callable[..., Any]]] = {
     "optimiser": OptimiserSettings,
     "save": SavePlan,
     "batches": BatchPlan,
+    "changes": ChangesSettings,
     "http": HttpSettings,
     "clock": ClockSettings,
     "log": LogSettings,

@@ -26,6 +26,7 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPublisher
+from streamsched.service.change_writer import ChangeWriter, FileOfChanges, TopicOfChanges
 from streamsched.service.event_log import LOG
 from streamsched.service.open_state import set_formula
 from streamsched.service.run_settings import RunSettings
@@ -104,6 +105,20 @@ def open_run_batches(
     return BatchPublisher(scheduler, sink, settings.batches, wall=wall, clock=time.monotonic)
 
 
+def open_run_changes(settings: RunSettings, scheduler: DurableScheduler) -> ChangeWriter | None:
+    """Return what writes the changes that `scheduler` finds, None without a place for them.
+
+    Raises SourceError if the brokers cannot be reached, or the file not be opened.
+    """
+    to = settings.changes.to
+    if to is None:
+        return None
+    if to.startswith(SCHEME):
+        opening = partial(open_sink, to, {"patience": _PATIENCE, **settings.kafka})
+        return ChangeWriter(scheduler, TopicOfChanges(opening), to)
+    return ChangeWriter(scheduler, FileOfChanges(Path(to)), to)
+
+
 @contextmanager
 def open_run_hooks(
     settings: RunSettings,
@@ -177,6 +192,7 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
         plan=settings.save,
         threads=given.get("threads"),
         clock=clock,
+        keep_changes=settings.changes.keep,
     )
     future = None if clock is None else describe_future(scheduler.core.pages.arrays, clock.latest_s())
     if future is not None:

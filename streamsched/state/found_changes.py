@@ -53,7 +53,7 @@ class FoundChanges(NamedTuple):
         return bool(self.fetched_at.size)
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many they are."""
         return self.fetched_at.size
 
@@ -61,7 +61,7 @@ class FoundChanges(NamedTuple):
     def nbytes(self) -> int:
         """About how many bytes they take."""
         texts = sum(int(column.offsets[-1] - column.offsets[0]) for column in (self.urls, self.moved_to))
-        return texts + 41 * self.count
+        return texts + 41 * self.size
 
     @classmethod
     def concatenate(cls, parts: Sequence[FoundChanges]) -> FoundChanges:
@@ -88,10 +88,10 @@ class FoundChanges(NamedTuple):
         """Yield them in parts of at most `most` changes, with texts of about `most_bytes` bytes. O(parts)."""
         starts = self.urls.offsets[:-1] + self.moved_to.offsets[:-1]
         start = 0
-        while start < self.count:
+        while start < self.size:
             stop = int(np.searchsorted(starts, starts[start] + most_bytes, "right"))
-            stop = min(max(stop, start + 1), start + most, self.count)
-            yield self if stop - start == self.count else self.slice(start, stop)
+            stop = min(max(stop, start + 1), start + most, self.size)
+            yield self if stop - start == self.size else self.slice(start, stop)
             start = stop
 
     def pack(self) -> dict[str, npt.NDArray[Any]]:
@@ -103,7 +103,7 @@ class FoundChanges(NamedTuple):
                 arrays[name] = column.blob[first:last]
                 arrays[f"{name}_sizes"] = np.diff(column.offsets).astype(np.uint16)  # URLs have 8,192 bytes at most
             else:
-                arrays[name] = column
+                arrays[name] = np.asarray(column)
         return arrays
 
     @classmethod

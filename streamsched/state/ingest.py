@@ -319,9 +319,7 @@ def _apply_one(
     else:
         _begin_interval(shard, row, fetched_at, rules.cycle_s)
     if verdict == CHANGE:
-        significance = _learn_significance(shard, row, columns, at)
-        if result.found.size:
-            _note_change(result.found[result.counts[CHANGES]], at, page.last_visit_s, significance)
+        _learn_change(shard, row, columns, at, result)
     renewed = verdict in (CHANGE, NO_EVIDENCE)
     _store_visit(page, trace, status, renewed, shows_content(given, status, FINGERPRINT), fingerprint)
     _store_content(shard, row, columns, at, status, renewed)
@@ -504,7 +502,7 @@ def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, a
     page: Record = shard.pages.records[row]
     given, compared = columns.given[at], np.uint8(SUCCEEDED | WITH_FINGERPRINT)
     if given & SIGNIFICANCE:
-        significance = columns.significance[at]
+        significance: float = columns.significance[at]
     elif page.flags & compared == compared and shows_content(
         given, columns.status[at] if given & STATUS else 200, FINGERPRINT
     ):
@@ -517,9 +515,12 @@ def _learn_significance(shard: ShardArrays, row: int, columns: OutcomeColumns, a
 
 
 @inlined_kernel
-def _note_change(found: Floats, at: int, last_visit_s: float, significance: float) -> None:
-    """Write a change into its row of ``IngestCounts.found``."""
-    found[0], found[1], found[2] = at, last_visit_s, significance
+def _learn_change(shard: ShardArrays, row: int, columns: OutcomeColumns, at: int, result: IngestCounts) -> None:
+    """Learn how much of a page changed by outcome `at`, and note the change if that is wanted. O(1)."""
+    significance = _learn_significance(shard, row, columns, at)
+    if result.found.size:
+        found = result.found[result.counts[CHANGES]]
+        found[0], found[1], found[2] = at, shard.pages.records[row].last_visit_s, significance
 
 
 @inlined_kernel

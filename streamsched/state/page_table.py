@@ -115,7 +115,7 @@ class PageTable:
         """Return the rows of `urls`: int64[n], -1 for pages never seen or forgotten. O(1) a URL."""
         return self._index.find(self.arrays.pages, urls)
 
-    def observe(  # noqa: PLR0913
+    def observe(  # noqa: PLR0913  all but the batch by name
         self,
         batch: OutcomeBatch,
         limits: Limits | None = None,

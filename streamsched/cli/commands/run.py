@@ -36,6 +36,7 @@ from streamsched.service.run_settings import RunSettings
 from streamsched.service.setting_sources import read_run_settings
 from streamsched.service.setup import (
     open_run_batches,
+    open_run_changes,
     open_run_hooks,
     open_run_signals,
     open_run_source,
@@ -62,6 +63,7 @@ Examples:
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
   streamsched run --config run.toml --set politeness.delay=2s
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
+  streamsched run --source outcomes.jsonl --state state/ --changes-to changes.jsonl
   streamsched run --source outcomes.jsonl --signals signals.jsonl --state state/
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --http 127.0.0.1:8080
   crawler | streamsched run --source - --format jsonl --state state/
@@ -80,6 +82,7 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
 @setting("--from-start", is_flag=True, default=None)
 @setting("--dead-letters", metavar="FILE")
 @setting("--batches-to", setting="batches.to", metavar="URL")
+@setting("--changes-to", setting="changes.to", metavar="URL")
 @service_options
 def run_command(**given: Any) -> int:
     """Read crawl outcomes into a saved state.
@@ -120,6 +123,9 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
         batches = open_run_batches(settings, scheduler, wall)
         if batches is not None:
             stack.enter_context(batches)
+        changes = open_run_changes(settings, scheduler)
+        if changes is not None:
+            stack.enter_context(changes)
         server: HttpServer | None = None
         if http is not None and listener is not None:
             with needs_http():

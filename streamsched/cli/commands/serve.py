@@ -27,7 +27,7 @@ from streamsched.service.http_settings import HttpSettings
 from streamsched.service.ingest_loop import SaveLog
 from streamsched.service.run_settings import NO_STREAM, RunSettings
 from streamsched.service.setting_sources import Given, read_run_settings
-from streamsched.service.setup import open_run_hooks, open_run_state
+from streamsched.service.setup import open_run_changes, open_run_hooks, open_run_state
 from streamsched.service.stream_hooks import find_drift
 
 _TICK_S: Final = 1.0  # between two looks at saves and hooks
@@ -69,6 +69,9 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
+        changes = open_run_changes(settings, scheduler)
+        if changes is not None:
+            stack.enter_context(changes)
         LOG.info("started", state=str(settings.state), pages=len(scheduler))
         with suppress(Cancelled):
             prepare = partial(compile_for_requests, interruption)

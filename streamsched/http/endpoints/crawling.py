@@ -17,7 +17,6 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Batch
 from streamsched.signals import SignalBatch
 
-
 _LOOK_EVERY_S: Final = 0.5  # for pages whose time has come, which nothing tells
 
 
