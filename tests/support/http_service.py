@@ -87,7 +87,13 @@ def _compile() -> None:
 
 @contextmanager
 def running(
-    folder: Path, *, tokens: bool = False, clock: Clock | None = None, address: str = "127.0.0.1:0", **settings: Any
+    folder: Path,
+    *,
+    tokens: bool = False,
+    clock: Clock | None = None,
+    address: str = "127.0.0.1:0",
+    keep_changes: str | float = "7d",
+    **settings: Any,
 ) -> Iterator[Running]:
     """Serve the state in `folder` within the block, on a free port unless `address` has one."""
     _compile()
@@ -96,7 +102,7 @@ def running(
     wall = ServiceClock(clock.read, time.monotonic).read
     http = HttpSettings(address, **given, **settings)
     with (
-        DurableScheduler.open(folder / "state", clock=WallClock(wall)) as scheduler,
+        DurableScheduler.open(folder / "state", clock=WallClock(wall), keep_changes=keep_changes) as scheduler,
         listen(http) as listener,
         open_http(scheduler, http, wall, listener) as server,
         make_client(server.address, TOKENS["all"] if tokens else None) as client,
