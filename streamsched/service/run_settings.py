@@ -127,15 +127,16 @@ class BatchPlan:
 class ChangesSettings:
     """The change feed: the changes of pages that outcomes have shown. Durations are ``"10s"`` or seconds.
 
-    - ``keep``: for how long changes are kept at least, 0 for no feed;
+    - ``keep``: for how long changes are kept at least, such as 7d; 0 for no feed, None for 7d if ``to`` is given, else 0;
     - ``to``: where each change is also written, at least once: kafka://HOST/TOPIC, or a file of JSON Lines.
     """
 
-    keep: str | float = "7d"
+    keep: str | float | None = None
     to: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keep", parse_duration(self.keep, "keep", zero=True))
+        keep = self.keep if self.keep is not None else "7d" if self.to is not None else 0.0
+        object.__setattr__(self, "keep", parse_duration(keep, "keep", zero=True))
         if self.to is not None:
             object.__setattr__(self, "to", check_source(self.to))
             if not self.keep:
