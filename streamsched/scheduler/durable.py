@@ -410,6 +410,7 @@ class _SaveInstant:
         scheduler = self._scheduler
         self.failed = scheduler._log.failure is not None  # noqa: SLF001  part of it
         self._number, self.changes = scheduler._reach_instant()  # noqa: SLF001
+        self.found = scheduler.core.changes
         return self._number
 
     def before_placing(self) -> LogName:

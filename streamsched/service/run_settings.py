@@ -127,7 +127,7 @@ class BatchPlan:
 class ChangesSettings:
     """The change feed: the changes of pages that outcomes have shown. Durations are ``"10s"`` or seconds.
 
-    - ``keep``: for how long changes are kept at least, such as 7d; 0 for no feed, None for 7d if ``to`` is given, else 0;
+    - ``keep``: for how long changes are kept at least, 0 for no feed; by default 7d if ``to`` is given, else 0;
     - ``to``: where each change is also written, at least once: kafka://HOST/TOPIC, or a file of JSON Lines.
     """
 

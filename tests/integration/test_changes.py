@@ -314,19 +314,19 @@ def test_a_full_disk_loses_no_change(tmp_path: Path) -> None:
         with no_file_beyond(1 << 17):
             for number in range(10):
                 with suppress(SnapshotError):
-                    scheduler.observe([Outcome(url, 1.1e9 + number, changed=True) for url in urls])
-                    acknowledged.append(1.1e9 + number)
+                    scheduler.observe([Outcome(url, 1e9 + 1e3 * (1 + number), changed=True) for url in urls])
+                    acknowledged.append(1e9 + 1e3 * (1 + number))
         assert scheduler.trouble is not None
         scheduler.snapshot()
         assert scheduler.trouble is None
-        scheduler.observe([Outcome(url, 1.2e9, changed=True) for url in urls])
+        scheduler.observe([Outcome(url, (1e9 + 1e5), changed=True) for url in urls])
         read_before = read_library(scheduler)
         scheduler.close(save=False)
     with DurableScheduler.open(tmp_path / "state") as scheduler:
         assert read_library(scheduler) == read_before
     times = [at for _, at in read_before]
     assert len(times) == len(set(read_before)) == len(urls) * len(set(times))
-    assert {*acknowledged, 1.2e9} <= set(times)
+    assert {*acknowledged, (1e9 + 1e5)} <= set(times)
     assert times == sorted(times)
 
 

@@ -24,7 +24,7 @@ def changes(first: int, count: int) -> FoundChanges:
     return FoundChanges(
         PackedUrls.pack([f"https://a.example/{number}" for number in numbers]),
         numbers.astype(np.float64),
-        numbers - 0.5,
+        numbers.astype(np.float64) - 0.5,
         np.where(numbers % 2, np.nan, numbers / 1e6),
         numbers % 3 == 0,
         PackedUrls.pack([f"https://moved.example/{number}" if number % 5 == 0 else "" for number in numbers]),
