@@ -248,6 +248,42 @@ def test_what_to_visit_next_is_published_once(make_topic: Callable[..., Topic], 
     assert result["handed_out"] == 0
 
 
+def test_changes_are_written_at_least_once_in_the_order_of_each_host(
+    make_topic: Callable[..., Topic], real: Address, streamsched: Command, tmp_path: Path
+) -> None:
+    assert real.is_real
+    to, state, source = make_topic(), tmp_path / "state", tmp_path / "outcomes.jsonl"
+    urls = [f"https://h{number % 4}.example/{number}" for number in range(12)]
+    words = ("run", "--source", source, "--state", state, "--changes-to", to.url())
+
+    def run(days: range) -> None:
+        source.write_text(
+            "".join(
+                json.dumps({"url": url, "fetched_at": 1e9 + 3_600.0 * day, "changed": True}) + "\n"
+                for day in days
+                for url in urls
+            )
+        )
+        assert streamsched(*words, "--from-start").code == 0
+
+    def written() -> list[dict[str, Any]]:
+        return [json.loads(value) for _, value, _ in to.messages()]
+
+    run(range(3))
+    run(range(3, 5))
+    expected = [(url, 1e9 + 3_600.0 * day) for day in range(1, 5) for url in urls]
+    found = [(change["url"], change["fetched_at"]) for change in written()]
+    assert sorted(found) == sorted(expected)
+    for host in {change["host"] for change in written()}:
+        of_host = [one for one in expected if f"//{host}/" in one[0]]
+        assert [one for one in found if f"//{host}/" in one[0]] == of_host
+    (state / "changes-to.json").unlink()  # as a crash before it was saved
+    run(range(5, 6))
+    cursors = [change["cursor"] for change in written()]
+    assert len(set(cursors)) == len(expected) + len(urls)
+    assert len(cursors) == 2 * len(expected) + len(urls)
+
+
 def test_one_table_of_settings_serves_the_source_and_the_batches(
     make_topic: Callable[..., Topic], real: Address, streamsched: Command, tmp_path: Path
 ) -> None:
