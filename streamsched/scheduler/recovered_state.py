@@ -11,6 +11,7 @@ from typing import Final
 from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.persistence.call_codec import Rereader, StreamNeeded, decode_call
+from streamsched.persistence.change_feed import remove_feed
 from streamsched.persistence.files import list_segments, remove_drafts, remove_file
 from streamsched.persistence.image_reader import LoadedImages, load_images
 from streamsched.persistence.image_writer import Closed, SavedImage, drop_images, save_image
@@ -115,6 +116,7 @@ def continue_without_lost_calls(directory: Path, *, reread: Rereader | None = No
         drop_images(directory, 1)
         for _, path in list_segments(directory):
             remove_file(path)
+        remove_feed(directory)  # its later changes would get the numbers of those that are lost
         return faults
 
 
