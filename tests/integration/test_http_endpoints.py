@@ -31,6 +31,7 @@ CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
     ("POST", "/v1/ask", {"urls": URLS[2:4]}),
     ("GET", "/v1/rank?k=5", None),
     ("GET", f"/v1/explain?url={PAGE}&k=3", None),
+    ("GET", "/v1/changes?limit=3&wait=1ms", None),
     ("GET", f"/v1/pages/{PAGE}", None),
     ("GET", "/v1/hosts?start=0&size=2", None),
     ("GET", "/v1/hosts/h0.example", None),

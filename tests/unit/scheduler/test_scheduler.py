@@ -56,6 +56,7 @@ def test_public_names() -> None:
     assert sorted(streamsched.__all__) == streamsched.__all__
     assert streamsched.__all__ == [
         "Batch",
+        "ChangesGone",
         "Discovered",
         "DurableScheduler",
         "EvolutionPlan",
