@@ -29,8 +29,11 @@ if sys.platform == "linux":
 
 # Kernels compile for a second at their first call, which is no reason to fail; and a run that fails in CI must fail
 # at the same example everywhere. Only a developer's machine looks for a smaller one, which takes minutes and memory.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+# An ordinary run draws a few examples; make soak draws Hypothesis' own number, from another seed each time if told so.
+NO_SHRINKING = [Phase.explicit, Phase.generate]
+settings.register_profile("local", deadline=None, max_examples=30)
+settings.register_profile("ci", deadline=None, max_examples=30, derandomize=True, phases=NO_SHRINKING)
+settings.register_profile("soak", deadline=None, max_examples=100, database=None, phases=NO_SHRINKING)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # A run in the background of a script ignores SIGINT, and processes inherit that: tests of Ctrl-C would wait for ever.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness
 from tests.property.test_politeness import some_counts
 from tests.reference import ranking
+from tests.support.cases import examples
 from tests.support.scheduler_twins import START_S, Twins, small_shards
 
 HOSTS = ("a.example", "b.example", "c.example")
@@ -28,7 +29,7 @@ politeness = st.builds(
 )
 
 
-@settings(max_examples=75)
+@examples(ordinary=22, whole=75)
 @given(pages, politeness, host_rules, st.sets(st.sampled_from(HOSTS), max_size=1), st.integers(0, 3), st.integers(0, 6))
 def test_no_batch_that_hosts_allow_is_better(
     pages: list[tuple[str, float]],

@@ -8,12 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import SettingsError, UnknownPage
 from streamsched.client import AsyncClient, AsyncOutcomeSender, Client, Outcome, OutcomeSender, RetryPolicy
 from streamsched.errors import ServiceError, ServiceUnavailable
+from tests.support.cases import examples
 from tests.support.faulty_proxy import APPLIED, MENDED, Fault, FaultyProxy, proxy_before
 from tests.support.http_service import NOW, URLS, Running, running
 
@@ -71,7 +72,7 @@ def test_each_fault_is_mended(fault: Fault, service: Running, proxy: FaultyProxy
     assert proxy.forwarded == ["POST /v1/next"] * (2 if fault in APPLIED else 1)
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(st.lists(st.tuples(st.integers(1, 4), FAULTS), min_size=1, max_size=4))
 def test_batches_are_disjoint_and_no_lease_is_lost(
     service: Running, running_proxy: FaultyProxy, calls: list[tuple[int, list[Fault]]]
@@ -85,7 +86,7 @@ def test_batches_are_disjoint_and_no_lease_is_lost(
     assert sorted(received) == sorted(leased_by(service))
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(st.integers(0, 40), st.integers(1, 9), FAULTS)
 def test_outcomes_are_applied_once(
     service: Running, running_proxy: FaultyProxy, count: int, frame: int, faults: list[Fault]

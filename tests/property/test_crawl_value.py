@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamsched.optimal import NoisyPages, crawl_value
 from tests.reference import optimal as reference
+from tests.support.cases import examples
 
 rates = st.floats(0.01, 5.0)
 recalls = st.floats(0.0, 0.98)
@@ -21,7 +22,7 @@ def value(rate: float, recall: float, noise: float, waited: float, signals: int,
     return float(crawl_value(pages, [waited], [signals], **given)[0])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(ordinary=9, whole=30)
 @given(rates, recalls, rates, waits, counts)
 def test_value_is_the_integral_of_its_definition(
     rate: float, recall: float, noise: float, waited: float, signals: int

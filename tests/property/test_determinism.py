@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.outcomes import Outcome, OutcomeBatch
@@ -16,6 +16,7 @@ from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking import formula_switch, full_scan
 from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.scheduler.scheduler import Scheduler
+from tests.support.cases import examples
 from tests.support.guarded_memory import small_rankings, small_reserve
 from tests.support.handout import drawing
 from tests.support.outcome_streams import DAY
@@ -60,7 +61,7 @@ def live(seed: int, steps: int, way: tuple[int, bool, int]) -> tuple[list[tuple[
         return seen, scheduler.digest()
 
 
-@settings(max_examples=5)
+@examples(ordinary=3, whole=5)
 @given(st.integers(0, 2**32), st.integers(1, 12), ways, ways)
 def test_neither_threads_nor_the_way_of_ranking_show(
     seed: int, steps: int, one: tuple[int, bool, int], other: tuple[int, bool, int]

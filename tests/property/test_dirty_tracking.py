@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Scheduler
@@ -22,6 +22,7 @@ from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.snapshot_view import SnapshotView
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.state.state_arrays import digest_state
+from tests.support.cases import examples
 from tests.support.guarded_memory import small_reserve
 from tests.support.random_calls import KINDS, URLS, Call, calls, settings_of
 
@@ -59,7 +60,7 @@ def numbers(bits: Hashes, count: int) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", range(KINDS))
-@settings(max_examples=15)
+@examples(ordinary=4, whole=15)
 @given(st.lists(calls(), max_size=5), st.data(), st.integers(0, 30), st.integers(0, 5))
 def test_nothing_is_written_unmarked(
     kind: int, first: list[Call], data: st.DataObject, rows_copied: int, groups_copied: int
@@ -90,7 +91,7 @@ def test_nothing_is_written_unmarked(
         assert old["groups"].tobytes() == groups[old["number"]]
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(
     st.lists(calls(), max_size=6),
     st.lists(calls(), min_size=1, max_size=5),

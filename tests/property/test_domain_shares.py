@@ -8,13 +8,14 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Outcome, Scheduler
 from streamsched.politeness.domain_shares import keep_within, limit_domains
 from streamsched.politeness.politeness_settings import Politeness
 from tests.reference.domain_shares import DomainShares, domain_of
+from tests.support.cases import examples
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import START_S, Twins, small_shards
 
@@ -42,7 +43,7 @@ steps = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(ordinary=15, whole=50)
 @given(
     sizes=st.lists(st.integers(0, 30), min_size=len(HOSTS), max_size=len(HOSTS)),
     share=st.sampled_from([None, 0.001, 0.1, 0.29, 1.0]),
@@ -69,7 +70,7 @@ def test_batches_are_those_of_the_slow_twin(
             twins.check()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(ordinary=6, whole=20)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=4, max_size=4),
     share=st.sampled_from([0.1, 0.25]),
@@ -96,7 +97,7 @@ def test_no_domain_has_more_than_its_share_while_others_have_pages(
                 assert visits[domain] <= max(1, math.floor(most)) or not others
 
 
-@settings(max_examples=20, deadline=None)
+@examples(ordinary=6, whole=20)
 @given(
     st.lists(st.integers(0, 39), unique=True), st.integers(0, 40), st.sampled_from([None, 0.1, 0.3]), st.integers(0, 9)
 )

@@ -24,6 +24,7 @@ from streamsched.persistence.log_segments import FIRST_FRAME_AT
 from streamsched.persistence.state_directory import check_directory
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.recovered_state import replay
+from tests.support.cases import examples
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import streams
 from tests.support.random_calls import Call, calls, settings_of
@@ -130,7 +131,7 @@ Crashes.TestCase.settings = settings(max_examples=10, stateful_step_count=16)
 TestCrashes = Crashes.TestCase
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(st.lists(calls(), min_size=1, max_size=8), st.data())
 def test_write_torn_at_any_byte_leaves_the_state_after_some_call(asked: list[Call], data: st.DataObject) -> None:
     """The rest of the file is zeros, as before the write. Up to the last mark no call may be missing."""
@@ -159,7 +160,7 @@ def test_write_torn_at_any_byte_leaves_the_state_after_some_call(asked: list[Cal
                 assert found.digest() in states
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(st.lists(calls(), min_size=1, max_size=8), st.data())
 def test_shortened_log_is_damage(asked: list[Call], data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:
@@ -198,7 +199,7 @@ def read_parted(_path: str, position: Any) -> Iterator[OutcomeBatch]:
 
 @given(STEPS)
 @example([("part", 1), ("call", 1), ("restart", 1), ("whole", 1), ("call", 1)])
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 def test_streams_taken_in_parts_are_read_again_as_they_were_taken(steps: list[tuple[str, int]]) -> None:
     """Parts of what comes as one have the position before it: whatever was saved or called between, none is lost."""
     plan = SavePlan(every=1e9)

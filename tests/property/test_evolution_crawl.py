@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.evolution.data import shared_changes
@@ -22,6 +22,7 @@ from streamsched.formula.terminal_table import TerminalSet
 from streamsched.numerics.arrays import Ints
 from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS
 from tests.reference import simulated_crawl as naive
+from tests.support.cases import examples
 
 BASIC = ("n", "X", "t")
 PAPER = (*BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
@@ -151,19 +152,19 @@ def compare(trial: Trial, formula: Formula) -> None:
         np.testing.assert_allclose(fitness, [expected.mean(metric)], rtol=0, atol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(ordinary=15, whole=50)
 @given(trials(st.integers(1, 12)), programs(BASIC))
 def test_basic_terminals(trial: Trial, formula: Formula) -> None:
     compare(trial, formula)
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(trials(st.integers(1, 12)), programs(PAPER))
 def test_the_terminals_of_the_paper(trial: Trial, formula: Formula) -> None:
     compare(trial, formula)
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(trials(st.integers(1, 12)), programs(FULL))
 def test_terminals_that_tell_equal_histories_apart(trial: Trial, formula: Formula) -> None:
     compare(trial, formula)
@@ -179,13 +180,13 @@ def test_many_tied_pages(reading: Literal["since_visit", "that_day"], text: str)
     compare(Trial(history, budget=0.3, reading=reading, salt=1), Formula.parse(text))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(ordinary=15, whole=50)
 @given(trials(st.integers(1, 30), most=25), programs((*BY_RHYTHM, "t", "importance")))
 def test_rhythms(trial: Trial, formula: Formula) -> None:
     compare(trial, formula)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(ordinary=4, whole=15)
 @given(trials(st.integers(60, 140), most=12), programs(FULL))
 def test_more_cycles_than_a_word_has_bits(trial: Trial, formula: Formula) -> None:
     compare(trial, formula)
@@ -204,7 +205,7 @@ def genomes(draw: st.DrawFn, symbol_set: SymbolSet, most: int = 30) -> bytes:
     return bytes(word)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(ordinary=15, whole=50)
 @given(trials(st.integers(1, 8)), st.sampled_from(sorted(TERMINAL_SETS)), st.data())
 def test_genomes_are_their_formulas(trial: Trial, terminals: TerminalSet, data: st.DataObject) -> None:
     symbol_set = SymbolSet(TERMINAL_SETS[terminals])
@@ -216,7 +217,7 @@ def test_genomes_are_their_formulas(trial: Trial, terminals: TerminalSet, data: 
     np.testing.assert_allclose(found, [naive.crawl(trial, each).mean("ndcg") for each in formulas], rtol=0, atol=1e-12)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(ordinary=3, whole=10)
 @given(st.lists(trials(st.integers(1, 8)), min_size=2, max_size=3), programs(FULL), st.sampled_from(METRICS))
 def test_fitness_is_the_mean_over_trials(several: list[Trial], formula: Formula, metric: Metric) -> None:
     evaluator = Evaluator(several, metric, workers=1)
@@ -225,14 +226,14 @@ def test_fitness_is_the_mean_over_trials(several: list[Trial], formula: Formula,
     assert evaluator.fitness([formula])[0] == np.mean(alone)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(ordinary=3, whole=5)
 @given(st.lists(trials(st.integers(4, 8)), min_size=1, max_size=2), st.lists(programs(FULL), min_size=1, max_size=40))
 def test_how_many_workers_there_are_changes_no_byte(several: list[Trial], formulas: list[Formula]) -> None:
     alone, *others = (Evaluator(several, "ndcg", workers=workers).matrix(formulas) for workers in (1, 2, 3))
     assert all(other.tobytes() == alone.tobytes() for other in others)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(ordinary=3, whole=5)
 @given(trials(st.integers(1, 8)), st.lists(programs(FULL), min_size=1, max_size=12))
 def test_a_used_evaluator_is_as_good_as_new(trial: Trial, formulas: list[Formula]) -> None:
     """A crawl's leftovers in the working memory do not affect the next crawl."""

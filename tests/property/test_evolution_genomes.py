@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from streamsched.evolution.evolution_settings import EvolutionSettings
@@ -37,6 +37,7 @@ from streamsched.evolution.symbols import TERMINAL_SETS, SymbolSet
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 from tests.reference import genomes as naive
+from tests.support.cases import examples
 
 TINY = SymbolSet(("X", "t"), (0.5,))
 symbol_sets = st.sampled_from([TINY, *map(SymbolSet, TERMINAL_SETS.values()), SymbolSet(("t",), ())])
@@ -69,7 +70,7 @@ def tree_of(genome: bytes, symbol_set: SymbolSet) -> naive.Tree:
     return tree
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(symbol_set_and_genomes())
 def test_levels_and_ends_are_those_of_the_tree(sample: tuple[SymbolSet, list[bytes]]) -> None:
     symbol_set, [genome] = sample
@@ -81,7 +82,7 @@ def test_levels_and_ends_are_those_of_the_tree(sample: tuple[SymbolSet, list[byt
         assert genome[start : subtree_end(genome, start, symbol_set)] == naive.write_tree(subtree)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(ordinary=30, whole=100)
 @given(symbol_sets, st.lists(st.integers(0, 14), max_size=8).map(bytes) | st.binary(max_size=8))
 def test_genomes_are_whole_trees(symbol_set: SymbolSet, genome: bytes) -> None:
     assert is_genome(genome, symbol_set) == (naive.read_tree(genome, symbol_set) is not None)
@@ -90,7 +91,7 @@ def test_genomes_are_whole_trees(symbol_set: SymbolSet, genome: bytes) -> None:
             to_formula(genome, symbol_set)
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(symbol_set_and_genomes(leaves=40))
 def test_genomes_are_formulas_that_print_and_parse(sample: tuple[SymbolSet, list[bytes]]) -> None:
     symbol_set, [genome] = sample
@@ -100,7 +101,7 @@ def test_genomes_are_formulas_that_print_and_parse(sample: tuple[SymbolSet, list
     assert from_formula(Formula.parse(str(formula)), symbol_set) == genome
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(symbol_sets, st.integers(1, 9), seeds, st.booleans())
 def test_grown_trees_keep_their_depth(symbol_set: SymbolSet, depth: int, seed: int, leaf: bool) -> None:
     genome = grow_tree(symbol_set, depth, Random(seed), leaf=leaf)
@@ -108,7 +109,7 @@ def test_grown_trees_keep_their_depth(symbol_set: SymbolSet, depth: int, seed: i
     assert 1 + (depth > 1 and not leaf) <= depth_of(genome, symbol_set) <= depth
 
 
-@settings(max_examples=30, deadline=None)
+@examples(ordinary=9, whole=30)
 @given(symbol_sets, st.integers(1, 9), seeds)
 def test_full_trees_have_all_leaves_at_one_level(symbol_set: SymbolSet, depth: int, seed: int) -> None:
     genome = full_tree(symbol_set, depth, Random(seed))
@@ -117,7 +118,7 @@ def test_full_trees_have_all_leaves_at_one_level(symbol_set: SymbolSet, depth: i
     assert {level for symbol, level in zip(genome, levels, strict=True) if not symbol_set.arity[symbol]} == {depth}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(ordinary=6, whole=20)
 @given(symbol_sets, st.integers(0, 60), st.tuples(st.integers(1, 6), st.integers(1, 6)), seeds)
 def test_ramped_trees_are_as_many_and_as_deep_as_asked(
     symbol_set: SymbolSet, count: int, depths: tuple[int, int], seed: int
@@ -129,7 +130,7 @@ def test_ramped_trees_are_as_many_and_as_deep_as_asked(
     assert all(min(low, 2) <= depth_of(tree, symbol_set) <= high for tree in trees)
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(symbol_set_and_genomes(count=2, leaves=5), seeds, st.integers(0, 3))
 def test_a_crossover_puts_a_subtree_of_one_into_the_other(
     sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int
@@ -143,7 +144,7 @@ def test_a_crossover_puts_a_subtree_of_one_into_the_other(
         assert child in naive.crossover_children(tree_of(initial, symbol_set), tree_of(second, symbol_set), max_depth)
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(symbol_set_and_genomes(leaves=8), seeds, st.integers(0, 3))
 def test_a_swap_exchanges_two_subtrees_apart(sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int) -> None:
     symbol_set, [genome] = sample
@@ -153,7 +154,7 @@ def test_a_swap_exchanges_two_subtrees_apart(sample: tuple[SymbolSet, list[bytes
     assert child in possible or child is None
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(symbol_set_and_genomes(), seeds, st.integers(0, 3), st.integers(1, 6))
 def test_a_replacement_changes_one_subtree(
     sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int, initial: int
@@ -174,7 +175,7 @@ def test_a_replacement_changes_one_subtree(
 rates = st.tuples(*[st.sampled_from([0.0, 1.0, 5.0])] * 4).filter(any)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(ordinary=15, whole=50)
 @given(symbol_set_and_genomes(count=5, leaves=6), seeds, rates, st.integers(1, 6), st.integers(1, 4))
 def test_offspring_are_whole_and_no_deeper_than_allowed(
     sample: tuple[SymbolSet, list[bytes]],
@@ -206,7 +207,7 @@ def test_offspring_are_whole_and_no_deeper_than_allowed(
 fitnesses = st.sampled_from([0.0, 0.25, 0.5, -1.0, 1.0, math.inf, -math.inf, math.nan])
 
 
-@settings(max_examples=10, deadline=None)
+@examples(ordinary=3, whole=10)
 @given(seeds, st.lists(fitnesses, min_size=1, max_size=9), st.integers(1, 60), st.integers(1, 5))
 @example(0, [math.nan], 5, 3)
 def test_the_elites_are_the_best_of_all_generations(
@@ -235,7 +236,7 @@ def test_the_elites_are_the_best_of_all_generations(
         assert generation.mean_size == sum(len(genome) for genome, _ in part) / 20
 
 
-@settings(max_examples=30, deadline=None)
+@examples(ordinary=9, whole=30)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=2), fitnesses), max_size=20))
 def test_elites_are_ranked_once_each(found: list[tuple[bytes, float]]) -> None:
     once = {genome: fitness for genome, fitness in reversed(found) if not math.isnan(fitness)}
@@ -243,7 +244,7 @@ def test_elites_are_ranked_once_each(found: list[tuple[bytes, float]]) -> None:
     assert list(ranked) == naive.best_of_all(once.items(), len(found))
 
 
-@settings(max_examples=10, deadline=None)
+@examples(ordinary=3, whole=10)
 @given(seeds, st.integers(1, 4))
 def test_runs_side_by_side_are_the_runs_one_by_one(seed: int, count: int) -> None:
     def evaluate(genomes: Sequence[bytes]) -> Floats:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamsched.errors import FormulaError
@@ -16,6 +16,7 @@ from streamsched.formula.evaluation.simplify import claims_of
 from streamsched.formula.syntax.parser import tokenize
 from streamsched.numerics.arrays import Floats
 from tests.reference import estimators
+from tests.support.cases import examples
 
 NAMES: tuple[str, ...] = ("X", "n", "t")
 UNARY: tuple[UnaryOp, ...] = ("neg", "log", "exp")
@@ -61,7 +62,7 @@ def near(found: float, expected: float) -> bool:
     return math.isclose(found, expected, rel_tol=1e-12, abs_tol=1e-300)
 
 
-@settings(max_examples=250, deadline=None)
+@examples(ordinary=75, whole=250)
 @given(trees())
 @example(Unary("neg", Constant(3)))
 @example(Unary("neg", Constant(-3)))
@@ -77,13 +78,13 @@ def test_parsing_inverts_printing(tree: Node) -> None:
     assert str(parsed) == str(formula)
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(), trees())
 def test_formulas_are_equal_where_their_trees_are(left: Node, right: Node) -> None:
     assert (Formula(left) == Formula(right)) == (left == right)
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(), st.data())
 def test_no_bracket_can_go(tree: Node, data: st.DataObject) -> None:
     """Without any one pair of brackets that is not a function's, the text means another tree or none."""
@@ -100,7 +101,7 @@ def test_no_bracket_can_go(tree: Node, data: st.DataObject) -> None:
     assert Formula.parse(bare).root != tree
 
 
-@settings(max_examples=125, deadline=None)
+@examples(ordinary=38, whole=125)
 @given(st.sampled_from([*UNARY, *BINARY]), st.lists(st.tuples(anything, anything), min_size=1, max_size=40))
 @example("pow", [(math.nan, 0.0), (1.0, math.nan), (-1.0, math.nan), (0.0, math.nan), (-math.inf, 3.0)])
 @example("/", [(math.nan, 0.0), (math.inf, 0.0), (0.0, -0.0), (1.0, math.nan)])
@@ -114,14 +115,14 @@ def test_operations_are_the_protected_ones(op: UnaryOp | BinaryOp, rows: list[tu
         assert near(found, apply(op, *operands))
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(("neg",), EXACT), tables(anything))
 def test_programs_of_exact_operations_equal_the_walk(tree: Node, columns: dict[str, Floats]) -> None:
     rows = [dict(zip(NAMES, row, strict=True)) for row in zip(*(columns[name].tolist() for name in NAMES), strict=True)]
     assert same(Formula(tree).evaluate(columns), np.array([estimators.formula_value(tree, row) for row in rows]))
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(), tables(anything))
 def test_programs_compute_each_node_from_its_children(tree: Node, columns: dict[str, Floats]) -> None:
     """Node by node, since one last bit of a logarithm may decide everything above it."""
@@ -138,7 +139,7 @@ def test_programs_compute_each_node_from_its_children(tree: Node, columns: dict[
             assert near(found, estimators.protected(node.op, *row))
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(), tables(anything, most=100), st.lists(st.integers(1, 40), max_size=8))
 def test_any_split_into_blocks_gives_the_same_bits(tree: Node, columns: dict[str, Floats], lengths: list[int]) -> None:
     formula = Formula(tree)
@@ -157,7 +158,7 @@ def test_any_split_into_blocks_gives_the_same_bits(tree: Node, columns: dict[str
     assert {name: column.tobytes() for name, column in columns.items()} == before
 
 
-@settings(max_examples=250, deadline=None)
+@examples(ordinary=75, whole=250)
 @given(trees(), tables(held))
 def test_simplified_formulas_have_the_same_values(tree: Node, columns: dict[str, Floats]) -> None:
     formula = Formula(tree)
@@ -168,7 +169,7 @@ def test_simplified_formulas_have_the_same_values(tree: Node, columns: dict[str,
     assert simple.simplify() == simple
 
 
-@settings(max_examples=125, deadline=None)
+@examples(ordinary=38, whole=125)
 @given(trees(), tables(held))
 def test_claims_hold(tree: Node, columns: dict[str, Floats]) -> None:
     claims = claims_of(tree)
@@ -183,7 +184,7 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(ordinary=75, whole=250)
 @given(st.text(max_size=40) | st.lists(pieces, max_size=15).map("".join))
 def test_any_text_parses_or_says_where_it_does_not(text: str) -> None:
     parsed = parse_or_refuse(text)
@@ -204,7 +205,7 @@ def parse_or_refuse(text: str) -> Formula | FormulaError:
         return error
 
 
-@settings(max_examples=100, deadline=None)
+@examples(ordinary=30, whole=100)
 @given(trees(), st.data())
 def test_a_foreign_character_is_reported_where_it_stands(tree: Node, data: st.DataObject) -> None:
     text = str(Formula(tree))

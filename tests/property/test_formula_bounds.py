@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
@@ -14,6 +14,7 @@ from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.numerics.arrays import Floats
 from tests.property.test_formula import BINARY, EXACT, HUGE, NAMES, UNARY, held, tables, trees
 from tests.reference import estimators
+from tests.support.cases import examples
 
 Columns = Mapping[str, Floats]
 Ranges = dict[str, tuple[float, float]]
@@ -72,7 +73,7 @@ def exceed(values: Floats, bounds: Floats) -> bool:
     return bool((~np.isnan(values) & ~(values <= bounds)).any())
 
 
-@settings(max_examples=200, deadline=None)
+@examples(ordinary=60, whole=200)
 @given(trees(), tables(held), tables(held), movers, st.booleans())
 @example(Binary("/", X, Binary("-", T, Constant(1))), row(1, 1, 0.5), row(1, 1, 2), {"t"}, False)
 @example(Binary("*", Unary("log", T), Unary("log", T)), row(1, 1, 0), row(1, 1, 2), {"t"}, False)
@@ -91,7 +92,7 @@ operations = st.sampled_from([operation(op) for op in (*UNARY, *BINARY)])
 some_movers = st.sets(st.sampled_from(["X", "t"]), min_size=1)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(ordinary=45, whole=150)
 @given(operations, tables(signed), tables(signed), some_movers, st.booleans())
 def test_both_ends_of_each_operation(tree: Node, one: Columns, other: Columns, moving: set[str], known: bool) -> None:
     """Over intervals of any sign, infinite too; the lower end is minus the upper end of the negated formula."""
@@ -102,7 +103,7 @@ def test_both_ends_of_each_operation(tree: Node, one: Columns, other: Columns, m
     assert not exceed(-values, bound(Unary("neg", tree), lows, highs, moving, ranges))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(ordinary=45, whole=150)
 @given(operations, tables(signed), tables(signed), some_movers, st.booleans())
 def test_ends_are_no_wider_than_those_of_corners(
     tree: Node, one: Columns, other: Columns, moving: set[str], known: bool
@@ -127,7 +128,7 @@ def near(found: float, expected: float) -> bool:
     return found == expected or math.isclose(found, expected, rel_tol=1e-14, abs_tol=1e-321)
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(("neg",), EXACT), tables(held), movers)
 def test_bounds_at_a_point_are_the_value(tree: Node, columns: Columns, moving: set[str]) -> None:
     values = Formula(tree).evaluate(columns)
@@ -135,13 +136,13 @@ def test_bounds_at_a_point_are_the_value(tree: Node, columns: Columns, moving: s
     np.testing.assert_array_equal(bounds[~np.isnan(values)], values[~np.isnan(values)])
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(), tables(held))
 def test_bounds_of_what_stands_still_are_its_bits(tree: Node, columns: Columns) -> None:
     assert bound(tree, columns, {}, set(), {}).tobytes() == Formula(tree).evaluate(columns).tobytes()
 
 
-@settings(max_examples=75, deadline=None)
+@examples(ordinary=22, whole=75)
 @given(trees(("neg",), EXACT), tables(held), tables(held), movers, st.floats(0, 1), st.floats(0, 1))
 def test_intervals_within_have_no_greater_bounds(
     tree: Node, one: Columns, other: Columns, moving: set[str], start: float, stop: float

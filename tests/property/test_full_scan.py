@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Outcome, Politeness, Rule, Scheduler
@@ -18,6 +18,7 @@ from streamsched.ranking import full_scan
 from streamsched.ranking.full_scan import FullScan, Query
 from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import WEEK_HOURS
+from tests.support.cases import examples
 from tests.support.outcome_streams import DAY
 
 NOW = 1_000 * DAY
@@ -107,7 +108,7 @@ def small_blocks() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=30, deadline=None)
+@examples(ordinary=9, whole=30)
 @given(
     formulas,
     st.integers(0, 2**32),

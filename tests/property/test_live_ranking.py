@@ -35,6 +35,7 @@ from streamsched.records.seasonality_schema import WEEK_HOURS
 from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
 from streamsched.state.crawl_plan import CrawlPlan
 from tests.property.test_politeness import lengths, some_counts
+from tests.support.cases import how_many
 from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
 from tests.support.scheduler_twins import Twins, small_shards
 from tests.support.stepped_threads import stepped
@@ -452,8 +453,9 @@ def run(
     return machine.met
 
 
+@pytest.mark.longer
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
-    met = run(25, 30)
+    met = run(how_many(10, 25), 30)
     assert met["some"] > 20
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
@@ -467,8 +469,9 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     assert met["schedules"] > 0
 
 
+@pytest.mark.longer
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
-    met = run(10, 30, machine=HourlyRanking)
+    met = run(how_many(5, 10), 30, machine=HourlyRanking)
     assert met["some, by hours"] > 0
 
 
@@ -503,6 +506,6 @@ def test_scores_above_the_levels_of_overdue_pages(machine: LiveRanking) -> None:
         machine.what_is_kept_is_true()
 
 
-@pytest.mark.cases(ordinary=1, whole=150)
+@pytest.mark.cases(ordinary=0, whole=150)
 def test_whatever_is_done_for_long_the_ranking_is_the_full_sort(rng: random.Random) -> None:
     assert run(2, 80, number=rng.getrandbits(32))["some"] > 2

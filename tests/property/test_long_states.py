@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Outcome, Scheduler
+from tests.support.cases import examples
 from tests.support.outcome_streams import DAY, cut
 
 DAYS = 3 * 365
@@ -91,7 +92,7 @@ def test_everything_that_is_learned_was_learned(crawl: CrawlOfYears) -> None:
     assert crawl.scheduler.core.pages.faults() == []
 
 
-@settings(max_examples=5)
+@examples(ordinary=3, whole=5)
 @given(st.lists(st.sampled_from([1, 6, 30, 365, 5_000]), min_size=1, max_size=3))
 def test_a_state_of_three_years_is_that_of_its_own_stream(crawl: CrawlOfYears, sizes: list[int]) -> None:
     rebuilt = rebuild(crawl.outcomes, sizes)

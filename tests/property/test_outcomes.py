@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import MOVED_TO, OPTIONAL, Outcome, OutcomeBatch
+from tests.support.cases import examples
 
 LARGEST = float(np.finfo(np.float32).max)
 COLUMNS = [field.name for field in OPTIONAL if field.kind.dtype is not None]
@@ -62,7 +63,7 @@ def is_valid(record: dict[str, Any]) -> bool:
     )
 
 
-@settings(max_examples=150)
+@examples(ordinary=45, whole=150)
 @given(records, st.sampled_from([b"", b"\xff"]))
 def test_problems_are_the_records_that_break_the_format(rows: list[dict[str, Any]], before: bytes) -> None:
     blob = before + b"".join(row["url"] for row in rows) + before

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Outcome, OutcomeBatch, Scheduler
@@ -24,6 +24,7 @@ from streamsched.records.url_patterns import find_host
 from streamsched.state.page_table import PageTable
 from tests.reference import politeness as reference_politeness
 from tests.reference import shard
+from tests.support.cases import examples
 from tests.support.guarded_memory import fenced, small_reserve
 from tests.support.outcome_streams import DAY, cut, streams
 
@@ -176,7 +177,7 @@ targets = st.sampled_from(
 )
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(streams(), sizes, politeness, st.data())
 def test_whatever_comes_pages_and_hosts_wait_as_their_twins_do(
     outcomes: list[Outcome], sizes: list[int], politeness: Politeness, data: st.DataObject
@@ -200,7 +201,7 @@ def test_whatever_comes_pages_and_hosts_wait_as_their_twins_do(
             both.check(now)
 
 
-@settings(max_examples=100)
+@examples(ordinary=30, whole=100)
 @given(st.text("ab*", max_size=8), st.text("ab*/", max_size=12))
 def test_globs_are_regular_expressions(glob: str, text: str) -> None:
     blob = np.frombuffer(b"*" + text.encode() + b"a", np.uint8).copy()
@@ -223,7 +224,7 @@ wild = st.builds(
 )
 
 
-@settings(max_examples=50)
+@examples(ordinary=15, whole=50)
 @given(st.lists(urls, min_size=1, max_size=8, unique=True), st.lists(st.tuples(wild, rules), max_size=5), st.data())
 def test_a_page_goes_by_the_rule_of_its_twin(
     urls: list[str], rules: list[tuple[str, Rule]], data: st.DataObject
@@ -258,7 +259,7 @@ acts: st.SearchStrategy[tuple[str, set[int], float]] = st.one_of(
 )
 
 
-@settings(max_examples=50)
+@examples(ordinary=15, whole=50)
 @given(st.lists(acts, max_size=25))
 def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]) -> None:
     """Granted again or not, freed by outcomes or not, in whatever order; and hosts count what is out."""

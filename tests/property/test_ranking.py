@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.numerics.topk_order import tie_keys
@@ -17,6 +17,7 @@ from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking import full_scan
 from streamsched.ranking.full_scan import FullScan, Query
 from streamsched.records.page_schema import URGENT
+from tests.support.cases import examples
 from tests.support.fixed_scores import SCORE, make_pages, set_scores
 from tests.support.guarded_memory import small_reserve
 
@@ -36,7 +37,7 @@ def small_blocks() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=100)
+@examples(ordinary=30, whole=100)
 @given(columns, st.integers(0, 130), st.integers(0, 2**64 - 1), st.integers(1, 3))
 def test_ranking_is_the_full_sort(
     pages: list[tuple[float, float | None, float]], k: int, salt: int, threads: int

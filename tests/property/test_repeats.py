@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Observed, Outcome, OutcomeBatch, PackedUrls, Politeness, Scheduler
 from streamsched.state import page_table
+from tests.support.cases import examples
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
 
@@ -31,7 +32,7 @@ def fed(*parts: list[Outcome]) -> Scheduler:
     return scheduler
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(streams(), sizes)
 def test_cutting_does_not_show(outcomes: list[Outcome], sizes: list[int]) -> None:
     whole = fed(outcomes).digest()
@@ -39,7 +40,7 @@ def test_cutting_does_not_show(outcomes: list[Outcome], sizes: list[int]) -> Non
     assert fed(*cut(outcomes, [1])).digest() == whole
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(streams(), st.integers(1, 5))
 def test_chunks_within_a_batch_do_not_show(outcomes: list[Outcome], chunk: int) -> None:
     whole = fed(outcomes).digest()
@@ -48,7 +49,7 @@ def test_chunks_within_a_batch_do_not_show(outcomes: list[Outcome], chunk: int) 
         assert fed(outcomes).digest() == whole
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(streams(), st.data())
 def test_repeats_of_what_came_before_do_not_show(outcomes: list[Outcome], data: st.DataObject) -> None:
     """After each part, any stretch of what was fed so far, from its beginning (a restart) or from anywhere."""
@@ -69,7 +70,7 @@ def test_repeats_of_what_came_before_do_not_show(outcomes: list[Outcome], data: 
     assert repeating.digest() == once.digest()
 
 
-@settings(max_examples=5)
+@examples(ordinary=3, whole=5)
 @given(streams())
 def test_every_outcome_twice_in_a_row_does_not_show(outcomes: list[Outcome]) -> None:
     assert fed([outcome for outcome in outcomes for _ in range(2)]).digest() == fed(outcomes).digest()

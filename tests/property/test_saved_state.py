@@ -11,13 +11,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
 from streamsched.persistence.image_format import read_image
 from streamsched.persistence.image_reader import check_image, load_images
 from streamsched.persistence.state_directory import newest_image
+from tests.support.cases import examples, how_many
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
 from tests.support.paths import ROOT
@@ -57,7 +58,7 @@ def answers(scheduler: Scheduler, now: float) -> list[object]:
     return [scheduler.digest(), ranked.urls, ranked.scores.tolist(), ranked.hosts, handed.urls, result]
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(streams(), st.integers(0, 400), st.sampled_from(["posterior", "t * X / cost", "1"]), st.none() | st.just(2))
 def test_loaded_scheduler_goes_on_as_the_saved_one(
     outcomes: list[Outcome], at: int, formula: str, per_host: int | None
@@ -133,8 +134,8 @@ def run_until_killed(folder: Path, last: int, is_time: Callable[[Path, set[str]]
 
 def test_killed_while_saving_leaves_a_whole_state(tmp_path: Path, uninterrupted: dict[int, str]) -> None:
     """Killed again and again at moments of the save; the last run goes on to the state of one never killed."""
-    moments = [at_once, once_a_draft_stands, once_a_file_is_new, once_a_draft_stands, at_once]
-    for last, is_time in zip((1, 5, 12, 13, 30), moments, strict=True):
+    moments = [at_once, once_a_draft_stands, once_a_file_is_new]
+    for last, is_time in zip((1, 5, 12), moments, strict=True):
         saved, digests = run_until_killed(tmp_path, last, is_time)
         assert digests.items() <= uninterrupted.items()
         if saved or last > 1:
@@ -167,14 +168,15 @@ def places(path: Path) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("flip", "first"), [(0x01, 0), (0x80, 1), (0xFF, 2)])
 def test_damaged_bytes_are_found(small_state: Path, flip: int, first: int) -> None:
-    """Every third of these bytes is damaged, in one of three ways."""
+    """A third of these bytes is damaged, in one of three ways; in an ordinary run every fifth of those."""
     path = newest_image(small_state)
     whole = bytearray(path.read_bytes())
     try:
         with path.open("r+b", buffering=0) as file:
-            for place in places(path)[first::9]:
+            for place in places(path)[first :: how_many(45, 9)]:
                 file.seek(place)
                 file.write(bytes([whole[place] ^ flip]))
                 with pytest.raises(SnapshotError) as caught:
@@ -187,11 +189,12 @@ def test_damaged_bytes_are_found(small_state: Path, flip: int, first: int) -> No
     assert len(load_images(small_state).pages) == 3
 
 
+@pytest.mark.longer
 def test_every_truncation_and_any_addition_is_found(small_state: Path) -> None:
     path = newest_image(small_state)
     whole = path.read_bytes()
     try:
-        sizes = list(reversed(places(path)))
+        sizes = list(reversed(places(path)))[:: how_many(5, 1)]
         path.write_bytes(whole + b"\0")
         for size in [len(whole) + 1, *sizes]:
             with path.open("r+b") as file:
@@ -202,7 +205,7 @@ def test_every_truncation_and_any_addition_is_found(small_state: Path) -> None:
         path.write_bytes(whole)
 
 
-@settings(max_examples=100)
+@examples(ordinary=30, whole=100)
 @given(data=st.data())
 def test_any_run_of_damaged_bytes_is_found(small_state: Path, data: st.DataObject) -> None:
     path = newest_image(small_state)

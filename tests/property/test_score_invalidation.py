@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.state.page_table import PageTable
+from tests.support.cases import examples
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import DAY, cut, streams
 
@@ -27,7 +28,7 @@ def records(table: PageTable) -> list[bytes]:
     return [shard.pages.records[row].tobytes() + shard.pages.traces[row].tobytes() for row in range(len(table))]
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(streams(), st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4), st.data())
 def test_what_is_not_told_stays(outcomes: list[Outcome], sizes: list[int], data: st.DataObject) -> None:
     table = PageTable(DAY)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
@@ -35,6 +35,7 @@ from streamsched.records.page_schema import PAGE
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, WEEK_HOURS
 from tests.reference import seasonality
 from tests.reference.seasonality import HOUR, Link, Profile, Published, Schedule, local_hours
+from tests.support.cases import examples
 
 DAY_S = 86_400.0
 gaps = st.sampled_from([1e-6, 0.25, 0.5, 1.0, 1.0, 3.7, 12.0, 12.5, 24.0, 24.0, 30.25, 100.0, 167.9, 168.0, 400.0])
@@ -77,7 +78,7 @@ def near(value: object) -> Any:
     return pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(tolds, starts, visits)
 def test_schedules_learn_as_their_twins(published: Published, start: float, seen: list[tuple[float, bool]]) -> None:
     sheet, twin, _ = taught(published, start, seen)
@@ -90,7 +91,7 @@ def test_schedules_learn_as_their_twins(published: Published, start: float, seen
         assert found[name] == pytest.approx(getattr(twin, name), rel=0.02, abs=0.02)
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(tolds, starts, visits, st.lists(gaps, min_size=1, max_size=5))
 def test_chances_and_factors_are_those_of_the_twin(
     published: Published, start: float, seen: list[tuple[float, bool]], ahead: list[float]
@@ -112,7 +113,7 @@ def test_chances_and_factors_are_those_of_the_twin(
         assert scheduled_factor(sheet, hour, schedule_scale(sheet)) == near(factors[hour])
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(tolds, visits, st.booleans(), st.integers(0, 400), st.sampled_from([-5.0, 0.0, 8.0]))
 def test_terminals_are_those_of_the_twin(
     published: Published, seen: list[tuple[float, bool]], own: bool, hours: int, edge: float
@@ -148,7 +149,7 @@ switches = st.sampled_from(
 )
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(tolds, switches, st.integers(-200, 30), st.integers(0, 800))
 def test_time_is_weighed_across_changes_of_the_clock(
     published: Published, switch: tuple[str, float], first: int, quarters: int
@@ -182,7 +183,7 @@ def linked(sheet: ScheduleView, *, own: bool) -> tuple[SeasonalityView, Records]
     return SeasonalityView(links, sheet.schedules, sheet.profiles), pages
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(tolds, visits, st.booleans(), st.lists(st.floats(0.0, 1e6), min_size=2, max_size=8))
 def test_what_is_due_and_weighted_time_rise_with_the_clock(
     published: Published, seen: list[tuple[float, bool]], own: bool, ahead: list[float]
@@ -197,7 +198,7 @@ def test_what_is_due_and_weighted_time_rise_with_the_clock(
     assert all(0.0 <= due <= 1.0 + 1e-9 for due in dues)
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(tolds, visits, st.integers(0, 2**32), st.integers(1, 60), st.sampled_from([1.0, HOUR, DAY_S, 1e-300]))
 def test_columns_hold_the_values_of_single_pages(
     published: Published, seen: list[tuple[float, bool]], seed: int, count: int, cycle_s: float
@@ -227,7 +228,7 @@ def test_columns_hold_the_values_of_single_pages(
                     assert found == due_since(view, links[i], pages[i], since, at_s, cycle_s)
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(tolds, visits, st.booleans(), st.floats(0.0, 1e6), st.floats(0.0, 4e5), st.integers(0, 200))
 def test_factors_of_a_span_are_bounded(
     published: Published, seen: list[tuple[float, bool]], own: bool, since: float, span: float, part: int
@@ -243,7 +244,7 @@ def test_factors_of_a_span_are_bounded(
         assert low[0] <= out[0] <= high[0]
 
 
-@settings(max_examples=15)
+@examples(ordinary=4, whole=15)
 @given(st.lists(st.tuples(st.floats(0.01, 300.0), st.floats(0.0, 1.0)), max_size=60))
 def test_gaps_between_changes_are_counted_as_by_the_twin(seen: list[tuple[float, float]]) -> None:
     schedules, twin = np.zeros(1, SCHEDULE), Schedule()

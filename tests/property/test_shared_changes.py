@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.evolution.data import shared_changes
 from streamsched.evolution.data.shared_changes import GroupVisits, draw_shared_changes
 from tests.reference.shared_changes import draw_groups
+from tests.support.cases import examples
 
 times = st.integers(-4, 40).map(lambda quarters: quarters / 4)
 visits = st.lists(st.tuples(times, st.booleans()), max_size=6).map(sorted)
@@ -28,7 +29,7 @@ def as_columns(groups: list[list[tuple[list[tuple[float, bool]], float]]]) -> Gr
     )
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(st.lists(pages, min_size=1, max_size=3), st.integers(1, 9), st.integers(0, 2**40))
 def test_the_draw_equals_its_reference(
     groups: list[list[tuple[list[tuple[float, bool]], float]]], cycles: int, seed: int

@@ -21,6 +21,7 @@ from streamsched.outcomes import Outcome
 from streamsched.signals import Signal, SignalBatch
 from tests.reference import shard as reference_shard
 from tests.reference.signals import NAMES
+from tests.support.cases import examples
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import DAY, cut
 
@@ -132,7 +133,7 @@ def test_any_mixture_leaves_the_state_of_the_twin(events: list[Event], sizes: li
             assert result[name] == pytest.approx(expected[name], rel=2e-3, abs=1e-4)
 
 
-@settings(max_examples=15)
+@examples(ordinary=4, whole=15)
 @given(events(), sizes, sizes)
 def test_cuts_do_not_matter(events: list[Event], first: list[int], second: list[int]) -> None:
     digests = []
@@ -143,7 +144,7 @@ def test_cuts_do_not_matter(events: list[Event], first: list[int], second: list[
     assert digests[0] == digests[1]
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(events(), sizes)
 def test_copies_of_a_source_are_counted_as_one_is(events: list[Event], sizes: list[int]) -> None:
     """Every signal comes of one kind, or at the same time of two: both kinds then have the counts of the one."""
@@ -170,7 +171,7 @@ def test_copies_of_a_source_are_counted_as_one_is(events: list[Event], sizes: li
     assert twins["counts"][:, :2].tolist() == np.repeat(rows["counts"][:, :1], 2, axis=1).tolist()
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(events(), events(), st.randoms(use_true_random=False))
 def test_two_streams_of_different_hosts_may_arrive_in_any_order(
     left: list[Event], right: list[Event], chance: Any
@@ -196,7 +197,7 @@ def test_two_streams_of_different_hosts_may_arrive_in_any_order(
     assert found[0] == found[1]
 
 
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(events(), st.integers(0, 40), sizes)
 def test_a_saved_state_goes_on_as_the_one_that_was_kept(
     tmp_path_factory: pytest.TempPathFactory, events: list[Event], at: int, sizes: list[int]

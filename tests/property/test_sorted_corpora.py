@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamsched.formula.objectives import OBJECTIVES
+from tests.support.cases import examples
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import small_shards
@@ -61,7 +62,7 @@ def begin(pages: int, formula: str, layout: str, *, spread: bool, seed: int = 0)
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
-@settings(max_examples=4)
+@examples(ordinary=3, whole=4)
 @given(
     st.integers(1, 90),
     st.sampled_from(sorted(LAYOUTS)),

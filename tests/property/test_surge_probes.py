@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, Politeness, Scheduler
@@ -20,6 +20,7 @@ from streamsched.records.schema import ShardArrays
 from streamsched.scheduler.batches.quotas import Places, swap_in
 from streamsched.scheduler.batches.surge_probes import SurgeProbes, _find_due
 from tests.reference import surge_probes as twin
+from tests.support.cases import examples
 from tests.support.outcome_streams import DAY
 
 NOW, PAGES = 7 * DAY, 600
@@ -70,7 +71,7 @@ def shuffled(shard: ShardArrays, rng: np.random.Generator, groups: int | None = 
     )
 
 
-@settings(max_examples=50)
+@examples(ordinary=15, whole=50)
 @given(
     seeds,
     st.sampled_from(FORMULAS),
@@ -110,7 +111,7 @@ def test_probes_are_those_of_the_twin() -> None:
     assert min(MET[True], MET[False]) > 10
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(seeds, st.integers(1, 300), st.integers(1, 400), st.sampled_from([0.0, 0.05, 0.5, 1e9]))
 def test_due_groups_are_the_best(seed: int, groups: int, most: int, bar: float) -> None:
     shard = shuffled(crawled(), np.random.default_rng(seed), groups)
@@ -121,7 +122,7 @@ def test_due_groups_are_the_best(seed: int, groups: int, most: int, bar: float) 
     assert np.allclose(due.worth, [worth for worth, _ in expected], rtol=1e-12, atol=0.0)
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(seeds, st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 def test_swaps_are_those_of_the_twin(seed: int, size: int, more: int, count: int) -> None:
     rng = np.random.default_rng(seed)

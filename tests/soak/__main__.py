@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 
 import pytest
@@ -22,8 +23,15 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON on standard output")
     given = parser.parse_args(words)
     progress = Tally(Console(stderr=True))
-    options = ["-m", "cases", "--soak", f"--soak-seed={given.seed}", f"--numprocesses={given.workers}"]
+    options = [
+        "-m",
+        "cases or hypothesis or longer",
+        "--soak",
+        f"--soak-seed={given.seed}",
+        f"--numprocesses={given.workers}",
+    ]
     options += [
+        f"--hypothesis-seed={given.seed}",
         *attacks(),
         "--dist=worksteal",
         "-p",
@@ -33,7 +41,7 @@ def main(words: list[str] | None = None) -> int:
         *(["-k", given.only] if given.only else []),
     ]
     code = int(pytest.main(options, plugins=[progress]))
-    again = f"python -m pytest --soak --soak-seed={given.seed}"
+    again = f"python -m pytest --soak --soak-seed={given.seed} --hypothesis-seed={given.seed}"
     progress.show(Console(stderr=given.json), again)
     if given.json:
         print(json.dumps(progress.to_json(), indent=2))  # noqa: T201
@@ -41,9 +49,10 @@ def main(words: list[str] | None = None) -> int:
 
 
 def attacks() -> list[str]:
-    """Return the files whose tests have cases: to collect all others would take longer than most attacks."""
+    """Return the files whose tests have cases or draw examples: to collect all others takes longer than most attacks."""
     files = sorted((ROOT / "tests").glob("**/test_*.py"))
-    return [str(path) for path in files if "pytest.mark.cases" in path.read_text(encoding="utf-8")]
+    marked = re.compile(r"pytest\.mark\.(cases|longer)|^from hypothesis import", re.MULTILINE)
+    return [str(path) for path in files if marked.search(path.read_text(encoding="utf-8"))]
 
 
 if __name__ == "__main__":
