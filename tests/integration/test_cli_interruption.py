@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -18,6 +17,7 @@ from streamsched.connectors import Delivery, Source, open_source
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.log_reader import has_calls
 from tests.support.command_line import Answer, Command, crawl, finish, start, write
+from tests.support.waiting import pause
 
 LINES = crawl()
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -188,7 +188,7 @@ def test_a_pipe_that_stays_silent(tmp_path: Path, number: signal.Signals) -> Non
     process.stdin.write("\n".join(LINES[:3]) + "\n")
     process.stdin.flush()
     while not has_calls(state) and process.poll() is None:
-        os.sched_yield()
+        pause()
     process.send_signal(number)
     try:
         process.wait(timeout=120)  # for a test that fails: nothing more comes, and the pipe is not closed

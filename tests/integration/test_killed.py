@@ -17,8 +17,10 @@ import pytest
 from streamsched import Scheduler
 from streamsched.scheduler.durable import DurableScheduler
 from tests.support import killed_scheduler
+from tests.support.cases import how_many
 from tests.support.child_processes import warm_forkserver
 from tests.support.guarded_memory import small_reserve
+from tests.support.waiting import pause
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +64,9 @@ def kill_once(context: ForkServerContext, folder: Path, first: int, count: int, 
     process = context.Process(target=killed_scheduler.work, args=(folder / "state", first, steps))
     process.start()
     while process.is_alive() and (not steps.exists() or steps.read_bytes().count(b"\n") < count):
-        pass
+        pause()
     while saving and process.is_alive() and not any((folder / "state").glob(".snapshot-*")):
-        pass
+        pause()
     process.kill()
     process.join()
     return int(steps.read_bytes().split()[-1]) if steps.exists() and steps.stat().st_size else first - 1
@@ -99,11 +101,11 @@ def check_feed(scheduler: DurableScheduler, folder: Path, changes: list[str]) ->
 
 
 @pytest.mark.cases(ordinary=1, whole=17)
-def test_killed_a_dozen_times(
+def test_killed_again_and_again(
     processes: ForkServerContext, tmp_path: Path, expected: Uninterrupted, rng: random.Random
 ) -> None:
     folder, done = tmp_path, 0
-    for _ in range(12):
+    for _ in range(how_many(5, 12)):
         if done >= killed_scheduler.STEPS - 20:
             shutil.rmtree(folder / "state")
             (folder / "read").unlink()

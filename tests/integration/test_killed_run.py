@@ -15,13 +15,14 @@ import pytest
 from streamsched import Outcome, Scheduler, Signal
 from streamsched.evolution.exchange_files import ARCHIVE_NAME, read_json
 from streamsched.evolution.records import RecordBook
+from tests.support.cases import how_many
 from tests.support.child_processes import warm_forkserver
 from tests.support.command_line import announce, crawl, outcome, spread_crawl, write
 from tests.support.extras import needs_casadi
 from tests.support.killed_run import kill_after
 
 PAGES, DAYS = 400, 40
-KILLS = 5
+KILLS = how_many(2, 5)
 PATIENCE_S = 300.0
 PLANNED_DAYS = 8
 BUDGETS = {"mirrorsync": "100%", "webfountain": "50%"}

@@ -22,6 +22,7 @@ from tests.support.cases import examples, how_many
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
 from tests.support.paths import ROOT
+from tests.support.waiting import pause
 
 STRIDES = {"candidates": 997, "profiles": 7}  # coprime to the sizes of their records, so every field is met
 STEPS = 40  # batches that the process below observes, and states that it saves
@@ -125,7 +126,7 @@ def run_until_killed(folder: Path, last: int, is_time: Callable[[Path, set[str]]
             if int(step) >= last:
                 before = {path.name for path in folder.iterdir()}
                 while not is_time(folder, before) and process.poll() is None:
-                    pass
+                    pause()
                 process.send_signal(signal.SIGKILL)
         process.wait()
         assert process.returncode == (0 if saved == STEPS else -signal.SIGKILL)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.soak.orderly import call
+from tests.support.cases import how_many
 from tests.support.child_processes import warm_forkserver
 from tests.support.command_line import NOW, crawl, write
 from tests.support.killed_run import kill_after
 
-KILLS = 12
+KILLS = how_many(4, 12)
 FORMULAS = ["t", "posterior", "rate * t", "1"]
 
 

@@ -19,6 +19,7 @@ from tests.integration.kafka.proxy import OFFSET_COMMIT, PRODUCE, Proxy
 from tests.integration.kafka.topics import Topic, encode_event, wait_for
 from tests.support.command_line import finish, start
 from tests.support.crawl_outcomes import read_out
+from tests.support.waiting import pause
 
 # A socket that kafka-python cannot connect is left to the garbage collector.
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
@@ -80,7 +81,7 @@ def read_times(topic: Topic) -> list[float]:
 
 def wait_until(is_so: Callable[[], object]) -> None:
     while not is_so():
-        pass
+        pause()
 
 
 def test_a_reader_continues_when_it_is_back(fragile: Broker, make_topic: Callable[..., Topic]) -> None:

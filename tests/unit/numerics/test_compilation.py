@@ -24,7 +24,7 @@ FORK = (
     late = threading.Thread(target=double, args=(1.5,))
     late.start()
     while not double.is_compiling and late.is_alive():
-        pass
+        pause()
     child = os.fork()
     if child == 0:
         os._exit(int(double(2j) == 4j and add(1.5, 1.5) == 3.0))

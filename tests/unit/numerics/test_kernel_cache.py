@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.support.paths import ROOT
+from tests.support.waiting import pause
 
 MODULE = """
 import sys
@@ -64,7 +65,7 @@ def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
 def test_a_process_killed_while_it_compiles_leaves_no_lock(tmp_path: Path) -> None:
     process = start(tmp_path, 1)
     while process.poll() is None and not list((tmp_path / "cache").rglob("*.lock")):
-        pass
+        pause()
     process.kill()
     process.communicate()
     assert finish(start(tmp_path, 2))[0] == 4

@@ -23,6 +23,7 @@ from streamsched.persistence.log_segments import (
     make_segment,
     read_segment,
 )
+from tests.support.waiting import pause
 
 SEGMENT = 400
 IDENTITY = "0123456789abcdef"
@@ -154,7 +155,7 @@ def test_threads_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for thread in threads[1:]:
         thread.start()
     while log.sequence < 5:
-        pass
+        pause()
     go_on.set()
     for thread in threads:
         thread.join()

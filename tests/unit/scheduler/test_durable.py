@@ -22,6 +22,7 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.log_reader import has_calls
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.state.stream_clock import WallClock
+from tests.support.waiting import pause
 
 NEVER = SavePlan(every=1e9)
 STREAM = [Outcome(f"https://a.example/{i % 7}", float(i + 1), changed=i % 3 == 0) for i in range(40)]
@@ -107,9 +108,9 @@ def test_saves_by_itself(tmp_path: Path) -> None:
             before = list_images(tmp_path)
             take(scheduler, step, step + 1)
             while list_images(tmp_path) == before:
-                pass
+                pause()
             while Scheduler.load(tmp_path).positions != {"stream": step + 1}:
-                pass
+                pause()
         assert scheduler.trouble is None
     assert len({name.number for name in list_images(tmp_path)}) == 2
     assert max(name.step for name in list_images(tmp_path)) <= 2

@@ -32,6 +32,7 @@ from streamsched.scheduler.settings import DEFAULT_FORMULA
 from tests.support.cases import grouped
 from tests.support.guarded_memory import small_reserve
 from tests.support.paths import ROOT
+from tests.support.waiting import pause
 
 DAY = 86_400.0
 WINNER = "posterior + 0.01 * t"
@@ -87,7 +88,7 @@ def child(one: Evolver) -> subprocess.Popen[bytes]:
     assert job is not None
     while job._started_at is None:
         assert job._thread.is_alive()
-        os.sched_yield()
+        pause()
     assert job.process is not None
     return job.process
 
@@ -219,7 +220,7 @@ def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatc
         closer = threading.Thread(target=one.close)
         closer.start()
         while not job._cancelled:
-            os.sched_yield()
+            pause()
         closing.set()
         closer.join(timeout=120)
         assert job.process is None
@@ -295,7 +296,7 @@ def test_a_second_evolver_leaves_the_first_alone_and_waits_for_it(tmp_path: Path
         process = child(first)
         lock = tmp_path / ".evolution.lock"
         while not (lock.exists() and _locked(lock)):
-            os.sched_yield()
+            pause()
         (tmp_path / ".evolution-left").mkdir()  # by a process that was killed
         with evolver(tmp_path, "win") as second:
             assert not (tmp_path / ".evolution-left").exists()
@@ -336,7 +337,7 @@ def test_a_parents_death_ends_the_child(tmp_path: Path) -> None:
     until = time.monotonic() + 60
     while not gone(child):
         assert time.monotonic() < until
-        os.sched_yield()
+        pause()
     assert len(list(tmp_path.glob(".evolution-*"))) == 1
     with evolver(tmp_path, "win") as one:
         assert list(tmp_path.glob(".evolution-*")) == []
