@@ -113,7 +113,7 @@ def test_sigterm_answers_or_refuses_all_requests_under_way(tmp_path: Path) -> No
         with make_client(address) as client:
             client.post("/v1/discover", json={"urls": PAGES})
         running = [pool.submit(crawl, address, name, lambda: False) for name in range(100)]
-        time.sleep(1.0)
+        time.sleep(0.4)
         process.send_signal(signal.SIGTERM)
         acknowledged = [one.result() for one in running]
         assert process.wait(60) == 0

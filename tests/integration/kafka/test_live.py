@@ -18,8 +18,10 @@ from examples.live.world import DAY_S, World
 from streamsched.replay import read_truth
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.topics import Topic
+from tests.support.cases import how_many
 from tests.support.paths import ROOT
 
+MOMENTS = [("the service:", signal.SIGINT), ("broker ...", signal.SIGTERM)]  # where the most runs, and amid a start
 START_S = 1_755_820_800.0  # 2025-08-22
 LIVE = (sys.executable, "-m", "examples.live", "--http", "127.0.0.1:0", "--history", "20", "--days", "20")
 
@@ -69,7 +71,8 @@ def test_what_a_crawl_has_found_is_sent_at_once(topic: Topic) -> None:
 
 
 @pytest.mark.usefixtures("real")
-@pytest.mark.parametrize(("moment", "number"), [("broker ...", signal.SIGTERM), ("the service:", signal.SIGINT)])
+@pytest.mark.longer
+@pytest.mark.parametrize(("moment", "number"), MOMENTS[: how_many(1, 2)])
 def test_ctrl_c_leaves_nothing_running(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     process = start(tmp_path, "--seconds", "600")
     assert process.stderr is not None
