@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from streamsched.api.views import HostLimits
+from tests.support.cases import how_many
 from tests.support.command_line import Answer, Command
 from tests.support.http_service import TOKENS, URLS, Running, running
 from tests.support.paths import ROOT
 
 TOKEN = "STREAMSCHED_TOKEN"
+PACKAGES = ("starlette", "uvicorn", "httptools", "markdown_it", "prometheus_client")  # that a service needs
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +179,8 @@ def test_a_service_that_is_not_there(url: str, code: int, streamsched: Command) 
     assert len(answer.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("package", ["starlette", "uvicorn", "httptools", "markdown_it", "prometheus_client"])
+@pytest.mark.longer
+@pytest.mark.parametrize("package", PACKAGES[: how_many(2, 5)])
 def test_a_missing_package_of_the_service_is_named(tmp_path: Path, package: str) -> None:
     lines = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_module('streamsched', run_name='__main__')"
     command = [sys.executable, "-c", lines, "serve", "--state", str(tmp_path / "state"), "--http", "127.0.0.1:0"]

@@ -108,11 +108,12 @@ def uneven_crawl(pages: int, days: int) -> list[str]:
 @pytest.mark.cases(ordinary=1, whole=20)
 def test_two_streams_killed_again_and_again(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
     """Kill runs over a file of outcomes and one of signals; nothing of either is lost, applied twice or misplaced."""
-    source = write(tmp_path / "outcomes.jsonl", spread_crawl(PAGES, DAYS))
-    signals = write(tmp_path / "signals.jsonl", announce(PAGES, DAYS))
+    pages = how_many(100, PAGES)
+    source = write(tmp_path / "outcomes.jsonl", spread_crawl(pages, DAYS))
+    signals = write(tmp_path / "signals.jsonl", announce(pages, DAYS))
     words = ["run", "--source", str(source), "--signals", str(signals), "--json", "--set", "save.every=5ms"]
     expected = merge_slowly(source, signals)
-    for state in killed_states(processes, words, tmp_path, rng, 2.0):
+    for state in killed_states(processes, words, tmp_path, rng, 2.0 * pages / PAGES):
         assert Scheduler.load(state).digest() == expected
 
 

@@ -110,7 +110,7 @@ def crawl(corpus: SortedCorpus, rng: random.Random, queries: int) -> Counter[str
     return corpus.met
 
 
-@pytest.mark.cases(ordinary=3, whole=120)
+@pytest.mark.cases(ordinary=1, whole=120)
 def test_a_corpus_of_any_size_is_sorted(rng: random.Random) -> None:
     """From one page to several pools, with the constants of the library."""
     pages = round(2.0 ** rng.uniform(0.0, 17.0)) if rng.random() < 0.5 else rng.randrange(1 << 16, 1 << 17)

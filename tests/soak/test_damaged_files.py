@@ -65,7 +65,7 @@ def test_the_state_is_worth_an_attack(crawl: SavedCrawl) -> None:
     assert not any(isinstance(answer, int) for answer in crawl.answers.values())
 
 
-@pytest.mark.cases(ordinary=24, whole=420)
+@pytest.mark.cases(ordinary=8, whole=420)
 def test_flipped_byte(crawl: SavedCrawl, folder: Path, rng: random.Random) -> None:
     suffix = rng.choice([".state", ".state", ".log", ".log", ".json", ".jsonl"])
     path = rng.choice([path for path in state_files(folder) if path.suffix == suffix])
@@ -149,7 +149,7 @@ KINDS: list[Callable[[Path, Path, random.Random], set[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(ordinary=26, whole=390)
+@pytest.mark.cases(ordinary=13, whole=390)
 def test_file_cut_gone_or_swapped(crawl: SavedCrawl, folder: Path, rng: random.Random, case: int) -> None:
     damage = KINDS[case % len(KINDS)]
     path = rng.choice(state_files(folder))

@@ -30,7 +30,7 @@ def fuzzed(tmp_path: Path, rng: random.Random, case: int) -> tuple[Case, Path]:
     return whole, path
 
 
-@pytest.mark.cases(ordinary=48, whole=757)
+@pytest.mark.cases(ordinary=18, whole=757)
 def test_damaged_input(fuzzed: tuple[Case, Path], tmp_path: Path) -> None:
     whole, source = fuzzed
     first, again = (run(source, tmp_path / name) for name in ("one", "two"))

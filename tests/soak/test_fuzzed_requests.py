@@ -20,10 +20,11 @@ import httpx
 import pytest
 
 from streamsched.persistence.state_directory import check_directory
+from tests.support.cases import how_many
 from tests.support.hostile_requests import Request, make_request
 from tests.support.http_service import URLS, make_client, started
 
-REQUESTS = 10_000  # of a case
+REQUESTS = how_many(2_500, 10_000)  # of a case
 CLIENTS = 4
 LONGEST_S = 20.0  # of an answer, on a machine that has other work
 HEALTH_EVERY_S = 0.1

@@ -145,7 +145,7 @@ def test_hostile_site(rng: random.Random, case: int, tmp_path: Path) -> None:
     assert Scheduler.load(tmp_path / "state").digest() == beset.scheduler.digest()
 
 
-@pytest.mark.cases(ordinary=4, whole=40)
+@pytest.mark.cases(ordinary=2, whole=40)
 def test_host_that_demands_rest_is_asked_again_within_two_days(rng: random.Random) -> None:
     """Whatever it demands: rests have a cap, and one page finds out whether the host answers again."""
     scheduler = Scheduler(threads=1)

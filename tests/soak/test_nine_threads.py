@@ -355,7 +355,7 @@ def check(scheduler: Scheduler | DurableScheduler) -> None:
     assert scheduler.core.formula_switch.current.check(scheduler.core.pages.arrays) == []
 
 
-@pytest.mark.cases(ordinary=2, whole=30)
+@pytest.mark.cases(ordinary=1, whole=30)
 def test_nine_threads_at_a_scheduler_in_memory(rng: random.Random, tmp_path: Path) -> None:
     scheduler = Scheduler(**SETTINGS)
     begin(scheduler)
@@ -365,7 +365,7 @@ def test_nine_threads_at_a_scheduler_in_memory(rng: random.Random, tmp_path: Pat
     assert Scheduler.load(tmp_path / "saved").digest() == scheduler.digest()
 
 
-@pytest.mark.cases(ordinary=3, whole=60)
+@pytest.mark.cases(ordinary=2, whole=60)
 def test_nine_threads_at_a_durable_scheduler(rng: random.Random, tmp_path: Path, case: int) -> None:
     """Recovery does the logged calls one after the other: from the beginning, or from images that threads saved."""
     plan = SavePlan(every=1e9) if case % 2 else SavePlan(every="20ms", increments=3)

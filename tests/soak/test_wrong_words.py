@@ -79,7 +79,7 @@ def test_every_command_is_attacked_or_known_to_be_long(tmp_path: Path) -> None:
     assert {name for name, _ in parameters()} <= places(tmp_path).keys()
 
 
-@pytest.mark.cases(ordinary=40, whole=400)
+@pytest.mark.cases(ordinary=20, whole=400)
 def test_wrong_word(sound: Path, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "folder"
     shutil.copytree(sound, folder)

@@ -104,9 +104,11 @@ def proxy(real: Address) -> Iterator[Proxy]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests of clients with both; an ordinary run has those of commands, which start processes, with either."""
+    """Run tests of clients with both; an ordinary run has those of commands, and longer ones, with either."""
     if "client" in metafunc.fixturenames:
-        few = "test_cli" in metafunc.definition.nodeid and not metafunc.config.getoption("soak")
+        of_commands = "test_cli" in metafunc.definition.nodeid
+        longer = metafunc.definition.get_closest_marker("longer") is not None
+        few = (of_commands or longer) and not metafunc.config.getoption("soak")
         first = crc32(metafunc.definition.name.encode()) % len(CLIENTS)
         metafunc.parametrize("client", CLIENTS[first : first + 1] if few else CLIENTS, indirect=True)
 

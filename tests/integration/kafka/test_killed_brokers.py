@@ -84,6 +84,7 @@ def wait_until(is_so: Callable[[], object]) -> None:
         pause()
 
 
+@pytest.mark.longer
 def test_a_reader_continues_when_it_is_back(fragile: Broker, make_topic: Callable[..., Topic]) -> None:
     topic = make_topic()
     topic.send(number(0, 5), partition=0)
