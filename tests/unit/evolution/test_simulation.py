@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.evolution.data.shared_changes import MIN_GROUP_PAGES, number_large_groups
@@ -13,12 +13,13 @@ from streamsched.evolution.simulation.crawl import choose_classes
 from streamsched.evolution.simulation.simulated_events import cumulative_surge_hazard
 from streamsched.evolution.simulation.tie_order import close_gap, count_within, find_reach
 from tests.reference.simulated_crawl import hit_share
+from tests.support.cases import examples
 
 PAGES = 20_000
 ARENA = make_arena(PAGES, PAGES, 1)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(ordinary=9, whole=30)
 @given(st.sampled_from([1, 2, 70, 2048, 4097, 13_000]), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.integers(0, 9_000))
 def test_a_gap_closes(size: int, low: float, high: float, start: int) -> None:
     begin, end = sorted((int(low * size), int(high * size)))
@@ -33,7 +34,7 @@ def test_a_gap_closes(size: int, low: float, high: float, start: int) -> None:
     assert np.all(ARENA.members[start + size : 2 * PAGES] == -1)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(ordinary=9, whole=30)
 @given(st.sets(st.integers(0, 99), min_size=1), st.integers(0, 99), st.data())
 def test_the_reach_of_one_class_is_the_least_length_with_enough_pages(
     numbers: set[int], offset: int, data: st.DataObject
@@ -46,7 +47,7 @@ def test_the_reach_of_one_class_is_the_least_length_with_enough_pages(
     assert count_within(ARENA, 5, offset, reach - 1, 100) == taken - 1
 
 
-@settings(max_examples=65, deadline=None)
+@examples(ordinary=20, whole=65)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 300),

@@ -31,7 +31,7 @@ from streamsched.optimal import (
 )
 from streamsched.optimal.poisson_learning import poisson_sync_rates
 from tests.reference import optimal as reference
-from tests.support.cases import grouped
+from tests.support.cases import grouped, how_many
 
 LEARNERS = [(mirror_sync, 2.7), (async_mirror_sync, 1.6), (async_psgd, 0.08)]
 arms = st.lists(st.tuples(st.floats(0.03, 3.0), st.floats(-20.0, 5.0)), min_size=1, max_size=12)
@@ -173,7 +173,8 @@ def test_slsqp_finds_the_same_optimum(costs: CostFamily) -> None:
         assert costs.cost(quick) == pytest.approx(costs.cost(rates), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.longer
+@pytest.mark.parametrize("seed", range(how_many(1, 3)))
 @pytest.mark.parametrize(("learn", "learning_rate"), [(mirror_sync, 5.0), (async_mirror_sync, 1.3), (async_psgd, 0.5)])
 def test_fitted_costs_end_within_a_fifth_of_a_per_cent_of_the_least(
     learn: Any, learning_rate: float, seed: int

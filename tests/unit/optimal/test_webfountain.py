@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import SettingsError
@@ -27,7 +27,7 @@ from streamsched.optimal import (
     webfountain,
 )
 from tests.reference import optimal as reference
-from tests.support.cases import grouped
+from tests.support.cases import examples, grouped
 from tests.support.extras import needs_casadi
 
 MILLIONTH = 1e-6  # of a million pages
@@ -69,7 +69,7 @@ def test_any_plan_is_cut_to_what_is_possible(seed: int, scale: float) -> None:
 
 
 @needs_casadi
-@settings(max_examples=10)
+@examples(ordinary=3, whole=10)
 @given(st.integers(1, 8), st.integers(1, 10), st.floats(0.5, 100.0), st.sampled_from([1, 2, 3]))
 def test_solutions_hold_the_constraints_and_beat_their_starts(
     periods: int, buckets: int, budget: float, strategy: int

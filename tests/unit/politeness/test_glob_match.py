@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Scheduler
@@ -11,7 +11,7 @@ from streamsched.numerics.arrays import Bytes
 from streamsched.politeness.glob_match import fits, mark_fitting
 from tests.reference import politeness
 from tests.reference.politeness import split_target
-from tests.support.cases import grouped
+from tests.support.cases import examples, grouped
 
 
 def bytes_of(text: str) -> Bytes:
@@ -44,7 +44,7 @@ URLS = [
 ]
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(
     st.sampled_from(["", "https", "http", "ftp", "s"]),
     st.text("/docsb*12?x", max_size=5) | st.sampled_from(["*", "/docs/*", "*1*", ""]),

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import DurableScheduler, Observed, Outcome, Politeness, Scheduler
 from streamsched.politeness.eligibility import are_leased
 from streamsched.politeness.leases import Leases
 from streamsched.state.page_table import PageTable
+from tests.support.cases import examples
 from tests.support.fixed_scores import make_pages
 
 URLS = [f"https://a.example/{i}" for i in range(4)]
@@ -188,7 +189,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=15)
+@examples(ordinary=4, whole=15)
 @given(st.lists(steps, max_size=30))
 def test_leases_are_those_of_a_dict(acts: list[tuple[str, int, float]]) -> None:
     scheduler, now = known(), 100.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.numerics.arrays import Bools, Floats, Ints
@@ -27,6 +27,7 @@ from streamsched.ranking.certificates import (
     set_certificate,
     summarise,
 )
+from tests.support.cases import examples
 from tests.support.guarded_memory import fenced
 
 PAGES = 3 * CHUNK + 5
@@ -75,7 +76,7 @@ def listed(kernel: Callable[..., int], *arguments: object) -> list[int]:
     return rows
 
 
-@settings(max_examples=65)
+@examples(ordinary=20, whole=65)
 @given(
     st.lists(
         st.tuples(st.integers(0, PAGES - 1), levels, waits), min_size=1, max_size=40, unique_by=lambda one: one[0]

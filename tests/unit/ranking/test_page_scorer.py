@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, Scheduler
@@ -25,6 +25,7 @@ from streamsched.ranking.page_scorer import (
 )
 from streamsched.records.schema import ShardArrays
 from tests.property.test_live_ranking import formulas
+from tests.support.cases import examples
 from tests.support.outcome_streams import DAY
 
 PAGES = 40
@@ -70,7 +71,7 @@ def gauged(scheduler: Scheduler, formula: Formula, rows: Ints, now: float, ends:
 waits = st.sampled_from([1e-3, 60.0, 3_600.0, DAY, 30 * DAY, 3_650 * DAY])
 
 
-@settings(max_examples=20)
+@examples(ordinary=6, whole=20)
 @given(formulas, st.lists(st.integers(0, PAGES + 4), min_size=1, max_size=LANES), st.floats(0.0, 20.0), waits)
 def test_scores_are_the_programs_and_bounds_are_not_exceeded(
     scheduler: Scheduler, formula: Formula, numbers: list[int], days: float, wait: float

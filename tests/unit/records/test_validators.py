@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.numerics.arrays import frozen
@@ -27,6 +27,7 @@ from streamsched.records.validators import (
     list_blocks,
     read_validators,
 )
+from tests.support.cases import examples
 
 PAGES = 4
 Pair = tuple[str | None, str | None]
@@ -72,7 +73,7 @@ sizes = st.sampled_from([0, 1, 24, 25, 26, 27, 28, 29, 54, 55, 56, 64, 65, 255, 
 texts = st.none() | sizes.map(lambda size: "e" * size) | st.text(max_size=30)
 
 
-@settings(max_examples=100)
+@examples(ordinary=30, whole=100)
 @given(st.lists(st.tuples(st.integers(0, PAGES - 1), texts, texts, st.booleans(), st.integers(0, 9)), max_size=12))
 def test_any_texts_are_kept_as_by_the_twin(steps: list[tuple[int, str | None, str | None, bool, int]]) -> None:
     store = Store()

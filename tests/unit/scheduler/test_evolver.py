@@ -29,7 +29,7 @@ from streamsched.records.trial_counts import ARMS, BLOCKS, CHALLENGER, ROUNDS
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.settings import DEFAULT_FORMULA
-from tests.support.cases import grouped
+from tests.support.cases import grouped, how_many
 from tests.support.guarded_memory import small_reserve
 from tests.support.paths import ROOT
 from tests.support.waiting import pause
@@ -137,6 +137,7 @@ def test_without_a_winner_the_champion_stays(tmp_path: Path, breed: str, challen
     assert one.scheduler.champion == Champion(Formula.parse(DEFAULT_FORMULA))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("breed", "why"),
     [
@@ -158,6 +159,8 @@ def test_a_failure_leaves_the_champion_and_a_record_and_the_next_is_tried(tmp_pa
         assert one.scheduler.next_batch(3, now=13 * DAY).urls
         assert one.tick(13 * DAY) is None
         assert not one.running
+        if breed != "leave_garbage" and how_many(0, 1) == 0:
+            return  # after one kind of failure the next is tried, in make soak after each
         one._breed = "tests.support.fake_evolutions:win"
         assert evolve(one, 14).decision == "promoted"
     assert [one.decision for one in RecordBook(tmp_path).read()[0]] == ["failed", "promoted"]

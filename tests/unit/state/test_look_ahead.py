@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.records.url_index import LOOKUP_CHUNK
 from streamsched.state import look_ahead
+from tests.support.cases import examples
 
 _START_S = 1_700_000_000.0
 
@@ -74,7 +75,7 @@ def test_the_state_is_that_of_one_thread(monkeypatch: pytest.MonkeyPatch, thread
     assert state_after(days, 2) == alone
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=60), min_size=1, max_size=4))
 def test_any_batches_have_the_state_of_one_thread(days: list[list[int]]) -> None:
     alone = state_after(days, 1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.connectors import Rejection, open_source
 from streamsched.estimation.change_detection import verdict
 from streamsched.outcomes import Outcome
+from tests.support.cases import examples
 from tests.support.crawl_outcomes import read_out
 from tests.support.paths import LOGS
 
@@ -116,7 +117,7 @@ valid = st.sampled_from([GOOD, b"1.5\tA\tu\n", b"2\tD\tu\r\n", b"\n"])
 broken = st.sampled_from([b"\t", b"\n", b"\r", b"1", b"M", b"\tM\t", b"x\ty\tz\n", b"1\tA\tu\t", b"\xff"])
 
 
-@settings(max_examples=100)
+@examples(ordinary=30, whole=100)
 @given(parts=st.lists(valid | broken, max_size=10), batch=st.sampled_from([1, 2, 100]))
 def test_whatever_comes_every_line_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], batch: int

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched.connectors import Rejection, open_source
 from streamsched.connectors.records import MOST_UNKNOWN, OTHERS
 from streamsched.outcomes import Outcome
+from tests.support.cases import examples
 from tests.support.crawl_outcomes import read_out
 
 GOOD = b'{"url":"https://a.example/","fetched_at":1.5}\n'
@@ -196,7 +197,7 @@ valid = st.sampled_from([GOOD, event('"status":200'), event('"fingerprint":"0000
 broken = st.sampled_from([b"{}\n", b"x\n", event('"status":2e2'), b'{"url":\n', b'"fetched_at":1}', b"}{", b"\xff"])
 
 
-@settings(max_examples=100)
+@examples(ordinary=30, whole=100)
 @given(parts=st.lists(valid | broken | st.binary(max_size=6), max_size=8), batch=st.sampled_from([1, 2, 100]))
 def test_whatever_comes_every_line_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], batch: int

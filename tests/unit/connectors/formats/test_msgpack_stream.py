@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamsched.connectors import Rejection, encode_frame, open_source
@@ -18,6 +18,7 @@ from streamsched.connectors.formats import msgpack_stream
 from streamsched.connectors.formats.msgpack_boundaries import FRAME
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.reference import estimators
+from tests.support.cases import examples
 from tests.support.crawl_outcomes import make_outcomes, pack, read_out
 
 EVENT = {"url": "https://a.example/", "fetched_at": 1.5}
@@ -218,7 +219,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=65)
+@examples(ordinary=20, whole=65)
 @given(data=mutated() | st.binary(max_size=80), batch=st.sampled_from([1, 3, 1000]))
 def test_whatever_comes_every_map_and_every_gap_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, batch: int

@@ -20,6 +20,7 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.records.seasonality_schema import NO_GROUP, WEEK_HOURS
 from streamsched.records.url_patterns import group_names
 from tests.reference.seasonality import utc
+from tests.support.cases import how_many
 from tests.support.intensities import (
     DAYS,
     HOURS,
@@ -37,6 +38,18 @@ from tests.support.intensities import (
 )
 
 _MARGIN = 1.5  # of seven days' means, the root mean square alone varies by a quarter
+
+
+SWITCHES = [  # a zone, when its clocks are changed, and hours ahead of UTC before and after
+    ("Europe/Berlin", utc(2024, 3, 31, 1), 1.0, 2.0),
+    ("America/New_York", utc(2024, 11, 3, 6), -4.0, -5.0),
+    ("Australia/Sydney", utc(2024, 4, 6, 16), 11.0, 10.0),
+    ("Asia/Kolkata", utc(2024, 10, 27, 1), 5.5, 5.5),
+    ("Europe/Berlin", utc(2024, 10, 27, 1), 2.0, 1.0),
+    ("America/New_York", utc(2024, 3, 10, 7), -5.0, -4.0),
+    ("Australia/Sydney", utc(2024, 10, 5, 16), 10.0, 11.0),
+    ("Asia/Shanghai", utc(2024, 3, 31, 1), 8.0, 8.0),
+]
 
 
 def urls_of(*hosts: str, pages: int) -> PackedUrls:
@@ -117,19 +130,8 @@ def test_regions_are_recovered_each_by_its_own_clock() -> None:
             assert abs(phase(found) - phase(office())) < 3 * phase_error(office(), least) < 0.5
 
 
-@pytest.mark.parametrize(
-    ("zone", "switch_s", "ahead", "then"),
-    [
-        ("Europe/Berlin", utc(2024, 3, 31, 1), 1.0, 2.0),
-        ("Europe/Berlin", utc(2024, 10, 27, 1), 2.0, 1.0),
-        ("America/New_York", utc(2024, 3, 10, 7), -5.0, -4.0),
-        ("America/New_York", utc(2024, 11, 3, 6), -4.0, -5.0),
-        ("Australia/Sydney", utc(2024, 4, 6, 16), 11.0, 10.0),
-        ("Australia/Sydney", utc(2024, 10, 5, 16), 10.0, 11.0),
-        ("Asia/Shanghai", utc(2024, 3, 31, 1), 8.0, 8.0),
-        ("Asia/Kolkata", utc(2024, 10, 27, 1), 5.5, 5.5),
-    ],
-)
+@pytest.mark.longer
+@pytest.mark.parametrize(("zone", "switch_s", "ahead", "then"), SWITCHES[: how_many(4, 8)])
 def test_local_hours_are_recovered_where_clocks_are_changed(
     zone: str, switch_s: float, ahead: float, then: float
 ) -> None:

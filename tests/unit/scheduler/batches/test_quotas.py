@@ -7,12 +7,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.scheduler.batches.quotas import _pass_visited
+from tests.support.cases import examples
 from tests.support.handout import drawing
 from tests.support.outcome_streams import DAY
 
@@ -191,7 +192,7 @@ def test_a_batch_that_was_given_back_leaves_nothing_where_none_are_drawn() -> No
     assert scheduler.digest() == before
 
 
-@settings(max_examples=30)
+@examples(ordinary=9, whole=30)
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 20))
 def test_the_first_page_never_visited(visited: list[bool], start: int) -> None:
     scheduler = Scheduler()
