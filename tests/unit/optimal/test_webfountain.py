@@ -27,7 +27,7 @@ from streamsched.optimal import (
     webfountain,
 )
 from tests.reference import optimal as reference
-from tests.support.cases import examples, grouped
+from tests.support.cases import examples, grouped, how_many
 from tests.support.extras import needs_casadi
 
 MILLIONTH = 1e-6  # of a million pages
@@ -128,11 +128,20 @@ def test_strategies_of_the_paper() -> None:
     assert stale[1][-1] < stale[2][-1] < stale[0][-1]
 
 
+TABLES = [
+    (1, 2, 17.22, 16.09), (1, 3, 21.38, 17.02), (1, 1, 325.92, 30.86), (2, 1, 377.44, 35.34), (2, 3, 25.00, 19.72),
+]  # fmt: skip
+    (1, 2, 17.22, 16.09),
+    (1, 3, 21.38, 17.02),
+    (1, 1, 325.92, 30.86),
+    (2, 1, 377.44, 35.34),
+    (2, 3, 25.00, 19.72),
+]
+
+
 @needs_casadi
-@pytest.mark.parametrize(
-    ("version", "strategy", "objective", "obsolete"),
-    [(1, 1, 325.92, 30.86), (1, 2, 17.22, 16.09), (1, 3, 21.38, 17.02), (2, 1, 377.44, 35.34), (2, 3, 25.00, 19.72)],
-)
+@pytest.mark.longer
+@pytest.mark.parametrize(("version", "strategy", "objective", "obsolete"), TABLES[: how_many(2, 5)])
 def test_tables_3_and_4(version: int, strategy: int, objective: float, obsolete: float) -> None:
     """In millions of pages, with the budget that gives strategy 1 as many obsolete pages as in table 3."""
     plan = webfountain(paper_model(54.0, version=version), strategy_weights(strategy, 14), starts=1)
@@ -142,6 +151,8 @@ def test_tables_3_and_4(version: int, strategy: int, objective: float, obsolete:
 
 
 @needs_casadi
+@pytest.mark.cases(ordinary=0, whole=1)
+@pytest.mark.usefixtures("case")
 def test_obsolete_pages_stabilise_and_halve_with_the_change_rates() -> None:
     """Experiment 3: 28 periods of strategy 1, at the paper's change rates and at half of them."""
     weights = strategy_weights(1, 28)

@@ -14,6 +14,7 @@ import pytest
 from streamsched.numerics.arrays import Floats
 from streamsched.optimal import BucketModel, NewPages, follow_plan, paper_model, strategy_weights, webfountain
 from tests.reference.crawl_schedules import best_by_descent, best_mixture
+from tests.support.cases import how_many
 from tests.support.extras import needs_casadi
 
 
@@ -36,7 +37,8 @@ def test_no_plan_is_below_the_best_mixture(seed: int, strategy: int) -> None:
 
 
 @needs_casadi
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.longer
+@pytest.mark.parametrize("seed", range(how_many(1, 3)))
 @pytest.mark.parametrize("strategy", [1, 2, 3])
 def test_plans_are_those_of_the_second_solver(seed: int, strategy: int) -> None:
     """A mixture may crawl one half of a bucket in one period and the other half in another, which no plan can."""
@@ -99,17 +101,18 @@ def test_eighteen_per_cent_cost_hardly_more(low: float, more: float) -> None:
 
 
 @needs_casadi
+@pytest.mark.longer
 def test_with_other_rates_the_tables_come_out_and_a_fifth_is_crawled_again() -> None:
     """Lifetimes and budget as found by a random search. With those of `paper_model`, a third is crawled again."""
     printed = {
-        (1, 1): (325.92, 30.86), (1, 2): (17.22, 16.09), (1, 3): (21.38, 17.02), (2, 1): (377.44, 35.34),
+        (1, 3): (21.38, 17.02), (1, 2): (17.22, 16.09), (1, 1): (325.92, 30.86), (2, 1): (377.44, 35.34),
         (2, 3): (25.00, 19.72),
     }  # fmt: skip
     ranks = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0)
     days = (0.2, 10.0, 29.0, 42.0, 83.0, 150.0, 171.0, 359.0)
     lifetimes = np.interp((np.arange(51) + 0.5) / 51, ranks, days)
     change = -np.expm1(-1.0 / lifetimes)
-    for (version, strategy), (objective, obsolete) in printed.items():
+    for (version, strategy), (objective, obsolete) in list(printed.items())[: how_many(2, 5)]:
         usual = paper_model(46.5, version=version, buckets=51)
         model = replace(usual, change_share=change, obsolete=change * usual.pages)
         plan = webfountain(model, strategy_weights(strategy, 14), starts=1)
