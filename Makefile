@@ -49,6 +49,8 @@ mypy: .venv/ready-dev
 pyright: .venv/ready-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+# Hundreds of processes import the project: where images forbid it, bytecode is kept all the same, for this target only.
+pytest: export PYTHONDONTWRITEBYTECODE =
 pytest: .venv/ready-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 

@@ -23,7 +23,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON on standard output")
     given = parser.parse_args(words)
     progress = Tally(Console(stderr=True))
-    options = ["-m", "cases or hypothesis or longer", "--soak"]
+    options = ["-m", "cases or hypothesis or longer or soak", "--soak"]
     options += [
         f"--soak-seed={given.seed}",
         f"--hypothesis-seed={given.seed}",
@@ -47,7 +47,7 @@ def main(words: list[str] | None = None) -> int:
 def attacks() -> list[str]:
     """Return the files with such tests: to collect all others takes longer than most attacks."""
     files = sorted((ROOT / "tests").glob("**/test_*.py"))
-    marked = re.compile(r"pytest\.mark\.(cases|longer)|^from hypothesis import", re.MULTILINE)
+    marked = re.compile(r"pytest\.mark\.(cases|longer|soak)|^from hypothesis import", re.MULTILINE)
     return [str(path) for path in files if marked.search(path.read_text(encoding="utf-8"))]
 
 

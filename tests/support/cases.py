@@ -4,6 +4,7 @@
 with ``--soak`` only. The test draws from `rng`, which depends on the seed, the test and the number only, so that a case
 can be repeated alone. ``@examples(ordinary=10, whole=100)`` says the same of the examples that Hypothesis draws,
 where the numbers of its profile (conftest.py) are not the right ones.
+``@pytest.mark.longer`` says that a test asks `how_many`, ``@pytest.mark.soak`` that it runs with ``--soak`` only.
 ``@grouped`` is ``@pytest.mark.parametrize`` for a table that names what several cases share.
 """
 
@@ -41,7 +42,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests without an ordinary case: a skipped one would look as if something were missing."""
     if not config.getoption("soak"):
-        items[:] = [item for item in items if all(marker.kwargs["ordinary"] for marker in item.iter_markers("cases"))]
+        items[:] = [item for item in items if not _for_soak_only(item)]
+
+
+def _for_soak_only(item: pytest.Item) -> bool:
+    counts = (marker.kwargs["ordinary"] for marker in item.iter_markers("cases"))
+    return item.get_closest_marker("soak") is not None or not all(counts)
 
 
 @pytest.fixture

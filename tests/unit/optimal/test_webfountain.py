@@ -145,8 +145,7 @@ def test_tables_3_and_4(version: int, strategy: int, objective: float, obsolete:
 
 
 @needs_casadi
-@pytest.mark.cases(ordinary=0, whole=1)
-@pytest.mark.usefixtures("case")
+@pytest.mark.soak
 def test_obsolete_pages_stabilise_and_halve_with_the_change_rates() -> None:
     """Experiment 3: 28 periods of strategy 1, at the paper's change rates and at half of them."""
     weights = strategy_weights(1, 28)

@@ -1,4 +1,8 @@
-"""A formula over pages anywhere in the table: its scores are the program's, and no score exceeds its bound in time."""
+"""A formula over pages anywhere in the table: its scores are the program's, and no score exceeds its bound in time.
+
+The kernels compile for half a minute by themselves. An ordinary run has them as parts of the ranking: test_live_ranking
+compares it with the full sort, and test_formula_bounds the bounds of formulas with their values.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,8 @@ from streamsched.records.schema import ShardArrays
 from tests.property.test_live_ranking import formulas
 from tests.support.cases import examples
 from tests.support.outcome_streams import DAY
+
+pytestmark = pytest.mark.soak
 
 PAGES = 40
 

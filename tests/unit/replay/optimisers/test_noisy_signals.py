@@ -81,12 +81,12 @@ def test_lambdacrawl_serves_current_copies_of_announced_pages_as_often_as_it_vis
 
 
 def test_policies_come_in_the_papers_order_and_runs_are_repeatable() -> None:
-    small = NoisySettings(pages=40, runs=2, time=40)
-    result, again = run_noisy_signals(small), run_noisy_signals(small)
-    for one, other in zip(result.experiments, again.experiments, strict=True):
+    short = NoisySettings(pages=10, runs=2, time=5)
+    for one, other in zip(run_noisy_signals(short).experiments, run_noisy_signals(short).experiments, strict=True):
         for runs, same in zip(one.policies, other.policies, strict=True):
             assert runs.accuracy.tobytes() == same.accuracy.tobytes()
             assert runs.accuracy.shape == (2, len(BUDGETS))
+    result = run_noisy_signals(NoisySettings(pages=40, runs=2, time=40))
     noisy = {runs.policy: runs.accuracy.mean(axis=0) for runs in result.experiments[1].policies}
     assert np.all(noisy["GREEDY-NCIS"] > noisy["GREEDY"] - 0.01)
     assert noisy["GREEDY-CIS"][0] < noisy["GREEDY"][0] < noisy["GREEDY-NCIS"][0]
