@@ -58,7 +58,7 @@ docs: .venv/ready-dev ## make docs/settings.md out of the settings' classes, and
 	$(BIN)/python -m tests.support.settings_page
 	$(BIN)/python -m tests.support.field_tables
 
-soak: .venv/ready-dev ## run the whole hostile test, an hour at most; make soak WITH='--seed 7 --json'
+soak: .venv/ready-dev ## run what make test shortens, attacks first of all: 90 minutes at most; WITH='--seed 7 --json'
 	@$(BIN)/python -m tests.soak $(WITH)
 
 bench: .venv/ready-dev ## measure every figure of docs/benchmarks.md, each beside a rival, and write it and the README

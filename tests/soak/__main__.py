@@ -1,4 +1,7 @@
-"""The whole hostile test: ``python -m tests.soak`` or ``make soak``. An hour at most on two cores."""
+"""The whole hostile test, and whole what ordinary runs shorten: ``python -m tests.soak`` or ``make soak``.
+
+An hour and a half at most on two cores.
+"""
 
 from __future__ import annotations
 
