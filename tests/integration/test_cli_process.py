@@ -69,13 +69,14 @@ def see(terminal_end: int) -> str:
 def test_the_script_and_the_module_are_the_same_command() -> None:
     """The installed script calls `main` and exits with what it returns."""
     script = "import sys; from streamsched.cli import main; sys.argv[0] = 'streamsched'; sys.exit(main())"
-    for words in (["--help"], ["next", "--state", "nowhere"]):
-        command = [sys.executable, "-c", script, *words]
-        called = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
-        answer = finish(start(*words))
-        assert (answer.code, answer.out, answer.err) == (called.returncode, called.stdout, called.stderr)
-        assert answer.code in (0, 4)
-        assert answer.out or answer.err
+    words = ["next", "--state", "nowhere"]
+    called = subprocess.run(
+        [sys.executable, "-c", script, *words], cwd=ROOT, text=True, capture_output=True, check=False
+    )
+    answer = finish(start(*words))
+    assert (answer.code, answer.out, answer.err) == (called.returncode, called.stdout, called.stderr)
+    assert answer.code == 4
+    assert answer.err
 
 
 def test_standard_input_to_state_to_batch(streamsched: Command, tmp_path: Path) -> None:
