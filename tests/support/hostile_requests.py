@@ -9,6 +9,7 @@ import json
 import math
 import random
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
@@ -188,7 +189,9 @@ def _deep(media_type: str, rng: random.Random) -> bytes:
     return start * depth + b"1" + rng.choice([end * depth, b""])
 
 
-_ENTRIES: Final = b"".join(b'"%07d":1,' % number for number in range(MOST_BYTES // 12))
+@cache
+def _entries() -> bytes:
+    return b"".join(b'"%07d":1,' % number for number in range(MOST_BYTES // 12))
 
 
 def _many(media_type: str, rng: random.Random) -> bytes:
@@ -198,7 +201,7 @@ def _many(media_type: str, rng: random.Random) -> bytes:
         return b"\xdd" + count.to_bytes(4, "big") + items
     count = _up_to(MOST_BYTES // 12, rng)
     items = rng.choice([b"1,", b"[],", b"{},"]) * count
-    return rng.choice([b"[" + items + b"1]", b"{" + _ENTRIES[: 12 * count - 1] + b"}"])
+    return rng.choice([b"[" + items + b"1]", b"{" + _entries()[: 12 * count - 1] + b"}"])
 
 
 def _long(media_type: str, rng: random.Random) -> bytes:

@@ -76,11 +76,15 @@ ITEMS = MANY.to_bytes(4, "big") + b"\x80" * MANY
     ("operation", "media_type", "body"),
     [
         ("observe", FRAMES, b"\x81\xa3url\xdd" + ITEMS),
-        ("set_rules", JSON, b'{"rules": {' + b",".join(b'"%d": {}' % number for number in range(MANY)) + b"}}"),
+        ("set_rules", JSON, None),
         ("discover", MSGPACK, b"\x81\xa4urls\xdd" + ITEMS),
     ],
 )
-def test_a_body_that_should_have_few_values_is_refused_undecoded(operation: str, media_type: str, body: bytes) -> None:
+def test_a_body_that_should_have_few_values_is_refused_undecoded(
+    operation: str, media_type: str, body: bytes | None
+) -> None:
+    if body is None:  # made here: each worker collects
+        body = b'{"rules": {' + b",".join(b'"%d": {}' % number for number in range(MANY)) + b"}}"
     reader = next(route.body for route in ROUTES if route.operation.name == operation)
     assert reader is not None
     with pytest.raises(HttpError, match="body: expected at most 262,144 values, found more"):
