@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, Politeness, Scheduler
@@ -71,7 +71,7 @@ def shuffled(shard: ShardArrays, rng: np.random.Generator, groups: int | None = 
     )
 
 
-@examples(ordinary=15, whole=50)
+@settings(max_examples=50)
 @given(
     seeds,
     st.sampled_from(FORMULAS),
