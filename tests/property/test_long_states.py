@@ -92,7 +92,7 @@ def test_everything_that_is_learned_was_learned(crawl: CrawlOfYears) -> None:
     assert crawl.scheduler.core.pages.faults() == []
 
 
-@examples(ordinary=3, whole=5)
+@examples(ordinary=2, whole=5)
 @given(st.lists(st.sampled_from([1, 6, 30, 365, 5_000]), min_size=1, max_size=3))
 def test_a_state_of_three_years_is_that_of_its_own_stream(crawl: CrawlOfYears, sizes: list[int]) -> None:
     rebuilt = rebuild(crawl.outcomes, sizes)

@@ -81,7 +81,7 @@ def test_lambdacrawl_serves_current_copies_of_announced_pages_as_often_as_it_vis
 
 
 def test_policies_come_in_the_papers_order_and_runs_are_repeatable() -> None:
-    short = NoisySettings(pages=10, runs=2, time=5)
+    short = NoisySettings(pages=20, runs=2, time=5)
     for one, other in zip(run_noisy_signals(short).experiments, run_noisy_signals(short).experiments, strict=True):
         for runs, same in zip(one.policies, other.policies, strict=True):
             assert runs.accuracy.tobytes() == same.accuracy.tobytes()
