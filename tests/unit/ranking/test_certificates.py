@@ -51,9 +51,8 @@ def test_levels_are_rounded_to_the_least_float32_that_is_not_below(numbers: list
     round_all(exact, rounded)
     with np.errstate(over="ignore"):
         nearest = exact.astype(np.float32)
-    np.testing.assert_array_equal(
-        rounded, np.where(nearest < exact, np.nextafter(nearest, np.float32(np.inf)), nearest)
-    )
+        above = np.nextafter(nearest, np.float32(np.inf))
+    np.testing.assert_array_equal(rounded, np.where(nearest < exact, above, nearest))
 
 
 @bare_kernel
