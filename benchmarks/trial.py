@@ -47,6 +47,8 @@ def run_trial(champion: str, challenger: str, pages: int, seed: int, most_days: 
     scheduler = Scheduler(formula=champion, seed=seed, host_share=None)
     scheduler.discover(urls, now=1.0)
     last_s = np.zeros(pages)
+    view: TrialView | None = None
+    day = 0
     for day in range(_BEFORE + most_days):
         now = _DAY_S * (day + 1)
         if day == _BEFORE:

@@ -63,6 +63,8 @@ class _Counts(Answer, frozen=True, kw_only=True):
     def __add__(self, other: Self) -> Self:
         """Return the sums of both, with the first rejections."""
         sums: dict[str, Any] = {name: count + getattr(other, name) for name, count in self.counts().items()}
+        if "positions" in self.__struct_fields__:  # those of a sum would be of several calls
+            sums["positions"] = None
         return structs.replace(self, **sums, rejections=(self.rejections + other.rejections)[:KEPT_REJECTIONS])
 
 
@@ -95,9 +97,6 @@ class Observed(_Counts, frozen=True, kw_only=True):
     rejected: int = 0
     served: int = 0
     hits: int = 0
-
-    def __add__(self, other: Self) -> Self:
-        return structs.replace(_Counts.__add__(self, other), positions=None)
 
 
 class Noticed(_Counts, frozen=True, kw_only=True):

@@ -90,13 +90,15 @@ class SchedulerSettings:
     def from_json(cls, saved: Mapping[str, Any], threads: int | None = None) -> SchedulerSettings:
         """Return the settings that `to_json` returned as `saved`. Raises FormulaError, SettingsError."""
         regions = saved["regions"]
-        parsed: dict[str, Any] = {
+        values: dict[str, Any] = {
+            "changes": EXACT,
+            **saved,
             "formula": parse_provided(Formula.parse(saved["formula"])),  # what was accepted stays valid
             "politeness": Politeness.from_json(saved["politeness"]),
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
             "bounds": PageBounds(**saved["bounds"]),
         }
-        return cls(**{"changes": EXACT, **saved, **parsed}, threads=threads)
+        return cls(**values, threads=threads)
 
 
 def parse_cycle(cycle: str | float) -> float:

@@ -306,8 +306,9 @@ def _apply_one(
     _store_weights(page, given, columns, at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
-    contents = _compare_content(shard, row, columns, at)
-    verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules, contents)
+    verdict = _detect_change(
+        page, trace, given, status, fingerprint, changed, rules, _compare_content(shard, row, columns, at)
+    )
     if verdict == FAILURE:
         rests_alone = wait_s >= 0.0 and not rests
         until_s = rest_end(response, wait_s, rules.limits.retry_after_most_s) if rests_alone else -np.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import Any
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
@@ -84,9 +85,10 @@ def test_rules_that_are_none(rules: object) -> None:
 
 
 def test_wrong_arguments() -> None:
-    for wrong in ({"html": 1}, {"html": "x", "by": "lynx"}):
+    wrong: list[dict[str, Any]] = [{"html": 1}, {"html": "x", "by": "lynx"}]
+    for given in wrong:
         with pytest.raises(SettingsError):
-            page_text(**wrong)
+            page_text(**given)
     with pytest.raises(SettingsError, match="CSS selector"):
         page_text("<p>x", URL, ignore=IgnoreRules({"*": ["css:[[["]}))
 
