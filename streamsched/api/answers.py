@@ -46,7 +46,8 @@ class Change(Answer, frozen=True, kw_only=True):
     - ``cursor``: the position after it;
     - ``fetched_at``: when it was seen; ``unchanged_at``: the last visit before that showed the content as it had been;
     - ``significance``: how much changed, from 0 to 1, null if unknown;
-    - ``gone``: whether the answer was 404 or 410; ``moved_to``: the URL that the outcome names, null if none.
+    - ``gone``: whether the answer was 404 or 410; ``moved_to``: the URL that the outcome names, null if none;
+    - ``content``: the exact hash of the new content, null if the outcome has none.
     """
 
     cursor: str
@@ -57,6 +58,7 @@ class Change(Answer, frozen=True, kw_only=True):
     significance: float | None = None
     gone: bool = False
     moved_to: str | None = None
+    content: int | None = None
 
 
 class Changes(Answer, frozen=True, kw_only=True):

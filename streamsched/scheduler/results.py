@@ -56,7 +56,8 @@ def show_changes(found: FoundChanges | None, after: Cursor) -> Changes:
     if found is None:
         return Changes(changes=[], cursor=str(after))
     first = after.number - found.size + 1
-    columns = [found.urls, hosts_of(found.urls), *(column.tolist() for column in found[1:5]), found.moved_to]
+    content = [number if has else None for number, has in zip(found.content.tolist(), found.has_content, strict=True)]
+    columns = [found.urls, hosts_of(found.urls), *(column.tolist() for column in found[1:5]), found.moved_to, content]
     changes = [
         Change(
             cursor=str(Cursor(after.identity, number)),
@@ -67,8 +68,9 @@ def show_changes(found: FoundChanges | None, after: Cursor) -> Changes:
             significance=finite(significance),
             gone=gone,
             moved_to=moved_to or None,
+            content=hash_,
         )
-        for number, (url, host, fetched_at, unchanged_at, significance, gone, moved_to) in enumerate(
+        for number, (url, host, fetched_at, unchanged_at, significance, gone, moved_to, hash_) in enumerate(
             zip(*columns, strict=True), first
         )
     ]

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.estimation.change_detection import GONE, NOT_FOUND
-from streamsched.numerics.arrays import Arrays, Bools, Floats, Rows
+from streamsched.numerics.arrays import Arrays, Bools, Floats, Hashes, Rows
 from streamsched.numerics.packed_urls import NO_URLS, PackedUrls
-from streamsched.outcomes import MOVED_TO, STATUS, OutcomeBatch
+from streamsched.outcomes import CONTENT, MOVED_TO, STATUS, OutcomeBatch
 
 _TEXTS: Final = ("urls", "moved_to")
 
@@ -21,7 +21,8 @@ class FoundChanges(NamedTuple):
 
     ``urls``: the pages; ``fetched_at``: float64[n], when the change was seen; ``unchanged_at``: float64[n], the last
     informative visit before; ``significance``: float64[n], how much changed, NaN if unknown; ``gone``: bool[n], whether
-    the answer was 404 or 410; ``moved_to``: the URL that the outcome names, an empty text if it names none.
+    the answer was 404 or 410; ``content``: uint64[n], the hash that the outcome carries, 0 without one, as
+    ``has_content``: bool[n] says; ``moved_to``: the URL that the outcome names, an empty text if it names none.
     """
 
     urls: PackedUrls
@@ -29,6 +30,8 @@ class FoundChanges(NamedTuple):
     unchanged_at: Floats
     significance: Floats
     gone: Bools
+    content: Hashes
+    has_content: Bools
     moved_to: PackedUrls
 
     @classmethod
@@ -40,12 +43,16 @@ class FoundChanges(NamedTuple):
         if len(batch.status):
             status = batch.status[rows]
             gone = (given & STATUS != 0) & ((status == NOT_FOUND) | (status == GONE))
+        has_content = given & CONTENT != 0
+        content = np.where(has_content, batch.content[rows], 0) if len(batch.content) else np.zeros(rows.size)
         return cls(
             batch.urls.take(rows),
             batch.fetched_at[rows],
             found[:, 1].copy(),
             found[:, 2].copy(),
             gone,
+            content.astype(np.uint64),
+            has_content,
             _take_named(batch.moved_to, rows, given),
         )
 
@@ -61,7 +68,7 @@ class FoundChanges(NamedTuple):
     def nbytes(self) -> int:
         """About how many bytes they take."""
         texts = sum(int(column.offsets[-1] - column.offsets[0]) for column in (self.urls, self.moved_to))
-        return texts + 41 * self.size
+        return texts + 50 * self.size
 
     @classmethod
     def concatenate(cls, parts: Sequence[FoundChanges]) -> FoundChanges:

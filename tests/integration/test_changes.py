@@ -79,16 +79,16 @@ def test_each_change_has_what_is_known_of_it(service: Running) -> None:
     visit(service.client, [URLS[1]], NOW - 5_000.0, changed=True, significance=0.25)
     visit(service.client, [URLS[2]], NOW - 4_999.0, status=410)
     visit(service.client, [URLS[3]], NOW - 4_998.0, changed=True, status=301, moved_to="https://new.example/")
-    visit(service.client, ["https://H0.example:443/p0?x"], NOW - 4_997.0, changed=True)
+    visit(service.client, ["https://H0.example:443/p0?x"], NOW - 4_997.0, changed=True, content=2**64 - 2)
     found = read(service.client)
-    plain = {"significance": None, "gone": False, "moved_to": None, "unchanged_at": NOW - 10_000.0}
+    plain = {"significance": None, "gone": False, "moved_to": None, "content": None, "unchanged_at": NOW - 10_000.0}
     expected = [
         plain | {"url": URLS[1], "host": "h1.example", "fetched_at": NOW - 5_000.0, "significance": 0.25},
         plain | {"url": URLS[2], "host": "h2.example", "fetched_at": NOW - 4_999.0, "gone": True},
         plain | {"url": URLS[3], "host": "h3.example", "fetched_at": NOW - 4_998.0, "moved_to": "https://new.example/"},
         plain
         | {"url": "https://H0.example:443/p0?x", "host": "h0.example", "fetched_at": NOW - 4_997.0}
-        | {"unchanged_at": NOW - 9_000.0},
+        | {"unchanged_at": NOW - 9_000.0, "content": 2**64 - 2},
     ]
     cursors = [change.pop("cursor") for change in found["changes"]]
     assert found["changes"] == expected

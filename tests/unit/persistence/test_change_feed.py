@@ -27,13 +27,15 @@ def changes(first: int, count: int) -> FoundChanges:
         numbers.astype(np.float64) - 0.5,
         np.where(numbers % 2, np.nan, numbers / 1e6),
         numbers % 3 == 0,
+        np.where(numbers % 4 == 0, numbers, 0).astype(np.uint64),
+        numbers % 4 == 0,
         PackedUrls.pack([f"https://moved.example/{number}" if number % 5 == 0 else "" for number in numbers]),
     )
 
 
 def rows(found: FoundChanges) -> list[str]:
     return [
-        repr(row) for row in zip(found.urls, found.moved_to, *(column.tolist() for column in found[1:5]), strict=True)
+        repr(row) for row in zip(found.urls, found.moved_to, *(column.tolist() for column in found[1:7]), strict=True)
     ]
 
 
