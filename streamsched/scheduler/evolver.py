@@ -20,7 +20,7 @@ from streamsched.evolution.exchange_files import Elites, read_elites, write_elit
 from streamsched.evolution.generations import derive_seed
 from streamsched.evolution.job import Job, remove_abandoned_jobs
 from streamsched.evolution.plan import EvolutionPlan, HitRateWatch
-from streamsched.evolution.records import DataSpan, Decision, EvolutionRecord, EvolutionResult, RecordBook, Trigger
+from streamsched.evolution.records import DataSpan, EvolutionRecord, EvolutionResult, RecordBook, Trigger
 from streamsched.evolution.worker import load_evolution_function
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champion, parse_provided
 from streamsched.formula.formula import Formula
@@ -29,6 +29,7 @@ from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.scheduler import Scheduler
 
 BREED: Final = "streamsched.evolution.pipeline:run_evolution"
+_NO_VISITS: Final = "promoted by the contest: no visit of a batch was seen in a round of the trial"
 _ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
 _MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages, one draw misleads less
 
@@ -165,31 +166,37 @@ class Evolver:
     def end_trial(self, now: float) -> EvolutionRecord | None:
         """End the trial under way if it has shown what it can, and apply what it has shown; return its record. O(1).
 
-        A better challenger becomes the champion; otherwise all pages are ranked by the champion again. None without a
-        trial, and while it is open. Raises SnapshotError if the record cannot be written; the trial then goes on.
+        A better challenger becomes the champion; otherwise all pages are ranked by the champion again. If a whole round
+        had no visit that a batch asked for, nothing can be tried, and the contest decides. None without a trial, and
+        while it is open. Raises SnapshotError if the record cannot be written; the trial then goes on.
         """
         with self._lock:
             core = self.scheduler.core
             trial, view = core.trial.current, self.scheduler.trial()
-            if trial is None or view is None or (view.state == "open" and not core.trial.is_over(now)):
+            if trial is None or view is None:
+                return None
+            is_idle = not any(view.costs) and now >= trial.start_s + core.trial.round_s
+            if view.state == "open" and not is_idle and not core.trial.is_over(now):
                 return None
             before, number = self.scheduler.champion, self._next_number()
-            challenger = replace(trial.challenger, record=number, since_s=now, gain=view.gain, metric="trial")
-            decisions: dict[str, Decision] = {"better": "promoted", "worse": "rolled_back", "open": "kept"}
+            challenger = replace(trial.challenger, record=number, since_s=now)
+            if not is_idle:
+                challenger = replace(challenger, gain=view.gain, metric="trial")
+            wins = view.state == "better" or is_idle
             record = EvolutionRecord(
                 number,
                 now,
                 "trial",
-                decisions[view.state],
-                _describe_trial(view),
+                "promoted" if wins else "rolled_back" if view.state == "worse" else "kept",
+                _NO_VISITS if is_idle else _describe_trial(view),
                 before,
-                challenger if view.state == "better" else before,
+                challenger if wins else before,
                 challenger=view.challenger,
                 trial=view,
             )
             if self._book is not None:
                 record = self._book.append(record)
-            if view.state == "better":
+            if wins:
                 self.scheduler.use(record.champion_after)
             else:
                 self.scheduler.end_trial()

@@ -139,7 +139,7 @@ def open_run_hooks(
             if is_live:
                 hooks.append(_open_evolution(settings, settings.evolution, scheduler, wall, stack))
             else:
-                plan = replace(settings.evolution, drift=None)
+                plan = replace(settings.evolution, drift=None, trial=False)  # a file's visits were chosen by others
                 hooks.append(FileEvolution(scheduler, plan, settings.state, scheduler.snapshot, cancelling))
         if settings.optimiser is not None:
             hooks.append(_open_optimiser(settings.optimiser, scheduler, wall if is_live else None, stack))

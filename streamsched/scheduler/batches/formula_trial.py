@@ -48,12 +48,15 @@ class Trial:
 
 
 class FormulaTrial:
-    """The trial of one scheduler, if there is one. For one call at a time, under the scheduler's lock."""
+    """The trial of one scheduler, if there is one. For one call at a time, under the scheduler's lock.
+
+    ``round_s``: the length of a round.
+    """
 
     def __init__(self, seed: int, cycle_s: float, threads: int | None) -> None:
         self.current: Trial | None = None
         self._seed = seed
-        self._round_s = ROUND_CYCLES * cycle_s
+        self.round_s = ROUND_CYCLES * cycle_s
         self._threads = threads
         self._scan: FullScan | None = None
         self._slots = HostSlots()
@@ -72,7 +75,7 @@ class FormulaTrial:
             salt=int.from_bytes(digest, "little"),
             bar=int(share * 2.0**64),
             start_s=trial.start_s,
-            round_s=self._round_s,
+            round_s=self.round_s,
         )
         self._use(trial)
 
@@ -101,7 +104,7 @@ class FormulaTrial:
 
     def is_over(self, now: float) -> bool:
         """Return whether the last round has ended by `now`."""
-        return self.current is not None and now >= self.current.start_s + ROUNDS * self._round_s
+        return self.current is not None and now >= self.current.start_s + ROUNDS * self.round_s
 
     def reasons(self, shard: ShardArrays, row: int, now: float) -> list[Reason]:
         """Return the reason if the page of `row` is in the challenger's arm at `now`, else nothing. O(1)."""
@@ -165,7 +168,7 @@ class FormulaTrial:
         """Return the round at `now`, None outside a trial."""
         if self.current is None or now < self.current.start_s or self.is_over(now):
             return None
-        return math.floor((now - self.current.start_s) / self._round_s)
+        return math.floor((now - self.current.start_s) / self.round_s)
 
     def _share(self, shard: ShardArrays) -> float:
         return int(shard.corpus["trial_bar"][0]) / 2.0**64

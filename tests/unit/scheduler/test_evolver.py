@@ -565,6 +565,17 @@ def test_a_trial_that_shows_nothing_ends_with_its_last_round(tmp_path: Path) -> 
     assert one.due(407 * DAY) == "schedule"
 
 
+def test_without_batches_the_contest_decides(tmp_path: Path) -> None:
+    """Who asks for no batch has no visits that a trial could count."""
+    one = begin_trial(tmp_path)
+    assert one.tick(25 * DAY) is None
+    record = one.tick(26 * DAY)
+    assert record is not None
+    assert (record.decision, record.champion_after.formula.text) == ("promoted", WINNER)
+    assert record.champion_after.metric == "ndcg"
+    assert one.scheduler.champion == record.champion_after
+
+
 def test_another_evolver_goes_on_with_a_trial(tmp_path: Path) -> None:
     one = begin_trial(tmp_path)
     one.scheduler.save(tmp_path / "state")
