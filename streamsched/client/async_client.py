@@ -98,7 +98,8 @@ class AsyncClient(Asynchronous):
         and what other methods raise.
         """
         while True:
-            found = await self.read_changes(after, limit=limit, wait=wait if follow else None)
+            waits = follow and after != "newest"  # a position first: a second attempt would miss what was found since
+            found = await self.read_changes(after, limit=limit, wait=wait if waits else None)
             for change in found.changes:
                 yield change
             if not follow and not found.changes:

@@ -75,7 +75,8 @@ class Client(Blocking):
     ) -> Iterator[Change]:
         """Yield the changes after the position `after`; see `AsyncClient.changes`."""
         while True:
-            found = self.read_changes(after, limit=limit, wait=wait if follow else None)
+            waits = follow and after != "newest"  # a position first: a second attempt would miss what was found since
+            found = self.read_changes(after, limit=limit, wait=wait if waits else None)
             yield from found.changes
             if not follow and not found.changes:
                 return

@@ -187,16 +187,45 @@ def test_a_hundred_consumers_read_the_same(service: Running) -> None:
     assert all(one == consumed[0] for one in consumed)
 
 
-def test_clients_iterate(service: Running) -> None:
+def test_clients_iterate(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     visit(service.client, URLS[:5], NOW - 5_000.0, changed=True)
     with Client(f"http://{service.server.address}") as client:
         assert [change.url for change in client.changes(limit=2, follow=False)] == URLS[:5]
+        after: list[tuple[str, object]] = []
+        read_changes = client.read_changes
+
+        def note(position: str, **others: Any) -> Changes:
+            after.append((position, others["wait"]))
+            return read_changes(position, **others)
+
+        monkeypatch.setattr(client, "read_changes", note)
         following = client.changes("newest", wait=30)
         with ThreadPoolExecutor() as pool:
             first = pool.submit(next, following)
-            until(lambda: service.server.requests_under_way)
+            until(lambda: len(after) == 2)
             visit(service.client, URLS[:1], NOW - 4_000.0, changed=True)
             assert first.result(PATIENCE_S).fetched_at == NOW - 4_000.0
+        newest = client.read_changes("newest", wait=None).cursor
+        mark, _, number = newest.partition("-")
+        assert after[:2] == [("newest", None), (f"{mark}-{int(number) - 1}", 30)]  # attempts wait at a position
+
+
+def test_async_clients_wait_at_a_position(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def follow() -> list[tuple[str, object]]:
+        after: list[tuple[str, object]] = []
+        async with AsyncClient(f"http://{service.server.address}") as client:
+
+            async def note(position: str, **others: Any) -> Changes:
+                after.append((position, others["wait"]))
+                return Changes(changes=[], cursor="00c0ffee-1") if len(after) < 3 else await original("?")
+
+            original = client.read_changes
+            monkeypatch.setattr(client, "read_changes", note)
+            with pytest.raises(SettingsError):
+                _ = [change async for change in client.changes("newest", wait=30)]
+        return after
+
+    assert asyncio.run(follow())[:2] == [("newest", None), ("00c0ffee-1", 30)]
 
 
 def test_next_waits_for_work(tmp_path: Path) -> None:
