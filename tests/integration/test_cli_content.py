@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from pathlib import Path
@@ -36,6 +38,11 @@ def server() -> Iterator[str]:
             self.send_response(404 if self.path == "/missing" else 200)
             self.end_headers()
             self.wfile.write(body)
+            if self.path == "/drips":
+                with suppress(OSError):
+                    for _ in range(50):
+                        time.sleep(0.1)
+                        self.wfile.write(b"x")
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -95,3 +102,10 @@ def test_what_cannot_be_read(server: str, copies: list[str], tmp_path: Path) -> 
 def test_a_slow_page_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=count(0, 30).__next__))
     assert main(["content", f"{server}/"]) == 3
+
+
+def test_a_page_that_drips_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_SECONDS", 0.5)
+    start = time.monotonic()
+    assert main(["content", f"{server}/drips"]) == 3
+    assert time.monotonic() - start < 3.0

@@ -119,7 +119,7 @@ def _fetch(url: str) -> bytes:
         with httpx.stream("GET", url, follow_redirects=True, timeout=_SECONDS) as response:
             if response.status_code >= 400:
                 raise SourceError(url, f"answers with status {response.status_code}")
-            for chunk in response.iter_bytes(1 << 16):
+            for chunk in response.iter_bytes():  # as they arrive: a chunk of a given size may never be full
                 found += chunk
                 if len(found) >= MOST_BYTES:
                     break
