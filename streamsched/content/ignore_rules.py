@@ -66,7 +66,7 @@ def _read(target: str, given: Iterable[str]) -> Ignored:
     selectors, texts = [], []
     for one in given:
         if not isinstance(one, str) or not one.removeprefix(_SELECTOR).strip():
-            raise SettingsError(f"ignore[{target!r}]", one, _EXPECTED)
+            raise SettingsError(f"ignore[{target!r}]", one, "a regular expression, or css: and a CSS selector")
         if one.startswith(_SELECTOR):
             selectors.append(one.removeprefix(_SELECTOR).strip())
             continue

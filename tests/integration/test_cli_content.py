@@ -79,6 +79,18 @@ def test_lines_that_differ_between_two_files(copies: list[str], capsys: pytest.C
     assert not json.loads(capsys.readouterr().out)["changed"]
 
 
+def test_an_order_of_lines_that_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = {"ab": "<p>A</p><p>B</p>", "ba": "<p>B</p><p>A</p>"}
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
+    assert main(["content", *(str(tmp_path / name) for name in pages)]) == 0
+    shown = capsys.readouterr().out
+    assert "content: other" in shown
+    assert "order" in shown
+    assert main(["content", str(tmp_path / "ab"), str(tmp_path / "ab")]) == 0
+    assert "order" not in capsys.readouterr().out
+
+
 def test_a_page_fetched_twice(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["content", f"{server}/", "--twice", "--wait", "0", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

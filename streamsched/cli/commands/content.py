@@ -82,6 +82,8 @@ def _show_both(sources: list[str], texts: list[PageText], as_json: bool) -> None
     echo(f"content: {'equal' if is_equal else 'other'}; fingerprint: {bits} of 64 bits differ")
     if left:
         echo(f"{left} lines differ beside times and dates: if nothing has changed, ignore them (--ignore)")
+    elif not is_equal:
+        echo("no line differs beside times and dates: the order of the lines does")
 
 
 def _show_lines(sign: str, lines: list[DifferingLine]) -> None:

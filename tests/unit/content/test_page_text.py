@@ -84,6 +84,15 @@ def test_rules_that_are_none(rules: object) -> None:
         IgnoreRules(rules)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("rule", ["css:", "css: ", "", 1])
+def test_a_wrong_rule_is_told_from_wrong_targets(rule: object) -> None:
+    with pytest.raises(SettingsError) as caught:
+        IgnoreRules({"a": [rule]})  # type: ignore[list-item]
+    with pytest.raises(SettingsError) as other:
+        IgnoreRules({"a": "x"})
+    assert caught.value.expected != other.value.expected
+
+
 def test_wrong_arguments() -> None:
     wrong: list[dict[str, Any]] = [{"html": 1}, {"html": "x", "by": "lynx"}]
     for given in wrong:
