@@ -65,7 +65,7 @@ def _learn(shard: ShardArrays, now: float, cycle_s: float, out: LearnedPages) ->
         heard, known = np.int64(signal.kinds), np.int64(signal.kinds) | np.int64(signal.covered)
         if heard:
             known = 1 << np.int64(signal.lead)
-            out.signals[row] = np.int64(signal.count)
+            out.signals[row] = np.int64(signal.counts[signal.lead])
         group: Record = shard.groups.records[page.group]
         host: Record = shard.groups.records[group.host]
         for kind in range(MOST_KINDS):

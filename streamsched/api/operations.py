@@ -121,7 +121,7 @@ class ChangesQuery(Message):
     ``wait``: for how long to wait until there is one.
     """
 
-    after: Annotated[str, Meta(min_length=1, max_length=64)] = "oldest"
+    after: Annotated[str, Meta(pattern="^(oldest|newest|[0-9a-f]{8}-[0-9]{1,18})$")] = "oldest"
     limit: Count = 1_000
     wait: Wait = "0s"
 

@@ -23,6 +23,7 @@ from streamsched.numerics.jit import cache_folders
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.records.url_patterns import hosts_of
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.planning.optimiser import Optimiser
 from streamsched.scheduler.scheduler import Scheduler
@@ -92,6 +93,10 @@ def _serve() -> None:
     scheduler.next_batch(k=4, now=_START_S + 3 * _DAY_S)  # leases have expired
     scheduler.week(now=_START_S)
     scheduler.week(now=_START_S, url=_URLS[0])
+    scheduler.begin_trial("t * X", now=_START_S + 4 * _DAY_S)
+    scheduler.next_batch(k=4, now=_START_S + 4 * _DAY_S)
+    scheduler.end_trial()
+    hosts_of(PackedUrls.pack(_URLS).take(np.array([1])))  # as answers with changes have them
 
 
 def _serve_many() -> None:

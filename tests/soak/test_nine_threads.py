@@ -25,6 +25,7 @@ from streamsched import (
     Scheduler,
     Signal,
 )
+from streamsched.errors import SettingsError
 from streamsched.outcomes import StatusWord
 from tests.soak.orderly import PATIENCE_S, patience
 from tests.soak.saved_crawl import quick_and_small
@@ -192,6 +193,21 @@ class Crowd:
 
     def _use(self, rng: random.Random, _mine: list[str]) -> None:
         self.scheduler.use(rng.choice(FORMULAS), wait=rng.random() < 0.5)
+
+    def _begin_trial(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.begin_trial(rng.choice(FORMULAS), now=self.now)
+
+    def _end_trial(self, _rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.end_trial()
+
+    def _trial(self, _rng: random.Random, _mine: list[str]) -> None:
+        view = self.scheduler.trial()
+        assert view is None or min(view.costs) >= 0.0
+
+    def _changes(self, _rng: random.Random, _mine: list[str]) -> None:
+        assert isinstance(self.scheduler, DurableScheduler)
+        with pytest.raises(SettingsError, match="keep_changes"):
+            self.scheduler.changes()
 
     def _grant(self, rng: random.Random, mine: list[str]) -> None:
         named = [*rng.sample(URLS, 4), "https://unknown.example/"]

@@ -31,6 +31,8 @@ def places(folder: Path) -> dict[str, list[str]]:
         "replay": [log, "--policy", "age", "--workers", "1"],
         "analyze": [log],
         "run": ["--source", str(folder / "outcomes.jsonl"), "--state", state],
+        "changes": ["--service", "http://127.0.0.1:9"],
+        "content": [str(folder / "page.html"), "--wait", "0"],
         "next": ["--state", state, "--now", str(NOW)],
         "explain": ["https://h0.example/p0", "--state", state, "--now", str(NOW)],
         "evolutions": ["--state", state],
@@ -71,6 +73,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory, small_tables: None) -> Path:
     folder = tmp_path_factory.mktemp("words")
     change_log(folder / "log.tsv")
     write(folder / "outcomes.jsonl", crawl())
+    (folder / "page.html").write_text("<p>text", encoding="utf-8")
     assert call("run", "--source", folder / "outcomes.jsonl", "--state", folder / "state").code == 0
     return folder
 

@@ -38,7 +38,7 @@ VALUES: Final[dict[str, Any]] = {
     "signals": [{"url": _URL, "at": _AT, "source": "sitemap", "significance": 0.5}],
     "urls": URLS[:3], "importance": 1.5, "url": _URL, "host": "h1.example", "region": "*.example", "start": 0,
     "size": 9, "order": "failing", "last": 5, "text": "t * X", "since": 0.0, "seconds": 1.0, "formula": "t * X",
-    "file": "x.js", "name": "console.md",
+    "after": "oldest", "limit": 9, "wait": "0s", "positions": True, "file": "x.js", "name": "console.md",
     "rules": {"h1.example": _BLOCKS, "h2.example/*": {"min_revisit": "1h"}, _URL: {"never": True}},
     "delay": "1s", "in_flight": 3, "per_batch": 4, "backoff": "1h", "backoff_most": "1d", "retire_after": 9,
     "probe_every": "1w", "min_revisit": "1m", "max_revisit": "30d", "retry_after_most": "1d", "clock_skew": "1m",

@@ -132,6 +132,12 @@ def of(owner: str, make: Callable[..., object], valid: Mapping[str, AbstractSet[
     ]
 
 
+def _read_feed(place: Place, keep: Any = "1d", **given: Any) -> None:
+    with DurableScheduler.open(place.folder / "feed", keep_changes=keep) as scheduler:
+        if given:
+            scheduler.changes(**given)
+
+
 def outcome_cases() -> list[Case]:
     fields = ("importance", "cost", "retry_after", "significance")
     amounts = {key: {"none", "fraction"} for key in fields}
@@ -219,7 +225,7 @@ def settings_cases() -> list[Case]:
         *of(
             "EvolutionPlan",
             EvolutionPlan,
-            plan | {"every": NONE, "drift": NONE, "time_limit_s": {"inf", "huge", "fraction"}},
+            plan | {"trial": FLAG, "every": NONE, "drift": NONE, "time_limit_s": {"inf", "huge", "fraction"}},
         ),
         *of("EvolutionSettings", EvolutionSettings, search),
         *of("TimeRegion", TimeRegion, {"domains": {"dict"}}),
@@ -312,6 +318,12 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
         method("training", "now", TIME, cycles=1),
         method("training", "seed", WHOLE, cycles=1, now=0.0),
         method("use", "formula"),
+        method("begin_trial", "challenger", now=1.0),
+        case(
+            "DurableScheduler.open", "keep_changes", lambda place, value: _read_feed(place, value), "none", "fraction"
+        ),
+        case("DurableScheduler.changes", "after", lambda place, value: _read_feed(place, after=value)),
+        case("DurableScheduler.changes", "limit", lambda place, value: _read_feed(place, limit=value), ANY_MORE),
         method("save", "path"),
         method("suspend_streams", "streams"),
         *[

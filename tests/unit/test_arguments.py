@@ -70,12 +70,12 @@ RESULTS = {
 }  # made by the library
 ERRORS = {kind.__name__ for kind in PUBLIC if isinstance(kind, type) and issubclass(kind, Exception)}
 UNCHECKED = {
-    "core", "end", "breed", "newest_s",  # of constructors that are not called, and test seams
+    "core", "end", "feed", "breed", "newest_s",  # of constructors that are not called, and test seams
     "self", "optional", "state", "rows", "kind", "error", "trace", "events", "names",
     "latest_s", "stream",  # of streams: numbers and names that the service has checked
     "trigger",  # a Literal, which a type checker checks
     "settings", "plan", "clock", "records", "batch", "observed", "log", "batches", "parts", "columns", "ranges",
-    "wait", "full",  # other objects and flags that it checks
+    "wait", "full", "positions",  # other objects and flags that it checks
 }  # fmt: skip
 
 

@@ -93,6 +93,10 @@ SENTENCES = [
         "in the next batch of 1,000: drawn at random, in the share for exploration",
     ),
     (Reason(ReasonCode.IN_BATCH_SURGE_PROBE, PLACE), f"in the next batch of 1,000: {PROBING}"),
+    (
+        Reason(ReasonCode.IN_BATCH_TRIAL, PLACE),
+        "in the next batch of 1,000: by the score of the challenger in a trial",
+    ),
     (Reason(ReasonCode.IN_BATCH_GRANTED, PLACE), "in the next batch of 1,000: because the caller named it"),
     (
         Reason(ReasonCode.OUTRANKED, {"k": 1000, "score": 1.0, "lowest_score": 1.5}),
@@ -223,6 +227,10 @@ SENTENCES = [
     (
         Reason(ReasonCode.PANEL_MEMBER, {"share": 0.05}),
         "in the panel: visited every cycle, with 5% of the pages leased",
+    ),
+    (
+        Reason(ReasonCode.IN_TRIAL, {"formula": "t * X", "since_s": 0.0}),
+        "in a trial since 1970-01-01: ranked by t * X, not by the champion",
     ),
     (Reason(ReasonCode.PLANNED, PLANNED), "planned every 3 d by lambdacrawl at 1970-01-01 09:12:00 UTC"),
 ]

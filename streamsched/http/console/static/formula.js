@@ -7,7 +7,14 @@ import { Loaded, Nothing } from "./states.js";
 import { Tree } from "./tree.js";
 
 const METRICS = { ndcg: "NDCG", change_rate: "change rate" };
-const DECISIONS = { promoted: "promoted", kept: "beaten", failed: "not finished", set: "set by hand", trial: "in trial", rolled_back: "worse in trial" };
+const DECISIONS = {
+  promoted: "promoted",
+  kept: "beaten",
+  failed: "not finished",
+  set: "set by hand",
+  trial: "in trial",
+  rolled_back: "worse in trial",
+};
 
 /** Shows the formula in use. `formula`: its text, as the figures have it; a new one is fetched at once. */
 export function Formula({ formula }) {
