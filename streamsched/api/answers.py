@@ -47,7 +47,7 @@ class Change(Answer, frozen=True, kw_only=True):
     - ``fetched_at``: when it was seen; ``unchanged_at``: the last visit before that showed the content as it had been;
     - ``significance``: how much changed, from 0 to 1, null if unknown;
     - ``gone``: whether the answer was 404 or 410; ``moved_to``: the URL that the outcome names, null if none;
-    - ``content``: the exact hash of the new content, null if the outcome has none.
+    - ``content``: the exact hash of the new content, 16 hexadecimal digits, null if the outcome has none.
     """
 
     cursor: str
@@ -58,7 +58,7 @@ class Change(Answer, frozen=True, kw_only=True):
     significance: float | None = None
     gone: bool = False
     moved_to: str | None = None
-    content: int | None = None
+    content: str | None = None
 
 
 class Changes(Answer, frozen=True, kw_only=True):

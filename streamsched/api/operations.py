@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from streamsched.api import answers, views
 from streamsched.api.values import (
+    CURSOR,
     DURATION,
     KEY,
     MOST_OF_A_HOST,
@@ -121,7 +122,7 @@ class ChangesQuery(Message):
     ``wait``: for how long to wait until there is one.
     """
 
-    after: Annotated[str, Meta(pattern="^(oldest|newest|[0-9a-f]{8}-[0-9]{1,18})$")] = "oldest"
+    after: Annotated[str, Meta(pattern=CURSOR)] = "oldest"
     limit: Count = 1_000
     wait: Wait = "0s"
 

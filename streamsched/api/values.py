@@ -17,6 +17,7 @@ MOST_ANSWERS: Final = 255  # of one kind in a row: the records of pages and host
 DURATION: Final = r"^(0*[1-9][0-9]{0,8}(\.[0-9]{1,6})?|[0-9]{1,9}\.[0-9]{0,5}[1-9]0*)(ms|s|m|h|d|w)$"
 DURATION_OR_ZERO: Final = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d|w)$"
 KEY: Final = "^[!-~]{1,128}$"
+CURSOR: Final = "^(oldest|newest|[0-9a-f]{8}-[0-9]{1,18})$"
 LONGEST_WAIT_S: Final = 60.0  # of a request for something to happen
 _LONGEST_S: Final = 1e9
 _DESCRIPTION: Final = "a number with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w"

@@ -46,7 +46,7 @@ _SUMMARIES: Final = {
     "use": "Set the formula of a state or a service, or a former one.",
     "state": "Show, verify, repair, hash, export or copy a saved state.",
     "warm": "Compile the kernels for this machine ahead of time.",
-    "content": "Print the text and hashes of a page, or what differs between two.",
+    "content": "Print a page's text and hashes, or where two copies differ.",
     "experiment": "Rerun the experiments of the papers on optimal crawling.",
     "replay": "Compare crawl policies on a log of page changes.",
     "analyze": "Analyze how often and when pages change.",

@@ -52,6 +52,7 @@ _BLOCK_BYTES: Final = 1 << 18  # of their texts; also what is collected before i
 _READ_BYTES: Final = 1 << 20  # of the changes of one answer
 _MARK_BYTES: Final = 1 << 16  # between two places in a segment that are known
 _PARTS: Final = 8  # segments in which what is kept is written, at least
+CURSOR_EXPECTED: Final = "a cursor of this service, such as 00c0ffee-12, or oldest, or newest"
 NO_IDENTITY: Final = "0" * 8
 
 
@@ -74,7 +75,7 @@ class Cursor(NamedTuple):
         identity, dash, number = text.partition("-")
         is_hex = len(identity) == len(NO_IDENTITY) and not set(identity) - set("0123456789abcdef")
         if not dash or not is_hex or not number.isascii() or not number.isdigit() or len(number) > 18:
-            raise SettingsError("after", text, "a cursor of this service, such as 00c0ffee-12, or oldest, or newest")
+            raise SettingsError("after", text, CURSOR_EXPECTED)
         return cls(identity, int(number))
 
 

@@ -29,7 +29,7 @@ from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, encode_call
 from streamsched.persistence.call_log import CallLog, JoinedCommits
-from streamsched.persistence.change_feed import ChangeFeed, has_feed, remove_feed
+from streamsched.persistence.change_feed import CURSOR_EXPECTED, ChangeFeed, has_feed, remove_feed
 from streamsched.persistence.files import as_snapshot_errors, remove_drafts
 from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
@@ -217,6 +217,7 @@ class DurableScheduler(Scheduler):
         Raises ChangesGone if they are not kept, SettingsError if the scheduler has no feed or `after` is no position.
         """
         limit = check_whole("limit", limit, 1, "1 or more changes")
+        check_type("after", after, str, CURSOR_EXPECTED)
         if self.feed is None:
             raise SettingsError("keep_changes", 0, "a time for which changes are kept")
         return show_changes(*self.feed.read(self.feed.find(after), limit))

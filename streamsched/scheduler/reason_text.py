@@ -26,6 +26,7 @@ _TAKEN_BY: Final = {  # for one page, and for several
     "new_share": ("page never visited before", "pages never visited before"),
     "exploration": ("page drawn at random", "pages drawn at random"),
     "surge_probe": ("surge probe", "surge probes"),
+    "trial": ("page that the challenger chose", "pages that the challenger chose"),
 }
 _TIE_LOST: Final = "this cycle's random order put it later"
 

@@ -56,7 +56,8 @@ def show_changes(found: FoundChanges | None, after: Cursor) -> Changes:
     if found is None:
         return Changes(changes=[], cursor=str(after))
     first = after.number - found.size + 1
-    content = [number if has else None for number, has in zip(found.content.tolist(), found.has_content, strict=True)]
+    hashes = zip(found.content.tolist(), found.has_content, strict=True)
+    content = [f"{number:016x}" if has else None for number, has in hashes]
     columns = [found.urls, hosts_of(found.urls), *(column.tolist() for column in found[1:5]), found.moved_to, content]
     changes = [
         Change(

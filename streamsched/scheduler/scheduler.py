@@ -553,6 +553,8 @@ class Scheduler:
         formula that takes over ends the trial, and so does `end_trial`; the scheduler decides nothing. O(1). Raises
         FormulaError as `use` does.
         """
+        if not isinstance(challenger, str | Formula | Champion):
+            raise SettingsError("challenger", challenger, "a formula, as text or parsed, or a Champion")
         formula = parse_provided(challenger.formula if isinstance(challenger, Champion) else challenger)
         self._begin_trial(challenger if isinstance(challenger, Champion) else Champion(formula, BY_HAND), now=now)
 

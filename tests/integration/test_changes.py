@@ -88,7 +88,7 @@ def test_each_change_has_what_is_known_of_it(service: Running) -> None:
         plain | {"url": URLS[3], "host": "h3.example", "fetched_at": NOW - 4_998.0, "moved_to": "https://new.example/"},
         plain
         | {"url": "https://H0.example:443/p0?x", "host": "h0.example", "fetched_at": NOW - 4_997.0}
-        | {"unchanged_at": NOW - 9_000.0, "content": 2**64 - 2},
+        | {"unchanged_at": NOW - 9_000.0, "content": "fffffffffffffffe"},
     ]
     cursors = [change.pop("cursor") for change in found["changes"]]
     assert found["changes"] == expected

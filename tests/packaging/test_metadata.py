@@ -67,7 +67,7 @@ def test_constraints_pin_every_requirement() -> None:
     extras = project["optional-dependencies"]
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
-    pattern = re.compile(r"([A-Za-z0-9_-]+)==[\w.]+( ; python_version (<|>=) \"3\.\d+\")?")
+    pattern = re.compile(r"([a-z0-9-]+)==[\w.]+( ; python_version (<|>=) \"3\.\d+\")?")
     assert [pin for pin in pins if not pattern.fullmatch(pin)] == []
     required = {
         re.split(r"[\[<>=]", requirement)[0]

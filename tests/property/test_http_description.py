@@ -65,6 +65,7 @@ WITH_GRAMMAR = (  # hosts, targets of rules and formulas: no schema says which o
     "PUT /v1/champion",
     "GET /v1/formula",
     "GET /v1/week",  # at most one of its parameters
+    "GET /v1/changes",  # a cursor is of one feed
 )
 ROUTES = {route.operation.route: route for route in make_routes(cast(Service, None)) if route.operation.is_described}
 

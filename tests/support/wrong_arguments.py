@@ -220,6 +220,11 @@ def settings_cases() -> list[Case]:
         *of("OptimiserSettings", OptimiserSettings, {"floor": NOTHING, "complete_from": NOTHING}),
         *of("WallClock", WallClock, {"read": {"type"}}),
         *of("WallClock", WallClock, {"max_ahead": {"none", "fraction"}}, read=float),
+        case(
+            "DurableScheduler.open", "keep_changes", lambda place, value: _read_feed(place, value), "none", "fraction"
+        ),
+        case("DurableScheduler.changes", "after", lambda place, value: _read_feed(place, after=value)),
+        case("DurableScheduler.changes", "limit", lambda place, value: _read_feed(place, limit=value), ANY_MORE),
         *of("SavePlan", SavePlan, {"every": AMOUNT, "increments": ANY_MORE, "kept": ANY_MORE}),
         *of("SavePlan", SavePlan, {"share": {"inf", "huge", "fraction"}}),
         *of(
@@ -319,11 +324,6 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
         method("training", "seed", WHOLE, cycles=1, now=0.0),
         method("use", "formula"),
         method("begin_trial", "challenger", now=1.0),
-        case(
-            "DurableScheduler.open", "keep_changes", lambda place, value: _read_feed(place, value), "none", "fraction"
-        ),
-        case("DurableScheduler.changes", "after", lambda place, value: _read_feed(place, after=value)),
-        case("DurableScheduler.changes", "limit", lambda place, value: _read_feed(place, limit=value), ANY_MORE),
         method("save", "path"),
         method("suspend_streams", "streams"),
         *[

@@ -36,7 +36,7 @@ _SHOWN: Final = 50  # lines of each copy
 def content_command(  # noqa: PLR0913, PLR0917  one for each option
     page: str, other: str | None, twice: bool, wait: float, ignore: tuple[str, ...], by: str, as_json: bool
 ) -> int:
-    """Show a page's text and hashes, or what two copies differ in.
+    """Print a page's text and hashes, or where two copies differ.
 
     PAGE is a file or a URL, OTHER is a second one. What differs between two copies fetched at once is noise: times and
     dates, which the hash leaves out, and the rest, for which --ignore can be tried.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from streamsched.api.values import DURATION, DURATION_OR_ZERO, KEY
+from streamsched.api.values import CURSOR, DURATION, DURATION_OR_ZERO, KEY
 from streamsched.errors import (
     ChangesGone,
     FormulaError,
@@ -25,6 +25,7 @@ from streamsched.errors import (
 )
 from streamsched.fields import FINGERPRINT_64, HEX_64
 from streamsched.outcomes import STATUS_CODE
+from streamsched.persistence.change_feed import CURSOR_EXPECTED
 
 _WITH_UNIT: Final = (
     ", of at most 9 digits and 6 decimals, with a unit, such as 500ms, 90s, 10m, 1h, 1d or 1w, or seconds as a number"
@@ -34,6 +35,7 @@ EXPECTED_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
         DURATION: f"a number above 0{_WITH_UNIT}",
         DURATION_OR_ZERO: f"a number{_WITH_UNIT}",
         HEX_64: FINGERPRINT_64.expected,
+        CURSOR: CURSOR_EXPECTED,
         KEY: "1 to 128 visible ASCII characters",
     }
 )
