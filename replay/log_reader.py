@@ -20,6 +20,8 @@ from streamsched.estimation.change_detection import (
     FIRST,
     NO_CONTENT,
     NO_EVIDENCE,
+    ChangeRule,
+    PageBefore,
     compare_content,
     detect_change,
     is_success,
@@ -132,7 +134,7 @@ class _ChangeExtractor:
     """Collects the changes among outcomes, and the state of each page for its next visit."""
 
     def __init__(self, change_bits: int, changes: str) -> None:
-        self._rule = change_bits, parse_changes(changes) == EXACT
+        self._rule = ChangeRule(change_bits, parse_changes(changes) == EXACT)
         self._pages: list[Ints] = []
         self._times: list[Floats] = []
         self._gone: list[Bools] = []
@@ -216,12 +218,9 @@ def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 
 
 @kernel
-def _extract_changes(
-    pages: Ints, columns: tuple[Any, ...], states: Records, rule: tuple[int, bool]
-) -> tuple[Bools, Floats]:
+def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, rule: ChangeRule) -> tuple[Bools, Floats]:
     """Return which outcomes saw a change: bool[n], and the time of the previous visit: float64[n].
 
-    `rule`: least distance of fingerprints that differ, and whether `content` decides before them.
     The time is -inf if the page did not exist then. Updates the pages' states; late outcomes see no change. O(n).
     """
     fetched_at, given, status, fingerprint, changed, content = columns
@@ -235,13 +234,14 @@ def _extract_changes(
             status[i],
             fingerprint[i],
             changed[i],
-            page.seen,
-            page.success,
-            page.has_fingerprint,
-            page.fingerprint,
-            rule[0],
-            compare_content(given[i], content[i], page.content),
-            rule[1],
+            PageBefore(
+                page.seen,
+                page.success,
+                page.has_fingerprint,
+                page.fingerprint,
+                compare_content(given[i], content[i], page.content),
+            ),
+            rule,
         )
         if code == FAILURE:
             continue

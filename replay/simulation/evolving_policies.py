@@ -63,11 +63,12 @@ def make_paper_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
 class EvolvingPolicy(ScheduledPolicy):
     """A Scheduler whose formula is evolved by `plan`, starting at cycle `first_cycle` of the replay.
 
-    It ranks at the end of a cycle whose outcomes are still unknown, so it evolves from the cycles before.
+    It ranks at the end of a cycle whose outcomes are still unknown, so it evolves from the cycles before. Its pages are
+    in the order of the probability that they have changed, as in a batch of the service.
     """
 
     def __init__(self, scheduler: Scheduler, plan: EvolutionPlan, first_cycle: int = FIRST_CYCLE) -> None:
-        super().__init__(scheduler)
+        super().__init__(scheduler, by_probability=True)
         self.evolutions: list[Evolution] = []
         self.records: list[EvolutionRecord] = []
         self.announce: Announce = _ignore
@@ -91,9 +92,9 @@ class EvolvingPolicy(ScheduledPolicy):
         return self._rank_batch(query) if core.panel.share or core.trial.current else super().rank(query)
 
     def _rank_batch(self, query: PolicyQuery) -> Rows:
-        """Return the rows of a batch, which has the panel's pages and those of a trial too, by score."""
+        """Return the rows of a batch, which has the panel's pages and those of a trial too."""
         batch = self.scheduler.next_batch(query.k, now=query.now, lease=self.scheduler.cycle_s / 2)
-        return batch.rows[np.argsort(-batch.scores, kind="stable")]
+        return batch.rows[np.argsort(-batch.probabilities, kind="stable")]
 
     def save(self, directory: Path) -> Path:
         """Save the scheduler's state, the records and the elites, from which an evolver can continue. O(pages)."""

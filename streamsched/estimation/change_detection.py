@@ -31,7 +31,7 @@ one stores it: that of the newest visit is compared.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -146,44 +146,53 @@ def content_kind(content: np.uint64) -> np.uint64:
     return content >> _KIND_SHIFT if content >> _MARK_SHIFT == _MARK else np.uint64(0)
 
 
+class ChangeRule(NamedTuple):
+    """How hashes decide: the least distance of fingerprints that differ, and whether `content` decides before them."""
+
+    bits: int = CHANGE_BITS
+    exact: bool = True
+
+
+class PageBefore(NamedTuple):
+    """A page before a visit.
+
+    Whether it had an informative visit, whether the last of these succeeded, whether it has a fingerprint, and which;
+    ``contents``: what `compare_content` returned for the visit.
+    """
+
+    seen: bool
+    success: bool
+    has_fingerprint: bool
+    fingerprint: np.uint64
+    contents: int
+
+
 @kernel
-def detect_change(  # noqa: PLR0911, PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
-    given: int,
-    status: int,
-    fingerprint: np.uint64,
-    changed: bool,
-    page_seen: bool,
-    page_success: bool,
-    page_has_fingerprint: bool,
-    page_fingerprint: np.uint64,
-    threshold: int,
-    contents: int,
-    exact: bool,
+def detect_change(  # noqa: PLR0911  one return for each rule; the visit's scalars stay in registers
+    given: int, status: int, fingerprint: np.uint64, changed: bool, page: PageBefore, rule: ChangeRule
 ) -> int:
     """Return FAILURE, FIRST, SAME, CHANGE or NO_EVIDENCE for one visit, by the rules of this module in order. O(1).
 
-    `given`: bits of `streamsched.outcomes`; fields that it does not name are ignored. The four of the page: whether it
-    had an informative visit, whether the last of these succeeded, and whether it has a fingerprint, and which.
-    `contents`: what `compare_content` returned; `exact`: whether it decides before the fingerprints do.
+    `given`: bits of `streamsched.outcomes`; fields that it does not name are ignored.
     """
     answer = status if given & STATUS else 200
     if is_failure(answer):
         return FAILURE
-    if not page_seen:
+    if not page.seen:
         return FIRST
     if given & CHANGED:
         return CHANGE if changed else SAME
     if answer == _NOT_MODIFIED:
         return SAME
-    if is_success(answer) != page_success:
+    if is_success(answer) != page.success:
         return CHANGE
-    if not page_success:
+    if not page.success:
         return SAME
-    similar = page_has_fingerprint and given & FINGERPRINT != 0
-    if contents != NOT_COMPARED and (exact or not similar):
-        return CHANGE if contents == OTHER else SAME
+    similar = page.has_fingerprint and given & FINGERPRINT != 0
+    if page.contents != NOT_COMPARED and (rule.exact or not similar):
+        return CHANGE if page.contents == OTHER else SAME
     if similar:
-        return CHANGE if popcount(fingerprint ^ page_fingerprint) >= threshold else SAME
+        return CHANGE if popcount(fingerprint ^ page.fingerprint) >= rule.bits else SAME
     return NO_EVIDENCE
 
 
@@ -229,13 +238,14 @@ def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS, 
         _status(now),
         np.uint64(now.fingerprint or 0),
         bool(now.changed),
-        seen,
-        is_success(_status(page)),
-        known,
-        np.uint64(page.fingerprint or 0),
-        threshold,
-        compare_content(_given(now), np.uint64(now.content or 0), kept),
-        parse_changes(changes) == EXACT,
+        PageBefore(
+            seen,
+            is_success(_status(page)),
+            known,
+            np.uint64(page.fingerprint or 0),
+            compare_content(_given(now), np.uint64(now.content or 0), kept),
+        ),
+        ChangeRule(threshold, parse_changes(changes) == EXACT),
     )
     return VERDICTS[code]
 

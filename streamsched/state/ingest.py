@@ -15,6 +15,8 @@ from streamsched.estimation.change_detection import (
     NO_EVIDENCE,
     NOT_COMPARED,
     SAME,
+    ChangeRule,
+    PageBefore,
     compare_content,
     count_evidence,
     detect_change,
@@ -88,15 +90,13 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 
 class IngestRules(NamedTuple):
-    """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, whether `content`
-    decides before these (``changes="exact"``), the limits of politeness, whether surges are learned, the stream they
-    come from: its number as in GROUP.stream, 0 for none, the bounds on pages, how their URLs begin, and the rarely
-    needed kernels.
+    """How outcomes are read: the cycle in seconds, how hashes decide, the limits of politeness, whether surges are
+    learned, the stream they come from: its number as in GROUP.stream, 0 for none, the bounds on pages, how their URLs
+    begin, and the rarely needed kernels.
     """
 
     cycle_s: float
-    change_bits: int
-    exact: bool
+    change: ChangeRule
     limits: Limits
     surges: bool
     stream: int
@@ -307,7 +307,7 @@ def _apply_one(
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
     verdict = _detect_change(
-        page, trace, given, status, fingerprint, changed, rules, _compare_content(shard, row, columns, at)
+        page, trace, given, status, fingerprint, changed, rules.change, _compare_content(shard, row, columns, at)
     )
     if verdict == FAILURE:
         rests_alone = wait_s >= 0.0 and not rests
@@ -455,7 +455,7 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
     status: int,
     fingerprint: int,
     changed: bool,
-    rules: IngestRules,
+    rule: ChangeRule,
     contents: int,
 ) -> int:
     """Return the verdict on an outcome, compared with what the page's records hold of the visit before."""
@@ -464,13 +464,14 @@ def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
         status,
         fingerprint,
         changed,
-        (page.flags & VISITED) != 0,
-        (page.flags & SUCCEEDED) != 0,
-        (page.flags & WITH_FINGERPRINT) != 0,
-        trace.fingerprint,
-        rules.change_bits,
-        contents,
-        rules.exact,
+        PageBefore(
+            (page.flags & VISITED) != 0,
+            (page.flags & SUCCEEDED) != 0,
+            (page.flags & WITH_FINGERPRINT) != 0,
+            trace.fingerprint,
+            contents,
+        ),
+        rule,
     )
 
 

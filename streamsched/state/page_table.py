@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.change_detection import CHANGE_BITS
+from streamsched.estimation.change_detection import CHANGE_BITS, ChangeRule
 from streamsched.estimation.forgetting import init_half_life
 from streamsched.estimation.hierarchical_prior import init_corpus
 from streamsched.estimation.related_members import join_pages
@@ -129,16 +129,17 @@ class PageTable:
     ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
-        `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
-        are learned; `exact`, `stream`, `starts`: see `IngestRules`; `then`: called with the number of outcomes whenever
-        some tens of thousands are applied, and at the end; `found`: float64[n, 3], gets the changes, see
-        `IngestCounts`. O(1) an outcome, amortised: 112 bytes of the page's records, its group's mean, and four rows of
-        the sweep.
+        `limits`: the politeness for the hosts' answers, that of the default settings if None; `exact`: see
+        `ChangeRule`; `surges`: whether surges are learned; `stream`, `starts`: see `IngestRules`; `then`: called with
+        the number of outcomes whenever some tens of thousands are applied, and at the end; `found`: float64[n, 3], gets
+        the changes, see `IngestCounts`. O(1) an outcome, amortised: 112 bytes of the page's records, its group's mean,
+        and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED, found)
         columns = _as_columns(batch)
         if np.any(batch.given & CONTENT):
             self.keep_contents()
+        change = ChangeRule(CHANGE_BITS, exact)
         limits = DEFAULT_LIMITS if limits is None else limits
         second, pages = self._index.arrays(1), self.arrays.pages
         with looking_ahead(pages, second, columns.blob, columns.offsets, self.threads) as ahead:
@@ -149,7 +150,7 @@ class PageTable:
                 shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
                 offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
                 lazy = lazy_kernels(shard, index, columns.blob, offsets, given, columns.validators, bounds)
-                rules = IngestRules(self.cycle_s, CHANGE_BITS, exact, limits, surges, stream, bounds, starts, lazy)
+                rules = IngestRules(self.cycle_s, change, limits, surges, stream, bounds, starts, lazy)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 self._join_pages()
                 if then is not None:

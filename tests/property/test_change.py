@@ -14,6 +14,8 @@ from streamsched.estimation.change_detection import (
     EXACT,
     NO_CONTENT,
     VERDICTS,
+    ChangeRule,
+    PageBefore,
     compare_content,
     detect_change,
     hamming,
@@ -52,13 +54,14 @@ def test_judge_is_the_list_of_rules(
         visit.get("status", junk % 1000),
         np.uint64(visit.get("fingerprint", junk)),
         visit.get("changed", junk % 2 == 1),
-        page is not None,
-        known.get("success", junk % 2 == 1),
-        "fingerprint" in known,
-        np.uint64(known.get("fingerprint", junk)),
-        bits,
-        compare_content(given_bits, np.uint64(visit.get("content", junk)), kept),
-        changes == EXACT,
+        PageBefore(
+            page is not None,
+            known.get("success", junk % 2 == 1),
+            "fingerprint" in known,
+            np.uint64(known.get("fingerprint", junk)),
+            compare_content(given_bits, np.uint64(visit.get("content", junk)), kept),
+        ),
+        ChangeRule(bits, changes == EXACT),
     )
     assert VERDICTS[code] == estimators.judge(visit, page, bits, changes)
 

@@ -8,7 +8,6 @@ import pytest
 from streamsched.errors import SettingsError
 from streamsched.estimation.change_detection import (
     CHANGE,
-    CHANGE_BITS,
     CHANGES,
     EQUAL,
     FAILURE,
@@ -17,6 +16,8 @@ from streamsched.estimation.change_detection import (
     NOT_COMPARED,
     SAME,
     VERDICTS,
+    ChangeRule,
+    PageBefore,
     detect_change,
     hamming,
     is_failure,
@@ -150,15 +151,13 @@ def test_fingerprints_of_error_pages_and_of_not_modified_are_not_kept() -> None:
 
 
 def test_values_of_absent_fields_are_not_looked_at() -> None:
-    seen = (True, True, True, np.uint64(0), CHANGE_BITS, NOT_COMPARED, True)
-    assert detect_change(0, 503, np.uint64(SIX_BITS), True, *seen) == NO_EVIDENCE
-    assert detect_change(FINGERPRINT, 404, np.uint64(SIX_BITS), False, *seen) == CHANGE
-    assert detect_change(CHANGED, 404, np.uint64(0), True, *seen) == CHANGE
-    assert detect_change(STATUS, 503, np.uint64(0), True, *seen) == FAILURE
-    assert (
-        detect_change(CHANGED, 0, np.uint64(0), True, False, False, False, np.uint64(0), CHANGE_BITS, EQUAL, True)
-        == FIRST
-    )
+    seen, rule = PageBefore(True, True, True, np.uint64(0), NOT_COMPARED), ChangeRule()
+    assert detect_change(0, 503, np.uint64(SIX_BITS), True, seen, rule) == NO_EVIDENCE
+    assert detect_change(FINGERPRINT, 404, np.uint64(SIX_BITS), False, seen, rule) == CHANGE
+    assert detect_change(CHANGED, 404, np.uint64(0), True, seen, rule) == CHANGE
+    assert detect_change(STATUS, 503, np.uint64(0), True, seen, rule) == FAILURE
+    unseen = PageBefore(False, False, False, np.uint64(0), EQUAL)
+    assert detect_change(CHANGED, 0, np.uint64(0), True, unseen, rule) == FIRST
 
 
 def test_verdicts_are_named_in_the_order_of_their_codes() -> None:
