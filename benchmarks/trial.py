@@ -58,7 +58,7 @@ def run_trial(champion: str, challenger: str, pages: int, seed: int, most_days: 
         last_s[batch.rows] = now
         scheduler.observe(OutcomeBatch(PackedUrls.pack(batch.urls), np.full(len(batch), now + 60.0), changed=changed))
         view = scheduler.trial()
-        if view is not None and view.state != "open":
+        if view is not None and view.evidence.state != "open":
             break
     assert view is not None
     return Ending(view, day - _BEFORE + 1)
@@ -79,10 +79,10 @@ def make_table() -> str:
 
 def _describe(endings: list[Ending]) -> Iterator[str]:
     for state in ("better", "worse", "open"):
-        yield str(sum(ending.view.state == state for ending in endings))
+        yield str(sum(ending.view.evidence.state == state for ending in endings))
     yield f"{np.median([ending.days for ending in endings]):.0f}"
-    yield f"{np.median([ending.view.costs[0] for ending in endings]):,.0f}"
-    gains = [ending.view.gain for ending in endings if ending.view.gain is not None]
+    yield f"{np.median([ending.view.evidence.costs[0] for ending in endings]):,.0f}"
+    gains = [ending.view.evidence.gain for ending in endings if ending.view.evidence.gain is not None]
     yield f"{100.0 * np.median(gains):+.0f} %" if gains else "–"
 
 

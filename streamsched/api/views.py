@@ -142,18 +142,16 @@ class ChampionView(Answer, frozen=True):
     text: str
 
 
-class TrialView(Answer, frozen=True, kw_only=True):
-    """A trial of a challenger, see docs/evolution.md. The pairs are the challenger's arm and the champion's.
+class TrialEvidence(Answer, frozen=True):
+    """What a trial has shown so far. The pairs are the challenger's arm and the champion's.
 
     - ``state``: "better" or "worse" once the evidence says so, "open" before;
     - ``gain``: what the challenger found beyond the champion's finds at equal cost, as a share of these, and its
-      standard error ``noise``; None before there is any;
+      standard error ``noise``; None before both found anything;
     - ``better``, ``worse``: e-values against "not better" and "not worse"; 20 decides;
     - ``finds``: importance of the pages found changed; ``costs``: of the visits counted.
     """
 
-    challenger: str
-    since_s: float
     state: Literal["better", "worse", "open"]
     gain: float | None
     noise: float | None
@@ -161,6 +159,19 @@ class TrialView(Answer, frozen=True, kw_only=True):
     worse: float
     finds: tuple[float, float]
     costs: tuple[float, float]
+
+    def __str__(self) -> str:
+        known = self.gain is not None and self.noise is not None
+        gain = f"gain {self.gain:+.1%} ± {self.noise:.1%} at equal cost".replace("%", " %") if known else "no finds yet"
+        return f"{gain}, e-values {self.better:.3g} for better, {self.worse:.3g} for worse"
+
+
+class TrialView(Answer, frozen=True, kw_only=True):
+    """A trial of a challenger since a time, UTC epoch seconds; see docs/evolution.md."""
+
+    challenger: str
+    since_s: float
+    evidence: TrialEvidence
 
 
 class PageView(Answer, frozen=True, kw_only=True):

@@ -56,6 +56,7 @@ _SUMMARIES: Final = {
     "publish": "Send outcomes or signals from a file to a Kafka topic.",
 }
 _MODULES: Final = {
+    "changes": "service",
     "convert": "conversion",
     "publish": "conversion",
     "rules": "service",

@@ -10,8 +10,7 @@ from streamsched.content.content_version import HASH_BITS, KIND_SHIFT, MARK, MAR
 from streamsched.content.noise import NOISE_VERSION, remove_noise
 from streamsched.content.page_text import PageText
 from streamsched.errors import SettingsError
-from streamsched.numerics.text_simhash import fingerprint_text
-from streamsched.numerics.text_words import fold_text
+from streamsched.numerics.text_words import fingerprint_text, fold_text
 
 _SHINGLE_WORDS: Final = 3  # as `estimation.simhash.SHINGLE_WORDS`
 

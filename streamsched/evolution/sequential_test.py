@@ -11,38 +11,18 @@ each batch. The noise is that between blocks of pages, which need not be indepen
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 import numpy as np
 
+from streamsched.api.views import TrialEvidence
 from streamsched.numerics.arrays import Floats
 from streamsched.records.trial_counts import CHALLENGER, CHAMPION
 
 ALPHA: Final = 0.05  # most chance of calling a formula better that is not, over all looks; as much for worse
 _GAIN_SCALE: Final = 0.05  # standard deviation of relative gains that the mixture expects: what evolutions promise
 _NORMAL: Final = NormalDist()
-
-TrialState: TypeAlias = Literal["better", "worse", "open"]
-
-
-@dataclass(frozen=True, slots=True)
-class TrialEvidence:
-    """What a trial has shown so far.
-
-    `gain`: what the challenger found beyond the champion's finds at equal cost, as a share of these; None before both
-    found anything. `noise`: its standard error. `better` and `worse`: e-values against "not better" and "not worse".
-    `finds` and `costs`: of the challenger's arm and of the champion's, importance and cost of counted visits.
-    """
-
-    state: TrialState
-    gain: float | None
-    noise: float | None
-    better: float
-    worse: float
-    finds: tuple[float, float]
-    costs: tuple[float, float]
 
 
 def weigh_evidence(finds: Floats, costs: Floats) -> TrialEvidence:
@@ -70,7 +50,9 @@ def weigh_evidence(finds: Floats, costs: Floats) -> TrialEvidence:
         return TrialEvidence("open", None, None, 1.0, 1.0, *totals)
     noise = math.sqrt(variance)
     better, worse = (_mix_normal(sign * gain / noise, expected * expected / variance) for sign in (1.0, -1.0))
-    state: TrialState = "better" if better >= 1.0 / ALPHA else "worse" if worse >= 1.0 / ALPHA else "open"
+    state: Literal["better", "worse", "open"] = "open"
+    if max(better, worse) >= 1.0 / ALPHA:
+        state = "better" if better > worse else "worse"
     return TrialEvidence(state, gain / expected, noise / expected, better, worse, *totals)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from streamsched.api.views import Observed, TrialView
+from streamsched.api.views import Observed, TrialEvidence
 from streamsched.errors import FormulaError, SettingsError, SnapshotError
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.exchange_files import Elites, read_elites, write_elites
@@ -175,20 +175,21 @@ class Evolver:
             trial, view = core.trial.current, self.scheduler.trial()
             if trial is None or view is None:
                 return None
-            is_idle = not any(view.costs) and now >= trial.start_s + core.trial.round_s
-            if view.state == "open" and not is_idle and not core.trial.is_over(now):
+            shown = view.evidence
+            is_idle = not any(shown.costs) and now >= trial.start_s + core.trial.round_s
+            if shown.state == "open" and not is_idle and not core.trial.is_over(now):
                 return None
             before, number = self.scheduler.champion, self._next_number()
             challenger = replace(trial.challenger, record=number, since_s=now)
             if not is_idle:
-                challenger = replace(challenger, gain=view.gain, metric="trial")
-            wins = view.state == "better" or is_idle
+                challenger = replace(challenger, gain=shown.gain, metric="trial")
+            wins = shown.state == "better" or is_idle
             record = EvolutionRecord(
                 number,
                 now,
                 "trial",
-                "promoted" if wins else "rolled_back" if view.state == "worse" else "kept",
-                _NO_VISITS if is_idle else _describe_trial(view),
+                "promoted" if wins else "rolled_back" if shown.state == "worse" else "kept",
+                _NO_VISITS if is_idle else _describe_trial(shown),
                 before,
                 challenger if wins else before,
                 challenger=view.challenger,
@@ -347,15 +348,14 @@ class Evolver:
                 self.scheduler.use(champion)
 
 
-def _describe_trial(view: TrialView) -> str:
+def _describe_trial(shown: TrialEvidence) -> str:
     """Return what a trial has shown as a sentence."""
-    finds, costs = (f"{pair[0]:,.0f} and {pair[1]:,.0f}" for pair in (view.finds, view.costs))
-    gain = "nothing" if view.gain is None or view.noise is None else f"{view.gain:+.1%} ± {view.noise:.1%}"
+    finds, costs = (f"{pair[0]:,.0f} and {pair[1]:,.0f}" for pair in (shown.finds, shown.costs))
     verdict = {"better": "found more", "worse": "found less", "open": "showed no difference that is certain"}
     return (
-        f"the challenger {verdict[view.state]} in its trial: {gain} at equal cost; changes of its pages and of the "
-        f"champion's: {finds}, visits: {costs}; e-values {view.better:.3g} for better, {view.worse:.3g} for worse"
-    ).replace("%", " %")
+        f"the challenger {verdict[shown.state]} in its trial: {shown}; changes of its pages and of the champion's: "
+        f"{finds}, visits: {costs}"
+    )
 
 
 def _judge(draft: EvolutionRecord, bred: EvolutionResult, current: Champion) -> EvolutionRecord:

@@ -575,7 +575,10 @@ class Scheduler:
         core = self.core
         with core.lock:
             trial = core.trial.current
-            return None if trial is None else trial.view(core.trial.evidence(core.pages.arrays))
+            if trial is None:
+                return None
+            evidence = core.trial.evidence(core.pages.arrays)
+            return TrialView(challenger=trial.challenger.formula.text, since_s=trial.start_s, evidence=evidence)
 
     @logged(Columns(plan=PLAN, rates=RATES))
     def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32]) -> None:

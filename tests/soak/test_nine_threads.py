@@ -202,7 +202,7 @@ class Crowd:
 
     def _trial(self, _rng: random.Random, _mine: list[str]) -> None:
         view = self.scheduler.trial()
-        assert view is None or min(view.costs) >= 0.0
+        assert view is None or min(view.evidence.costs) >= 0.0
 
     def _changes(self, _rng: random.Random, _mine: list[str]) -> None:
         assert isinstance(self.scheduler, DurableScheduler)

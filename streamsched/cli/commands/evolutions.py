@@ -106,9 +106,8 @@ def _print_record(record: EvolutionRecord) -> None:
 def _print_trial(trial: TrialView) -> None:
     """Print the trial under way as a record is printed."""
     echo(f"-  {format_moment(trial.since_s, '%Y-%m-%d %H:%M')} UTC: in trial")
-    gain = "unknown" if trial.gain is None or trial.noise is None else f"{trial.gain:+.1%} ± {trial.noise:.1%}"
     echo(f"   challenger  {plain(trial.challenger)}")
-    echo(f"   evidence    gain {gain}, e-values {trial.better:.3g} for better, {trial.worse:.3g} for worse")
+    echo(f"   evidence    {trial.evidence}")
 
 
 def _count(lines: int) -> str:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from streamsched.api.views import TrialView
-from streamsched.evolution.sequential_test import TrialEvidence, weigh_evidence
+from streamsched.api.views import TrialEvidence
+from streamsched.evolution.sequential_test import weigh_evidence
 from streamsched.formula.champion import Champion
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.politeness.priority import BY_SCORE
@@ -41,10 +41,6 @@ class Trial:
 
     challenger: Champion
     start_s: float
-
-    def view(self, evidence: TrialEvidence) -> TrialView:
-        """Return the trial and its `evidence` for readers."""
-        return TrialView(challenger=self.challenger.formula.text, since_s=self.start_s, **asdict(evidence))
 
 
 class FormulaTrial:

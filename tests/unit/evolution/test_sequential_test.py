@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched.evolution.sequential_test import ALPHA, TrialEvidence, weigh_evidence
+from streamsched.api.views import TrialEvidence
+from streamsched.evolution.sequential_test import ALPHA, weigh_evidence
 from streamsched.numerics.arrays import Floats
 from streamsched.records.trial_counts import ARMS, BLOCKS, CHALLENGER, ROUNDS
 

@@ -542,8 +542,8 @@ def test_a_trial_decides(tmp_path: Path, gain: float, decision: str, after: str)
     assert record is not None
     assert (record.number, record.trigger, record.decision, record.challenger) == (2, "trial", decision, WINNER)
     assert record.trial is not None
-    assert record.trial.gain == pytest.approx(gain)
-    assert max(record.trial.better, record.trial.worse) >= 20.0
+    assert record.trial.evidence.gain == pytest.approx(gain)
+    assert max(record.trial.evidence.better, record.trial.evidence.worse) >= 20.0
     assert one.scheduler.trial() is None
     assert one.scheduler.champion == record.champion_after
     assert one.scheduler.formula == Formula.parse(after)

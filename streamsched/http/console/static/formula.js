@@ -93,7 +93,7 @@ function Contests({ evolutions, trial, champion }) {
 }
 
 /** Shows the trial under way. */
-const Trial = ({ challenger, since_s: since, gain, noise, better, worse }) => html`
+const Trial = ({ challenger, since_s: since, evidence: { gain, noise, better, worse } }) => html`
   <p class="line">
     <span class="tag trial">in trial</span>
     <span class="muted">since ${moment(since)}</span>

@@ -113,7 +113,7 @@ def test_a_better_formula_is_promoted_and_serves_from_then_on(log: ChangeLog) ->
     policy = evolving()
     trace, chosen = run(policy, log)
     first = next(evolution for evolution in policy.evolutions if evolution.promoted)
-    _, unchanged = run(ScheduledPolicy(Scheduler(cycle=DAY, formula=POOR)), log)
+    _, unchanged = run(ScheduledPolicy(Scheduler(cycle=DAY, formula=POOR), by_probability=True), log)
     ranked = first.cycle - SCHEDULE.warmup
     assert chosen[:ranked] == unchanged[:ranked]
     assert chosen[ranked] != unchanged[ranked]
@@ -158,7 +158,7 @@ def test_without_a_promotion_it_is_the_posterior_to_the_last_byte(
     policy = evolving("posterior")
     trace, chosen = run(policy, log)
     assert any(evolution.challenger for evolution in policy.evolutions)
-    plain, same = run(ScheduledPolicy(Scheduler(cycle=DAY, formula="posterior")), log)
+    plain, same = run(ScheduledPolicy(Scheduler(cycle=DAY, formula="posterior"), by_probability=True), log)
     assert chosen == same
     for one in fields(Trace):
         found, expected = getattr(trace, one.name), getattr(plain, one.name)

@@ -150,7 +150,7 @@ def test_a_trial_survives_saving_and_loading(tmp_path: Path) -> None:
     loaded = Scheduler.load(tmp_path)
     before = scheduler.trial()
     assert before is not None
-    assert before.costs[0] > 0
+    assert before.evidence.costs[0] > 0
     assert loaded.trial() == before
     assert loaded.digest() == scheduler.digest()
     assert loaded.next_batch(70, now=17 * DAY).urls == scheduler.next_batch(70, now=17 * DAY).urls
