@@ -8,8 +8,7 @@ It imports neither NumPy nor numba, so that a crawler can use it beside the clie
 """
 
 from streamsched.content.ignore_rules import IgnoreRules
-from streamsched.content.noise import remove_noise
 from streamsched.content.page_text import PageText, page_text
-from streamsched.content.text_hashes import content_hash, simhash
+from streamsched.content.text_hashes import content_hash, remove_noise, simhash
 
 __all__ = ["IgnoreRules", "PageText", "content_hash", "page_text", "remove_noise", "simhash"]

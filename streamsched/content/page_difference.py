@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from streamsched.content.noise import remove_noise
+from streamsched.content.text_hashes import remove_noise
 
 
 class DifferingLine(NamedTuple):

@@ -36,7 +36,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.content.content_version import KIND_SHIFT, MARK, MARK_SHIFT
+from streamsched.content.text_hashes import KIND_SHIFT, MARK, MARK_SHIFT
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import inlined_kernel, kernel

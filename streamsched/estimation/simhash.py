@@ -19,9 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.argument_checks import check_whole, read_items
-from streamsched.numerics.text_words import encode, fingerprint_text, fold_text
-
-SHINGLE_WORDS: Final = 3  # long enough to detect reordered words, short enough that an edit affects few runs
+from streamsched.numerics.text_words import SHINGLE_WORDS, encode, fingerprint_text, fold_text
 
 _WIDEST: Final = 64
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from streamsched.errors import SettingsError
 
+SHINGLE_WORDS: Final = 3  # long enough to detect reordered words, short enough that an edit affects few runs
 _ONES: Final = (1 << 64) - 1
 _SPREAD: Final = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
 _K0: Final = 0xA0761D6478BD642F  # the constants of `numerics.url_bytes.hash_bytes`
