@@ -7,6 +7,7 @@ import json
 import random
 import resource
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from streamsched.client import AsyncClient, Client, ServiceUnavailable
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.service.change_writer import CURSOR_NAME
 from tests.support.command_line import Command
-from tests.support.http_service import NOW, URLS, Running, make_client, outcome, running, started
+from tests.support.http_service import NOW, URLS, Running, head, make_client, outcome, running, started
 
 KEEP = ("--set", "changes.keep=7d")
 PATIENCE_S = 60.0  # with what is done at once on an idle machine
@@ -185,6 +186,28 @@ def test_a_hundred_consumers_read_the_same(service: Running) -> None:
     consumed = asyncio.run(consume_all())
     assert len(set(consumed[0])) == total
     assert all(one == consumed[0] for one in consumed)
+
+
+def test_consumers_that_read_nothing_hold_up_nobody(service: Running) -> None:
+    """Some ask for megabytes and read none, others leave while they wait: changes are found and read meanwhile."""
+    for number in range(20):
+        visit(service.client, URLS, NOW - 5_000.0 + number, changed=True)
+    waiting = [socket.create_connection(service.place, timeout=10.0) for _ in range(20)]
+    silent = [socket.create_connection(service.place, timeout=10.0) for _ in range(20)]
+    try:
+        for one in waiting:
+            one.sendall(head("GET", "/v1/changes?after=newest&wait=60s"))
+        for one in silent:
+            one.sendall(head("GET", "/v1/changes") * 30)
+        until(lambda: service.server.requests_under_way >= len(waiting))
+        for one in waiting[:10]:
+            one.close()
+        visit(service.client, URLS[:1], NOW - 4_000.0, changed=True)
+        assert read(service.client, limit=10_000)["changes"][-1]["fetched_at"] == NOW - 4_000.0
+    finally:
+        for one in (*waiting, *silent):
+            one.close()
+    until(lambda: service.server.requests_under_way == 0)
 
 
 def test_clients_iterate(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from streamsched.api.views import TrialEvidence, TrialView
 from streamsched.errors import SnapshotError
 from streamsched.evolution.exchange_files import ARCHIVE_NAME, Elites, mend_evolution_times, read_elites, write_elites
 from streamsched.evolution.records import Candidate, DataSpan, EvolutionRecord, EvolutionResult, RecordBook
@@ -21,6 +23,8 @@ from tests.support.cases import grouped
 from tests.support.fake_evolutions import make_result
 
 FIRST = Champion(Formula.parse("posterior"))
+EVIDENCE = TrialEvidence("better", 0.1, 0.02, 25.0, 0.1, (330.0, 2_700.0), (1_000.0, 9_000.0))
+TRIAL = TrialView(challenger="t * X", since_s=1e9, evidence=EVIDENCE)
 
 
 def record(number: int = 1, **changes: Any) -> EvolutionRecord:
@@ -46,11 +50,22 @@ def record(number: int = 1, **changes: Any) -> EvolutionRecord:
     return replace(whole, **changes)
 
 
+BAD = msgspec.to_builtins(EVIDENCE) | {"finds": [1.0, 2.0, 3.0]}
+
+
 def written(folder: Path, count: int) -> RecordBook:
     book = RecordBook(folder)
     for number in range(1, count + 1):
         book.append(record(number))
     return book
+
+
+def test_a_trial_survives_the_file(tmp_path: Path) -> None:
+    book = RecordBook(tmp_path)
+    ended = book.append(record(1, trigger="trial", decision="rolled_back", verdict=None, trial=TRIAL))
+    assert book.read() == ([ended], [])
+    assert ended.trial == TRIAL
+    assert str(EVIDENCE) == "gain +10.0 % ± 2.0 % at equal cost, e-values 25 for better, 0.1 for worse"
 
 
 def test_records_survive_the_file(tmp_path: Path) -> None:
@@ -120,6 +135,14 @@ def test_a_torn_last_line_affects_no_other(tmp_path: Path, cut: int) -> None:
         "Invalid enum value 'maybe'": [json.dumps(record(2).to_json() | {"decision": "maybe"}).encode()],
         "unknown field 'surprise'": [json.dumps(record(2).to_json() | {"surprise": 1}).encode()],
         "Expected `int`, got `str`": [json.dumps(record(2).to_json() | {"number": "two"}).encode()],
+        "Object missing required field `evidence`": [
+            json.dumps(record(2).to_json() | {"trial": {"challenger": "t", "since_s": 1.0}}).encode()
+        ],
+        "Expected `array` of length 2": [
+            json.dumps(
+                record(2, trial=TRIAL).to_json() | {"trial": msgspec.to_builtins(TRIAL) | {"evidence": BAD}}
+            ).encode()
+        ],
         "column 4": [json.dumps(record(2).to_json() | {"champion_after": {"formula": "1 +"}}).encode()],
         "champion": [
             *[json.dumps(record(2).to_json() | {"champion_after": {"origin": "first"}}).encode()],
