@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -54,6 +55,7 @@ from streamsched.signals import SignalBatch
 from streamsched.state.stream_clock import WallClock
 
 _CLOSED: Final = "is closed"
+_logger: Final = logging.getLogger("streamsched.persistence")
 
 
 class DurableScheduler(Scheduler):
@@ -430,7 +432,8 @@ def open_feed(core: SchedulerCore, directory: Path, keep_s: float | None) -> Cha
 
     `keep_s`: as `keep_changes` of `DurableScheduler.open`.
     """
-    if keep_s == 0.0:
+    if keep_s == 0.0 and has_feed(directory):
+        _logger.warning("%s: the change feed is removed, as changes.keep is 0; cursors of it are gone", directory)
         remove_feed(directory)
     if keep_s == 0.0 or (keep_s is None and not has_feed(directory)):
         return None

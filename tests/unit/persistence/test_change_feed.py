@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsched import ChangesGone, SettingsError, SnapshotError
+from streamsched import ChangesGone, DurableScheduler, Outcome, SettingsError, SnapshotError
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.persistence import change_feed
 from streamsched.persistence.change_feed import ChangeFeed, Cursor, has_feed, remove_feed
@@ -261,3 +261,20 @@ def test_a_feed_can_be_removed(tmp_path: Path) -> None:
     assert has_feed(tmp_path)
     remove_feed(tmp_path)
     assert not has_feed(tmp_path)
+
+
+def test_a_feed_that_is_no_longer_kept_is_removed_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = "https://a.example/"
+    with DurableScheduler.open(tmp_path, keep_changes="1d") as scheduler:
+        scheduler.observe([Outcome(url, 1.0), Outcome(url, 2.0, changed=True)])
+        assert len(scheduler.changes()) == 1
+    with DurableScheduler.open(tmp_path) as scheduler:  # None: it goes on
+        assert len(scheduler.changes()) == 1
+    assert not caplog.records
+    with DurableScheduler.open(tmp_path, keep_changes=0):
+        assert not has_feed(tmp_path)
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    with DurableScheduler.open(tmp_path, keep_changes=0):
+        assert len(caplog.records) == 1
