@@ -16,10 +16,10 @@ from deap import gp
 from benchmarks.report import Row, best_seconds, durations
 from streamsched.estimation.published_estimators import aad, cg, nad
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.evolution_settings import EvolutionSettings
+from streamsched.evolution.evolution_settings import EvolutionSettings, Metric
 from streamsched.evolution.generations import evolve_population, evolve_seeds
 from streamsched.evolution.simulation.arena import tie_offset
-from streamsched.evolution.simulation.evaluator import Evaluator, Metric
+from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Reading, Trial
 from streamsched.evolution.symbols import CONSTANTS, TERMINAL_SETS, SymbolSet
 from streamsched.formula import Formula

@@ -94,7 +94,8 @@ def format_gain(gain: float | None, noise: float | None, metric: str | None) -> 
     if gain is None:
         return "no contest"
     spread = "" if noise is None else f" ±{100 * noise:.1f}"
-    return f"{100 * gain:+.1f}{spread} % {METRIC_NAMES[metric or 'ndcg']}"
+    name = metric or "ndcg"
+    return f"{100 * gain:+.1f}{spread} % {METRIC_NAMES.get(name, name)}"
 
 
 def format_number(value: float | None, digits: int = 3) -> str:

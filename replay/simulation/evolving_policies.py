@@ -50,7 +50,7 @@ class SupportsEvolution(Protocol):
 
 
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
-    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1)."""
+    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for changes found at its budget. O(1)."""
     settings = replace(REEVOLUTION_SETTINGS, budget=schedule.share, reading=schedule.reading, workers=workers)
     return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 

@@ -58,8 +58,13 @@ def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> float
 
     Returns the cycles that the interval counts as.
     """
-    fading = _fading(observed.cycle_s, corpus.half_life)
-    gone = _share_gone(observed, fading)
+    return fade(page, observed.cycles, _fading(observed.cycle_s, corpus.half_life))
+
+
+@inlined_kernel
+def fade(page: Record, cycles: float, fading: float) -> float:
+    """As `fade_page`, over an interval of `cycles`, at the rate `fading` per cycle, which is above 0. O(1)."""
+    gone = _share_gone(cycles, fading)
     page.own_shape *= 1.0 - gone
     page.own_exposure *= 1.0 - gone
     return gone / fading
@@ -84,7 +89,7 @@ def update_shadow(  # noqa: PLR0913, PLR0917  a kernel
     interval = min(max(observed.cycles * effective, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     longest = FIRST_HALF_LIFE_DAYS * 2.0 ** (HALF_LIVES - 1 - _MIDDLE)
     fading = _fading(observed.cycle_s, longest)
-    gone, lasting = _share_gone(observed, fading), 1.0 / fading
+    gone, lasting = _share_gone(observed.cycles, fading), 1.0 / fading
     for i in range(HALF_LIVES - 1, -1, -1):  # the longest first: with half of a half-life, the square is kept
         kept, lasted = 1.0 - gone, min(max(gone * lasting, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         counted = lasted * effective
@@ -152,9 +157,9 @@ def learn_half_life(corpus: Record) -> None:
 
 
 @inlined_kernel
-def _share_gone(observed: ObservedInterval, fading: float) -> float:
+def _share_gone(cycles: float, fading: float) -> float:
     """Return the share of earlier evidence that fades in an interval, 0 to 1."""
-    return 0.0 - expm1(-(min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL) * fading))
+    return 0.0 - expm1(-(min(max(cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL) * fading))
 
 
 @inlined_kernel

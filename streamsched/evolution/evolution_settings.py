@@ -25,18 +25,18 @@ import numpy as np
 
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.symbols import CONSTANTS, MAX_LEAVES, TERMINAL_SETS, SymbolSet
+from streamsched.formula.objectives import OBJECTIVE_NAMES, find_aim
 from streamsched.formula.terminal_table import TerminalSet
 from streamsched.numerics.arrays import Floats
 
 Selection: TypeAlias = Literal["best", "avg", "sum"]
-Metric: TypeAlias = Literal["ndcg", "change_rate"]
+Metric: TypeAlias = Literal["ndcg", "change_rate"]  # the paper's; each objective is one too
 Parents: TypeAlias = Literal["generation", "elites"]
 Reading: TypeAlias = Literal["since_visit", "that_day"]
 
 MAX_LEVELS: Final = 12  # of a tree: a full one then has 4095 nodes, and a formula may have 4096
 
 _CHOICES: Final = {
-    "metric": get_args(Metric),
     "parents": get_args(Parents),
     "reading": get_args(Reading),
     "selection": get_args(Selection),
@@ -119,7 +119,8 @@ class EvolutionSettings:
 
     Fitness:
 
-    - ``metric``: "ndcg" or "change_rate". The paper finds functions evolved for NDCG better by both (5.3);
+    - ``metric``: "ndcg" or "change_rate"; the paper finds functions evolved for NDCG better by both (5.3). Or an
+      objective, `formula.objectives.find_aim`. Hits are weighed by the importance of their pages;
     - ``budget``: share of the pages visited per cycle, k (5.2);
     - ``warmup``: initial cycles that visit every page before anything is ranked, W (5.2);
     - ``reading``: "since_visit" counts a page as changed if it has changed since its last visit, which is what a
@@ -149,7 +150,7 @@ class EvolutionSettings:
     selection: Selection = "best"
     terminals: TerminalSet = "paper"
     constants: tuple[float, ...] = CONSTANTS
-    metric: Metric = "ndcg"
+    metric: str = "ndcg"
     budget: float = 0.05
     warmup: int = 2
     reading: Reading = "since_visit"
@@ -164,6 +165,8 @@ class EvolutionSettings:
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             _require(isinstance(value, str) and value in choices, name, value, f"one of {', '.join(choices)}")
+        expected = f"one of {', '.join(get_args(Metric))}, {OBJECTIVE_NAMES}"
+        _require(isinstance(self.metric, str) and is_metric(self.metric), "metric", self.metric, expected)
         self._check_initial_depth()
         self._check_rates()
         self._check_constants()
@@ -228,6 +231,14 @@ class EvolutionSettings:
             SymbolSet(names, self.constants)
         except ValueError as error:
             raise SettingsError("constants", self.constants, expected) from error
+
+
+def is_metric(name: str) -> bool:
+    """Return whether formulas can be bred for `name`: a metric of the paper or an objective. O(length).
+
+    Raises SettingsError if it is an objective with a wrong dial.
+    """
+    return name in get_args(Metric) or find_aim(name) is not None
 
 
 def _is_count(value: object, maximum: int) -> bool:

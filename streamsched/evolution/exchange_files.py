@@ -50,7 +50,8 @@ def write_exchange(
         checksums[name] = crc32c(content.getbuffer())
     times = None if timing is None else {"start_s": timing.start_s, "cycle_s": timing.cycle_s}
     fields = {"sums": checksums, "prior_shape": imputations[0].prior_shape, "data": asdict(data), "meta": dict(meta)}
-    write_json(directory / _MANIFEST, fields | {"timing": times})
+    half_life = imputations[0].half_life if math.isfinite(imputations[0].half_life) else None
+    write_json(directory / _MANIFEST, fields | {"timing": times, "half_life": half_life})
 
 
 def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
@@ -71,7 +72,8 @@ def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[
             clock = content["timing"]
             timing = CycleTimes(clock["start_s"], clock["cycle_s"], **times)
         shape = content["prior_shape"]
-        imputations = [ChangeHistory(item, hashes, groups, shape, columns, timing) for item in changed]
+        half_life = math.inf if content["half_life"] is None else content["half_life"]
+        imputations = [ChangeHistory(item, hashes, groups, shape, columns, timing, half_life) for item in changed]
         return imputations, DataSpan(**content["data"]), content["meta"]
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error

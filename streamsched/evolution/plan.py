@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError
-from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
+from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings, is_metric
+from streamsched.formula.objectives import OBJECTIVE_NAMES
 from streamsched.numerics.argument_checks import check_whole
 
 Detector: TypeAlias = Literal["adwin", "page_hinkley"]
@@ -45,10 +46,14 @@ class EvolutionPlan:
       contest. Many pages over many cycles need fewer;
     - ``archive``: number of formulas that the next evolution starts with;
     - ``time_limit_s``: wall-clock seconds for an evolution's process; the first tick after that kills it;
+    - ``objective``: what formulas are bred for: an objective, see `formula.objectives.find_aim`, or "ndcg"; by default
+      the one whose formula is the champion when an evolution begins. Hits are weighed by importance;
     - ``trial``: whether a challenger that won the contest first ranks a share of the pages, and replaces the champion
-      only if it finds more there; else it replaces it at once;
+      only if it finds more there; else it replaces it at once, as it does for objectives that a trial cannot judge:
+      "freshness", "balanced", and those times significance;
     - ``seed``: random seed; evolution number i uses ``seed + i``;
-    - ``settings``: of the evolution, by default `streamsched.evolution.evolution_settings.REEVOLUTION_SETTINGS`.
+    - ``settings``: of the evolution, by default `streamsched.evolution.evolution_settings.REEVOLUTION_SETTINGS`; its
+      metric is that of the objective.
 
     Raises SettingsError if a value is out of range: ``every`` is 1 or more, ``history`` 8 to 100,000, ``draws`` 1 to
     1,000, ``archive`` at most 10,000, ``seed`` from 0 to 2**62.
@@ -61,6 +66,7 @@ class EvolutionPlan:
     draws: int = 12
     archive: int = 30
     time_limit_s: float = 600.0
+    objective: str | None = None
     trial: bool = True
     seed: int = 0
     settings: EvolutionSettings = REEVOLUTION_SETTINGS
@@ -75,6 +81,9 @@ class EvolutionPlan:
         limit = self.time_limit_s
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise SettingsError("time_limit_s", limit, "seconds above 0")
+        objective = self.objective
+        if objective is not None and not (isinstance(objective, str) and is_metric(objective)):
+            raise SettingsError("objective", objective, f"ndcg, {OBJECTIVE_NAMES}, or None")
         if not isinstance(self.trial, bool):
             raise SettingsError("trial", self.trial, "true or false")
         if not isinstance(self.settings, EvolutionSettings):

@@ -20,7 +20,7 @@ BY_HAND: Final = "hand"
 BY_PLAN: Final = "plan"
 BY_EVOLUTION: Final = "evolution"
 _ORIGINS: Final = (FIRST, BY_HAND, BY_PLAN, BY_EVOLUTION)
-METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate", "trial": "changes found"}
+METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate", "changes": "ChangeRate", "trial": "changes found"}
 
 
 @dataclass(frozen=True, slots=True)

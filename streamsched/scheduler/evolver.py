@@ -24,6 +24,7 @@ from streamsched.evolution.records import DataSpan, EvolutionRecord, EvolutionRe
 from streamsched.evolution.worker import load_evolution_function
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champion, parse_provided
 from streamsched.formula.formula import Formula
+from streamsched.formula.objectives import Aim, find_aim, name_objective
 from streamsched.numerics.argument_checks import check_path, check_time
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.scheduler import Scheduler
@@ -72,6 +73,7 @@ class Evolver:
         self._job: Job | None = None
         self._draft: EvolutionRecord | None = None  # of the evolution under way
         self._number = 1
+        self._metric = "changes"  # that formulas were last bred for
         self._last_cycle: int | None = None  # of the newest evolution's start
         self._since_cycle: int | None = None  # of the first call of `due`; the first evolution is counted from it
         if directory is not None:
@@ -160,7 +162,8 @@ class Evolver:
             draws, data = self._gather(now, draft.seed or 0)
             archive = [Formula.parse(text) for text in self.archive]
             breed = load_evolution_function(self._breed)
-            bred = breed(draws, draft.champion_before.formula, archive, self.plan.settings, draft.seed or 0)
+            settings = replace(self.plan.settings, metric=self._metric)
+            bred = breed(draws, draft.champion_before.formula, archive, settings, draft.seed or 0)
             return self._conclude(replace(draft, data=data, seconds=self._clock() - begun), bred)
 
     def end_trial(self, now: float) -> EvolutionRecord | None:
@@ -220,7 +223,7 @@ class Evolver:
 
     def _begin(self, now: float, trigger: Trigger, directory: Path) -> None:
         self._draft = draft = self._draft_record(now, trigger)
-        settings = replace(self.plan.settings, workers=1)
+        settings = replace(self.plan.settings, metric=self._metric, workers=1)
         meta = {
             "champion": draft.champion_before.formula.text,
             "archive": list(self.archive),
@@ -246,9 +249,17 @@ class Evolver:
         if self._watch is not None:
             self._watch.forget()
         champion, seed = self.scheduler.champion, self.plan.seed + number
-        plan = self.plan.to_json()
+        self._metric = self._choose_metric(champion)
+        plan = replace(self.plan, settings=replace(self.plan.settings, metric=self._metric)).to_json()
         del plan["settings"]["workers"]  # without effect on the result
         return EvolutionRecord(number, now, trigger, "failed", "", champion, champion, settings=plan, seed=seed)
+
+    def _choose_metric(self, champion: Champion) -> str:
+        """Return what to breed for: the plan's objective, or that of the champion's formula.
+
+        Other formulas keep the metric of the last evolution: it bred them, or they replaced one that it bred.
+        """
+        return self.plan.objective or name_objective(champion.formula.text) or self._metric
 
     def _next_number(self) -> int:
         number = self._number if self._book is None else max(self._number, self._book.next_number())
@@ -284,7 +295,7 @@ class Evolver:
             except FormulaError as error:
                 why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
                 record = replace(record, decision="failed", why=why, champion_after=before)
-        if record.decision == "promoted" and self.plan.trial:
+        if record.decision == "promoted" and self.plan.trial and _counts_finds(self._metric):
             record = replace(record, decision="trial", champion_after=before)
         if isinstance(outcome, EvolutionResult) and record.decision != "failed":
             record = self._keep_elites(outcome.archive, record)
@@ -334,6 +345,9 @@ class Evolver:
         self.archive = elites.formulas
         self._last_cycle = self._since_cycle = elites.since_cycle
         evolutions = [record for record in records if record.decision != "set"]
+        bred_for = [record.metric for record in evolutions if record.metric is not None]
+        if bred_for:
+            self._metric = bred_for[-1]
         if evolutions:
             self._last_cycle = math.floor(evolutions[-1].when_s / self.scheduler.cycle_s)
 
@@ -346,6 +360,11 @@ class Evolver:
         if current != champion and (current.origin not in (BY_HAND, BY_PLAN) or current.record is not None):
             with suppress(FormulaError):  # of a version with other terminals
                 self.scheduler.use(champion)
+
+
+def _counts_finds(metric: str) -> bool:
+    """Return whether a trial, which counts the changes found, judges by `metric`."""
+    return metric == "ndcg" or find_aim(metric) in {Aim(0.0), None}
 
 
 def _describe_trial(shown: TrialEvidence) -> str:

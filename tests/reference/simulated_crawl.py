@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from streamsched.estimation.gamma_posterior import after_change
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.page_schedules import ScheduleView
 from streamsched.estimation.seasonality.regions import local_hours
@@ -29,6 +28,7 @@ from streamsched.evolution.simulation import simulated_events
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import TERMINALS, Formula
 from streamsched.formula.expected_gain import expected_gain
+from streamsched.formula.objectives import find_aim
 from streamsched.formula.terminal_table import PROVIDED, SEASONAL
 from streamsched.formula.terminals import NO_CONTEXT, TerminalColumns
 from streamsched.numerics.arrays import Bools, Floats, Records
@@ -36,6 +36,7 @@ from streamsched.numerics.jit import mix
 from streamsched.numerics.vector_math import expm1
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK
+from tests.reference import forgetting
 from tests.reference.significance import in_steps
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
@@ -59,22 +60,19 @@ class Page:
     ranked_before: bool = False  # visited since the warm-up
     schedule: Records | None = None  # SCHEDULE[1], once it is earned
 
-    def visit(self, cycle: int, changed: bool, seasonality: Seasonality) -> None:
+    def visit(self, cycle: int, changed: bool, around: tuple[Surges, Seasonality], half_life: float) -> None:
         if self.visited_in >= 0:
-            seasonality.update(self, cycle, changed)
+            around[1].update(self, cycle, changed)
             self.flags.append(changed)
-            self.update_rate(float(cycle - self.visited_in), changed)
+            self.update_rate(float(cycle - self.visited_in), changed, around[0].own_part(self, cycle), half_life)
         self.visited_in = cycle
 
-    def update_rate(self, interval: float, changed: bool) -> None:
+    def update_rate(self, interval: float, changed: bool, own: float, half_life: float) -> None:
         """As `streamsched.state.ingest` does with a constant prior."""
-        if not changed:
-            self.own_exposure += interval
-            return
-        before = self.prior_shape + self.own_shape, self.prior_exposure + self.own_exposure
-        after = after_change(*before, interval)
-        self.own_shape += after[0] - before[0]
-        self.own_exposure += after[1] - before[1]
+        counted = forgetting.count(interval, interval, half_life)
+        faded = forgetting.fade((self.own_shape, self.own_exposure), interval, half_life)
+        prior = self.prior_shape, self.prior_exposure
+        self.own_shape, self.own_exposure = forgetting.learn(prior, faded, counted, changed, own)
 
     def write(self, pages: Records, traces: Records, place: int | None = None) -> None:
         """Write the state that formulas read to the page's records."""
@@ -100,6 +98,7 @@ class Figures:
     visits: list[int] = field(default_factory=list)
     new_pages: list[int] = field(default_factory=list)
     ranked: list[list[int]] = field(default_factory=list)
+    stale: list[list[int]] = field(default_factory=list)
     cut_change_rate: list[list[float]] = field(default_factory=list)
     cut_ndcg: list[list[float]] = field(default_factory=list)
     cut_new_pages: list[list[int]] = field(default_factory=list)
@@ -135,8 +134,39 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
             chosen = ranked[: share(trial.budget, len(pages))]
             measure(figures, pages, changed, chosen, cuts)
         for page in chosen:
-            pages[page].visit(cycle, changed[page], seasonality)
+            pages[page].visit(cycle, changed[page], (surges, seasonality), history.half_life)
     return figures
+
+
+def fitness(trial: Trial, figures: Figures, metric: str) -> float:
+    """The mean value of a cycle's hits over the cycles in which some page had changed, page by page."""
+    history = trial.history
+    aim = None if metric == "ndcg" else find_aim("changes" if metric == "change_rate" else metric)
+    weights = history.columns["importance"].tolist()
+    if aim is not None and aim.significant:
+        weights = [weight * share for weight, share in zip(weights, history.columns["significance"], strict=True)]
+    mean = math.fsum(weights) / len(weights)
+    weights = [1.0] * len(weights) if len(set(weights)) == 1 else [weight / mean for weight in weights]
+    end = trial.first + (trial.cycles or history.cycles - trial.first)
+    values = []
+    for at, (chosen, stale) in enumerate(zip(figures.ranked, figures.stale, strict=True)):
+        if not stale:
+            continue
+        now = trial.first + trial.warmup + at
+        discounts = [1 / max(1.0, math.log(rank)) for rank in range(1, len(chosen) + 1)]
+        best = sorted((weights[page] for page in stale), reverse=True)
+        ideal = math.fsum(weight * discount for weight, discount in zip(best, discounts, strict=False)) or 1.0
+        value = 0.0
+        for page, discount in zip(chosen, discounts, strict=True):
+            if page not in stale:
+                continue
+            if aim is None:
+                value += weights[page] * discount / ideal
+                continue
+            later = [cycle for cycle in range(now + 1, end) if history.changed[page, cycle]]
+            value += weights[page] * (min(later, default=end) - now) ** aim.dial / len(chosen)
+        values.append(value)
+    return sum(values) / len(values) if values else 0.0
 
 
 def reports_change(trial: Trial, page: Page, cycle: int) -> bool:
@@ -163,9 +193,17 @@ class Surges:
         cycles = trial.cycles or trial.history.cycles - trial.first
         self.numbers = shared_changes.number_large_groups(trial.history.groups)
         changed = trial.history.changed[:, trial.first : trial.first + cycles]
-        self.surge_hazard = simulated_events.cumulative_surge_hazard(
+        self.surge_hazard, self.frequency = simulated_events.find_surges(  # its own reference is `hit_share`
             changed, self.numbers
-        )  # equal to the bit; its own reference is `hit_share`
+        )
+
+    def own_part(self, page: Page, cycle: int) -> float:
+        """The probability that a change found in `cycle` was the page's own; frequent surges count as its own."""
+        surge = self.of(page, cycle + 1)
+        exposure, shape = page.prior_exposure + page.own_exposure, page.prior_shape + page.own_shape
+        quiet = (exposure / (exposure + cycle - page.visited_in)) ** shape
+        own = (1.0 - quiet) / (1.0 - quiet * (1.0 - surge))
+        return own + (1.0 - own) * (1.0 - math.exp(-self.frequency[self.numbers[page.index]]))
 
     def of(self, page: Page, cycle: int) -> float:
         taken = self.surge_hazard[:, self.numbers[page.index]]
@@ -285,6 +323,7 @@ def measure(
     figures.visits.append(len(chosen))
     figures.new_pages.append(sum(new))
     figures.ranked.append(list(chosen))
+    figures.stale.append([page for page, flag in enumerate(changed) if flag])
     figures.cut_visits = [share(cut, len(found)) for cut in cuts]
     figures.cut_change_rate.append([sum(found[:cut]) / cut for cut in figures.cut_visits])
     figures.cut_ndcg.append([ndcg(found[:cut], relevant) for cut in figures.cut_visits])

@@ -5,6 +5,7 @@ For `tau`, `rhythm` and `due`, a history has the times of its cycles and its pag
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -116,7 +117,8 @@ class ChangeHistory:
     - ``prior_shape``: of the Gamma prior of every page's rate per cycle;
     - ``columns``: float64[n] for each name of `DEFAULTS`: ``prior_mean``, the mean of that prior; ``significance``,
       what the page's changes are expected to have, 0 to 1; and the page's own values, see `formula.terminal_table.OWN`;
-    - ``timing``: times of the cycles and published profiles; None if all hours are treated alike.
+    - ``timing``: times of the cycles and published profiles; None if all hours are treated alike;
+    - ``half_life``: cycles in which half of what a page's own visits taught is forgotten, inf for never.
     """
 
     changed: Bools
@@ -125,6 +127,7 @@ class ChangeHistory:
     prior_shape: float
     columns: Mapping[str, Floats]
     timing: CycleTimes | None = None
+    half_life: float = math.inf
 
     def __post_init__(self) -> None:
         pages = self.changed.shape[0]
@@ -141,6 +144,8 @@ class ChangeHistory:
             )
         if not self.prior_shape > 0.0 or not np.all(self.columns["prior_mean"] > 0.0):
             raise ValueError("priors: expected a shape and means above 0")
+        if not self.half_life > 0.0:
+            raise ValueError(f"half_life: expected cycles above 0, found {self.half_life}")
 
     @classmethod
     def of(
@@ -151,6 +156,7 @@ class ChangeHistory:
         groups: Ints | None = None,
         prior_shape: float = 1.0,
         timing: CycleTimes | None = None,
+        half_life: float = math.inf,
         **columns: npt.ArrayLike,
     ) -> ChangeHistory:
         """Return a history with defaults filled in: scalars are broadcast over all pages, hashes count up. O(n c).
@@ -165,7 +171,7 @@ class ChangeHistory:
         }
         ids = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
         group_ids = np.arange(pages) if groups is None else groups
-        return cls(matrix, ids, group_ids, prior_shape, values, timing)
+        return cls(matrix, ids, group_ids, prior_shape, values, timing, half_life)
 
     @property
     def pages(self) -> int:
@@ -181,9 +187,8 @@ class ChangeHistory:
         """Return the history of the pages ``rows``: intp[m]. O(m c)."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         timing = None if self.timing is None else self.timing.take(rows)
-        return ChangeHistory(
-            self.changed[rows], self.hashes[rows], self.groups[rows], self.prior_shape, columns, timing
-        )
+        taken = (self.changed[rows], self.hashes[rows], self.groups[rows])
+        return ChangeHistory(*taken, self.prior_shape, columns, timing, self.half_life)
 
     def span(self, first: int, cycles: int) -> ChangeHistory:
         """Return the history of `cycles` cycles from number `first`: a view. O(1)."""

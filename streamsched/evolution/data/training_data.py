@@ -29,6 +29,7 @@ from streamsched.records.visit_journal import (
 )
 from streamsched.state.page_table import PageTable
 
+_DAY_S: Final = 86_400.0
 _APART: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: multiples of it are all different
 _ROUNDING: Final = 1e-6  # of a cycle: float64 error of epoch seconds if cycles are short
 _MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
@@ -101,6 +102,7 @@ class TrainingInputs(NamedTuple):
     groups: Ints
     columns: dict[str, Floats]  # by name: those of `change_history.DEFAULTS`
     timing: CycleTimes | None
+    half_life: float
     panel: Bools
     newcomers: int
 
@@ -144,6 +146,7 @@ def gather_training(shard: ShardArrays, span: Span, in_panel: Bools) -> Training
             **{name: records[own.records][name].astype(np.float64) for name, own in OWN.items()},
         },
         timing,
+        float(shard.corpus["half_life"][0]) * (_DAY_S / span.cycle_s),
         in_panel[rows],
         newcomers,
     )
@@ -189,7 +192,15 @@ def impute_training(inputs: TrainingInputs, seed: int) -> Training:
     visits, cycles = inputs.visits, inputs.span.cycles
     seen = GroupVisits(visits.offsets, visits.times, visits.changed, visits.shape / visits.exposure, inputs.groups)
     changed, observed = impute_history(visits, cycles, seed, draw_shared_changes(seen, cycles, seed))
-    history = ChangeHistory(changed, visits.hashes, inputs.groups, inputs.prior_shape, inputs.columns, inputs.timing)
+    history = ChangeHistory(
+        changed,
+        visits.hashes,
+        inputs.groups,
+        inputs.prior_shape,
+        inputs.columns,
+        inputs.timing,
+        inputs.half_life,
+    )
     return Training(history, inputs.span, observed, inputs.panel, inputs.newcomers)
 
 

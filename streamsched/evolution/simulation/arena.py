@@ -79,7 +79,9 @@ class CrawlHistory(NamedTuple):
     offsets: Ints  # int64[C]: the page number that ranks first among equal scores
     discounts: Floats  # float64[k]: gain of a hit at each position
     ideals: Floats  # float64[k + 1]: gain of m hits in the best order
-    surge_hazard: Floats  # float64[C, groups]: see `cumulative_surge_hazard`
+    surge_hazard: Floats  # float64[C, groups]: see `find_surges`
+    surge_frequency: Floats  # float64[groups]: surges per cycle
+    fading: float  # rate per cycle at which the evidence of visits fades, 0 for none
     clock: CycleClocks
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from streamsched.evolution.simulation.arena import Arena, CrawlTrace, SimulatedCrawl, make_arena
 from streamsched.evolution.simulation.compiled_programs import SizedProgram, compile_program
 from streamsched.evolution.simulation.crawl import simulate
+from streamsched.evolution.simulation.hit_values import Metric, hit_values
 from streamsched.evolution.simulation.trials import Trial, TrialRunner
 from streamsched.evolution.symbols import SymbolSet
 from streamsched.formula.evaluation.machine import ROWS, make_slots
@@ -22,7 +23,6 @@ from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import kernel
 
-Metric: TypeAlias = Literal["change_rate", "ndcg"]
 Program: TypeAlias = bytes | Formula
 
 _MIN_SLOTS: Final = 64  # of an arena: enough for genomes of the paper's depth; formulas may need more
@@ -36,8 +36,7 @@ class Series:
     ``change_rate`` and ``ndcg``: float64[r], 0 if not counted. ``counted``: bool[r], True if some page had changed.
     ``new_pages``: int64[r], pages visited for the first time since the warm-up. ``rows``: int64[r, v], rows in the
     history of the visited pages, best first. ``hits``: bool[r, v], whether they had changed. ``weights``: float64[r,
-    v], the contribution of a hit: those of one cycle's hits sum to its ChangeRate or NDCG, whichever is the evaluator's
-    metric.
+    v], what a hit contributes to the evaluator's metric, see `hit_values`.
     """
 
     change_rate: Floats
@@ -53,14 +52,14 @@ class Series:
         """Number of pages visited per cycle."""
         return int(self.rows.shape[1])
 
-    def mean(self, metric: Metric) -> float:
-        """Return the mean over the counted cycles, 0 if there are none: the program's fitness. O(r)."""
+    def mean(self, metric: Literal["change_rate", "ndcg"]) -> float:
+        """Return the mean over the counted cycles, 0 if there are none. O(r)."""
         values = (self.change_rate if metric == "change_rate" else self.ndcg)[self.counted]
         return sum(values.tolist()) / values.size if values.size else 0.0
 
 
 class Evaluator:
-    """Fitness of programs: the mean over `trials` of ChangeRate or NDCG, each a mean over ranked cycles.
+    """Fitness of programs: the mean over `trials` of a metric (`Metric.of`), each a mean over ranked cycles.
 
     A program is a genome over `symbol_set` or a `Formula`. `workers`: threads, None for one per processor; results do
     not depend on it. Results are cached. Not for concurrent calls. Memory: 8 bytes per page and trial for 64 cycles,
@@ -70,17 +69,18 @@ class Evaluator:
     def __init__(
         self,
         trials: Sequence[Trial],
-        metric: Metric = "ndcg",
+        metric: str = "ndcg",
         *,
         symbol_set: SymbolSet | None = None,
         workers: int | None = None,
     ) -> None:
         if not trials:
             raise ValueError("trials: expected one or more, found none")
-        self.metric: Metric = metric
+        self.metric = Metric.of(metric)
         self.symbol_set = symbol_set
         self.trials = tuple(trials)
-        self._runners = [TrialRunner(trial, positions_matter=metric == "ndcg") for trial in trials]
+        self._runners = [TrialRunner(trial, positions_matter=self.metric.ranked) for trial in trials]
+        self._weights = [self.metric.weigh_pages(runner.trial.history, runner.rows) for runner in self._runners]
         self._workers = workers or os.cpu_count() or 1
         self._max_size = (
             max(trial.history.pages for trial in trials),
@@ -138,7 +138,8 @@ class Evaluator:
         A cut of 0.2 covers the first fifth of each ranked list (at least one page): Figure 5 of the paper.
         """
         compiled = compile_program(program, self.symbol_set)
-        return [self._trace_trial(runner, compiled, cuts) for runner in self._runners]
+        traced = zip(self._runners, self._weights, strict=True)
+        return [self._trace_trial(runner, weights, compiled, cuts) for runner, weights in traced]
 
     def _expire(self) -> None:
         self._stop[0] = 1
@@ -160,11 +161,19 @@ class Evaluator:
             if arena.slots.shape[0] < compiled.slots:
                 arena = arena._replace(slots=make_slots(compiled.slots, ROWS))
             values = np.empty(len(self._runners))
-            for i, runner in enumerate(self._runners):
-                trace = _empty_trace(runner.trial.ranked)
+            for i, (runner, weights) in enumerate(zip(self._runners, self._weights, strict=True)):
+                trial = runner.trial
+                by_page = bool(self.metric.aim.dial or weights.size)  # else the counts of a trace suffice
+                trace = _empty_trace(trial.ranked, trial.visits if by_page else 0)
                 if not self._simulate(runner, compiled, arena, trace):
                     return
-                values[i] = _mean_metric(trace, runner.trial.visits, runner.crawl_history.ideals, self.metric == "ndcg")
+                if by_page:
+                    gains = hit_values(self.metric, weights, runner.crawl_history, runner.rules, trace, trial.visits)
+                    gains *= trace.visited & 1
+                    counted = trace.relevant > 0
+                    values[i] = gains[counted].sum() / max(1, np.count_nonzero(counted))
+                else:
+                    values[i] = _mean_metric(trace, trial.visits, runner.crawl_history.ideals, self.metric.ranked)
             self._cache[program] = values
 
     def _evaluate_side_by_side(self, pending: Iterator[Program]) -> None:
@@ -189,7 +198,9 @@ class Evaluator:
         )
         return bool(simulate(crawl, self._stop))
 
-    def _trace_trial(self, runner: TrialRunner, compiled: SizedProgram, cuts: Sequence[float]) -> list[Series]:
+    def _trace_trial(
+        self, runner: TrialRunner, page_weights: Floats, compiled: SizedProgram, cuts: Sequence[float]
+    ) -> list[Series]:
         trial = runner.trial
         trace = _empty_trace(trial.ranked, trial.visits)
         arena = self._arena(0, compiled.slots)
@@ -211,9 +222,7 @@ class Evaluator:
             ndcg = np.divide(gains, ideals, out=np.zeros(gains.size), where=counted)
             rates = np.where(counted, hits.sum(axis=1) / visits, 0.0)
             new = np.count_nonzero(visited & 2, axis=1)
-            weights = np.full(hits.shape, 1.0 / visits)
-            if self.metric == "ndcg":
-                weights = runner.crawl_history.discounts[:visits] / np.maximum(ideals, 1.0)[:, None]
+            weights = hit_values(self.metric, page_weights, runner.crawl_history, rules, trace, visits)
             series.append(Series(rates, ndcg, counted, new, runner.rows[visited >> 2], hits > 0.0, weights))
         return series
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.gamma_posterior import count_visit, update_page
+from streamsched.estimation.gamma_posterior import count_visit
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
     READS_GROUP,
@@ -28,7 +28,7 @@ from streamsched.evolution.simulation.arena import (
     Arena,
     SimulatedCrawl,
 )
-from streamsched.evolution.simulation.simulated_events import SeasonalityInputs, update_class_seasonality
+from streamsched.evolution.simulation.simulated_events import SeasonalityInputs, update_class_seasonality, update_rate
 from streamsched.evolution.simulation.tie_order import close_gap, copy_pages, count_within, lower_bound, mark_run
 from streamsched.numerics.arrays import Hashes, Record
 from streamsched.numerics.jit import inlined_kernel, mix
@@ -193,7 +193,7 @@ def _add_part(crawl: SimulatedCrawl, class_id: int, cycle: int, changed: bool, r
             SeasonalityInputs(arena.links, arena.schedules, crawl.history.clock), made, page, cycle, changed
         )
     if program.reads & READS_RATE:
-        update_page(page, trace, cycle - page.last_visit_s, changed, 1.0)
+        update_rate(page, trace, cycle, changed, crawl.history)
     else:
         count_visit(page, trace, changed)
     page.last_visit_s = cycle

@@ -1,5 +1,8 @@
 """Surges and seasonality in a simulated crawl.
 
+Visits update a class's rate as in a scheduler: what is old fades, and a change in a surge is not all the page's own.
+Claims of related pages and signals are not simulated.
+
 The terminal `surge` is computed from the cumulative surge hazard of each page group by cycle. A live crawl infers
 surges from its own visits. A simulated crawl takes them from all pages of the group, one cycle later, as a crawl would
 have detected them: the share of pages hit in excess of their mean rates, on the grid of `estimation.surges`. So surges
@@ -17,6 +20,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.estimation.forgetting import fade
+from streamsched.estimation.gamma_posterior import probability_changed, update_page
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.page_schedules import ScheduleView
 from streamsched.estimation.seasonality.regions import local_hours
@@ -32,7 +37,7 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     tau_since,
 )
 from streamsched.estimation.surges import FIRST_DAYS, FIRST_SURGES, LEAST_SHOWN, SHARES
-from streamsched.evolution.simulation.arena import CycleClocks
+from streamsched.evolution.simulation.arena import CrawlHistory, CycleClocks
 from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.numerics.vector_math import expm1
@@ -40,10 +45,12 @@ from streamsched.numerics.vector_math import expm1
 _LEAST_RATE: Final = 1e-6  # changes per page and cycle
 
 
-def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
-    """Return -ln of the share of each group that no surge has hit up to and including each cycle: float64[C, groups].
+def find_surges(changed: Bools, numbers: Ints) -> tuple[Floats, Floats]:
+    """Return the cumulative hazard of each group's surges, and how many it has per cycle.
 
-    ``changed``: bool[n, C]; ``numbers``: int64[n] from `number_large_groups`; group 0 is never hit. O(n C).
+    The first is -ln of the share of the group that no surge has hit up to and including each cycle: float64[C, groups],
+    the second float64[groups]. ``changed``: bool[n, C]; ``numbers``: int64[n] from `number_large_groups`; group 0 has
+    no surges. O(n C).
     """
     sizes = np.bincount(numbers)
     sums = np.stack([np.bincount(numbers, weights=column, minlength=sizes.size) for column in changed.T])
@@ -55,11 +62,12 @@ def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
         likely[share] = sums * change + (sizes - sums) * np.log1p(-share)
     top = np.max(list(likely.values()), axis=0)
     weights = {share: np.exp(log - top) * (chance / len(SHARES)) for share, log in likely.items()}
-    total = np.exp(likely[0.0] - top) * (1.0 - chance) + sum(weights[share] for share in SHARES)
+    none = np.exp(likely[0.0] - top) * (1.0 - chance)
+    total = none + sum(weights[share] for share in SHARES)
     expected = sum(share * weights[share] for share in SHARES) / total
     shown = np.where(expected >= LEAST_SHOWN, expected, 0.0)
     shown[:, 0] = 0.0
-    return np.ascontiguousarray(np.cumsum(-np.log1p(-shown), axis=0))
+    return np.ascontiguousarray(np.cumsum(-np.log1p(-shown), axis=0)), (1.0 - none / total).mean(axis=0)
 
 
 @inlined_kernel
@@ -74,6 +82,26 @@ def simulated_surge(surge_hazard: Floats, page: Record, cycle: int) -> float:
     """Return `surge` of a page in `cycle`, as for `fill_surge`. O(1)."""
     group, last = np.int64(page.group), np.int64(page.last_visit_s)
     return 0.0 - expm1(surge_hazard[last, group] - surge_hazard[cycle - 1, group])
+
+
+@inlined_kernel
+def update_rate(page: Record, trace: Record, cycle: int, changed: bool, history: CrawlHistory) -> None:
+    """Update a class's PAGE and TRACE by the result of a visit in `cycle`, as a scheduler does. O(1).
+
+    What earlier visits taught fades. A change that a surge may have made counts as the page's own in part, the more the
+    more frequent surges are.
+    """
+    interval = cycle - page.last_visit_s
+    own = 1.0
+    if changed and history.surge_hazard.size:
+        surge = simulated_surge(history.surge_hazard, page, cycle + 1)
+        if surge > 0.0:
+            shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
+            quiet = 1.0 - probability_changed(shape, exposure, interval)
+            own = (1.0 - quiet) / (1.0 - quiet * (1.0 - surge))
+            own += (1.0 - own) * (0.0 - expm1(-history.surge_frequency[np.int64(page.group)]))
+    counted = fade(page, interval, history.fading) if history.fading > 0.0 else interval
+    update_page(page, trace, counted, changed, own)
 
 
 class SeasonalityInputs(NamedTuple):

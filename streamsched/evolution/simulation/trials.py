@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.estimation.content import pack_expected
-from streamsched.estimation.gamma_posterior import update_page
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.shared_changes import number_large_groups
 from streamsched.evolution.simulation.arena import (
@@ -30,9 +29,10 @@ from streamsched.evolution.simulation.arena import (
 )
 from streamsched.evolution.simulation.simulated_events import (
     SeasonalityInputs,
-    cumulative_surge_hazard,
+    find_surges,
     set_quarters,
     update_class_seasonality,
+    update_rate,
 )
 from streamsched.formula.terminal_table import OWN
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
@@ -119,8 +119,14 @@ class TrialRunner:
         )
 
     def adapt(self, program: CompiledProgram) -> CompiledProgram:
-        """Return `program` for this trial: without timing in the history, it does not read seasonality. O(1)."""
-        return program if self.timed else program._replace(reads=program.reads & ~READS_SEASONALITY)
+        """Return `program` for this trial. O(groups).
+
+        Without timing in the history, it does not read seasonality. With surges, a page's rate depends on its group.
+        """
+        reads = program.reads if self.timed else program.reads & ~READS_SEASONALITY
+        if reads & READS_RATE and self.crawl_history.surge_hazard[-1].any():
+            reads |= READS_GROUP
+        return program._replace(reads=reads)
 
     def warm_state(self, reads: int) -> WarmState:
         """Return the classes after the warm-up for programs that read the state given by the bits `reads`."""
@@ -139,7 +145,13 @@ class TrialRunner:
         discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
         ideals = np.concatenate([[0.0], np.cumsum(discounts)])
         return CrawlHistory(
-            bits, offsets, discounts, ideals, cumulative_surge_hazard(self._changed, self._groups), _cycle_clocks(trial)
+            bits,
+            offsets,
+            discounts,
+            ideals,
+            *find_surges(self._changed, self._groups),
+            math.log(2.0) / trial.history.half_life,
+            _cycle_clocks(trial),
         )
 
     def _build_warm_state(self, distinguished: int) -> WarmState:
@@ -176,7 +188,7 @@ class TrialRunner:
         if distinguished & READS_LINK:
             links, schedules = link_records[first], np.zeros(1 + first.size, SCHEDULE)
         warm_state = WarmState(members, starts, pages, traces, links, schedules)
-        _warm_up(self._changed[first, : trial.warmup], warm_state, self.crawl_history.clock, timing is not None)
+        _warm_up(self._changed[first, : trial.warmup], warm_state, self.crawl_history, timing is not None)
         return warm_state
 
 
@@ -225,7 +237,7 @@ def _assign_priors(pages: Records, shape: float, means: Floats) -> None:
 
 
 @kernel
-def _warm_up(changed: npt.NDArray[np.bool_], warm_state: WarmState, clock: CycleClocks, timed: bool) -> None:
+def _warm_up(changed: npt.NDArray[np.bool_], warm_state: WarmState, history: CrawlHistory, timed: bool) -> None:
     """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit observes nothing.
 
     `timed`: whether the program reads seasonality.
@@ -234,12 +246,11 @@ def _warm_up(changed: npt.NDArray[np.bool_], warm_state: WarmState, clock: Cycle
         page = warm_state.pages[i]
         trace = warm_state.traces[i]
         if timed:
-            set_quarters(warm_state.links[i], clock, 0)
+            set_quarters(warm_state.links[i], history.clock, 0)
         for cycle in range(1, changed.shape[1]):
             page.last_visit_s = cycle - 1
             if timed:
-                update_class_seasonality(
-                    SeasonalityInputs(warm_state.links, warm_state.schedules, clock), i, page, cycle, changed[i, cycle]
-                )
-            update_page(page, trace, 1.0, changed[i, cycle], 1.0)
+                seasonality = SeasonalityInputs(warm_state.links, warm_state.schedules, history.clock)
+                update_class_seasonality(seasonality, i, page, cycle, changed[i, cycle])
+            update_rate(page, trace, cycle, changed[i, cycle], history)
         page.last_visit_s = changed.shape[1] - 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamsched.evolution.data.shared_changes import MIN_GROUP_PAGES, number_large_groups
 from streamsched.evolution.simulation.arena import make_arena
 from streamsched.evolution.simulation.crawl import choose_classes
-from streamsched.evolution.simulation.simulated_events import cumulative_surge_hazard
+from streamsched.evolution.simulation.simulated_events import find_surges
 from streamsched.evolution.simulation.tie_order import close_gap, count_within, find_reach
 from tests.reference.simulated_crawl import hit_share
 from tests.support.cases import examples
@@ -80,7 +80,7 @@ def test_surge_hazards_equal_the_reference(seed: int, rate: float, hit: float) -
     changed = rng.random((60, 12)) < rate
     changed[:20, 5] |= rng.random(20) < hit
     numbers = number_large_groups(np.repeat([4, 9, 2], [20, 30, 10]))
-    taken = cumulative_surge_hazard(changed, numbers)
+    taken = find_surges(changed, numbers)[0]
     assert taken.shape == (12, 3)
     assert np.all(taken[:, 0] == 0.0)
     for number, part in ((1, slice(20)), (2, slice(20, 50))):
@@ -92,7 +92,7 @@ def test_a_bulk_edit_is_a_surge_and_single_changes_are_not() -> None:
     changed = np.zeros((40, 10), np.bool_)
     changed[3, 2] = True
     changed[:18, 6] = True
-    taken = cumulative_surge_hazard(changed, number_large_groups(np.repeat([0, 1], 20)))
+    taken = find_surges(changed, number_large_groups(np.repeat([0, 1], 20)))[0]
     assert taken[5, 1] == 0.0
     assert 1.0 - np.exp(-taken[6, 1]) == pytest.approx(0.87, abs=0.02)
     assert taken[9, 1] == taken[6, 1]
