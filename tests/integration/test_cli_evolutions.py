@@ -37,7 +37,7 @@ def test_records_are_listed(streamsched: Command, evolved: Path) -> None:
     assert rows[0] == "1 2025-08-22 00:00 UTC, asked: promoted"
     assert rows[1] == f"champion {WINNER}"
     assert rows[2].startswith(f"challenger {WINNER} (+10.0 ± ")
-    assert rows[2].endswith(" % NDCG)")
+    assert rows[2].endswith(" % ChangeRate)")
     assert rows[3].startswith("data 12 pages × ")
     assert rows[4].startswith("why promoted: the gain of +")
     assert rows[5] == "2 2025-08-22 00:00 UTC, asked: kept"
@@ -130,7 +130,10 @@ def test_the_champion_of_any_record_is_taken_back(streamsched: Command, evolved:
     assert answer.out == f"{WINNER}: {risen}, as after record 1; this is record 4\n"
     assert Scheduler.load(evolved).champion == risen
     result = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--now", str(NOW))
-    assert "  formula    champion of evolution 1, promoted 2025-08-22, +10.0 % NDCG on held-out pages" in result.lines
+    assert (
+        "  formula    champion of evolution 1, promoted 2025-08-22, +10.0 % ChangeRate on held-out pages"
+        in result.lines
+    )
     assert streamsched("use", "3", "--state", evolved).out.startswith(
         "posterior: set by hand, record 3, as after record 3; "
     )

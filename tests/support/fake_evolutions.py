@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ def make_result(challenger: str, gain: float, seed: int, archive: Sequence[Formu
     return EvolutionResult(challenger, verdict, (Candidate(challenger, 0.3, 0.25, 0.2), Candidate("t", 0.1)), elites)
 
 
-def win(_draws: Any, _champion: Formula, archive: Sequence[Formula], _settings: Any, seed: int) -> EvolutionResult:
-    return make_result("posterior + 0.01 * t", 0.1, seed, archive)
+def win(
+    _draws: Any, _champion: Formula, archive: Sequence[Formula], settings: EvolutionSettings, seed: int
+) -> EvolutionResult:
+    return replace(make_result("posterior + 0.01 * t", 0.1, seed, archive), metric=settings.metric)
 
 
 def lose(*given: Any) -> EvolutionResult:

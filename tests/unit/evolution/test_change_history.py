@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,9 +145,11 @@ def test_training_is_a_snapshot() -> None:
 
 @pytest.mark.parametrize("timing", [None, uniform_timing(2, 4, [0, 1, 1])])
 def test_exchange_files_contain_it(tmp_path: Path, timing: CycleTimes | None) -> None:
-    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=timing)
+    half_life = 60.5 if timing is None else math.inf
+    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=timing, half_life=half_life)
     write_exchange(tmp_path, [history, history], DATA, {})
     for read in read_exchange(tmp_path)[0]:
+        assert read.half_life == read.take(np.array([1])).half_life == half_life
         assert (read.timing is None) is (timing is None)
         if read.timing is not None and timing is not None:
             assert read.timing.profiles.tobytes() == timing.profiles.tobytes()

@@ -32,7 +32,7 @@ POSTERIOR = Formula.parse("posterior")
 
 
 def history(rng: np.random.Generator, pages: int = 600, bursts: float = 0.03) -> ChangeHistory:
-    """Gamma rates, weekdays, bursts in which groups change together; importance and cost carry no information."""
+    """Gamma rates, weekdays, bursts in which groups change together; `crawl_rate` and cost carry no information."""
     rates = rng.gamma(0.4, 0.3 / 0.4, pages)
     weekday = 1.0 + 0.4 * np.sin(np.arange(CYCLES) * 2 * np.pi / 7)
     changed = rng.random((pages, CYCLES)) < 1.0 - np.exp(-rates[:, None] * weekday)
@@ -43,7 +43,7 @@ def history(rng: np.random.Generator, pages: int = 600, bursts: float = 0.03) ->
         hashes=rng.integers(0, 2**63, pages).astype(np.uint64),
         prior_shape=0.4,
         prior_mean=0.3,
-        importance=rng.random(pages),
+        crawl_rate=rng.random(pages),
         cost=rng.random(pages),
     )
 
@@ -63,7 +63,7 @@ def test_a_challenger_without_true_gain_is_refused(formula: str) -> None:
     """Champion and challenger differ only in the uninformative column that reorders pages: no true gain."""
     rng = np.random.default_rng(20261121)
     contests = how_many(60, 200)
-    verdicts = [meet(formula.format("importance"), formula.format("cost"), rng, 400) for _ in range(contests)]
+    verdicts = [meet(formula.format("crawl_rate"), formula.format("cost"), rng, 400) for _ in range(contests)]
     assert sum(verdict.promote for verdict in verdicts) <= contests // 20
     gains = [verdict.gain or 0.0 for verdict in verdicts]
     assert min(gains) < -0.02 < 0.02 < max(gains)  # the noise that is rejected exists

@@ -108,7 +108,8 @@ def test_a_winner_is_promoted_by_a_process_of_its_own(tmp_path: Path) -> None:
         assert record.champion_before == Champion(Formula.parse(DEFAULT_FORMULA))
         assert one.scheduler.champion == record.champion_after
         assert (
-            str(record.champion_after) == "champion of evolution 1, promoted 1970-01-08, +10.0 % NDCG on held-out pages"
+            str(record.champion_after)
+            == "champion of evolution 1, promoted 1970-01-08, +10.0 % ChangeRate on held-out pages"
         )
         assert (one.scheduler.formula.text, record.challenger) == (WINNER, WINNER)
         assert record.why == getattr(record.verdict, "why", None)
@@ -572,7 +573,7 @@ def test_without_batches_the_contest_decides(tmp_path: Path) -> None:
     record = one.tick(26 * DAY)
     assert record is not None
     assert (record.decision, record.champion_after.formula.text) == ("promoted", WINNER)
-    assert record.champion_after.metric == "ndcg"
+    assert record.champion_after.metric == "changes"
     assert one.scheduler.champion == record.champion_after
 
 
@@ -631,6 +632,7 @@ def test_gaps_are_filled_in_several_ways() -> None:
         "archive": [10**9],
         "seed": [None, -5, 10**40],
         "time_limit_s": [0, True, math.nan],
+        "objective": [5, "", "t", "balanced(2)", "balanced(x)", "change_rate * significance"],
         "trial": [None, 1, "yes"],
         "settings": [None, {}, "WARM", 5],
     },
@@ -639,6 +641,46 @@ def test_plans_that_cannot_work(name: str, value: Any) -> None:
     with pytest.raises(SettingsError, match=name):
         EvolutionPlan(**{name: value})
     assert json.loads(json.dumps(PLAN.to_json()))["settings"]["generations"] == 5
+
+
+@pytest.mark.parametrize(
+    ("formula", "objective", "metric"),
+    [
+        (None, None, "changes"),
+        ("balanced(0.3) * significance", None, "balanced(0.3) * significance"),
+        ("rate * t", None, "changes"),
+        ("freshness", "ndcg", "ndcg"),
+    ],
+)
+def test_what_formulas_are_bred_for(tmp_path: Path, formula: str | None, objective: str | None, metric: str) -> None:
+    """The plan's objective, or that of the champion's formula; a formula that evolution found keeps it."""
+    with evolver(tmp_path, "win", replace(PLAN, objective=objective)) as one:
+        if formula is not None:
+            one.scheduler.use(formula)
+        first = one.evolve_now(12 * DAY)
+        assert (first.decision, first.metric, first.champion_after.metric) == ("promoted", metric, metric)
+        second = one.evolve_now(13 * DAY)
+        assert second.metric == metric
+    with evolver(tmp_path, "win", replace(PLAN, objective=objective)) as one:
+        assert one.scheduler.champion == second.champion_after
+        assert one.evolve_now(14 * DAY).metric == metric
+        one.scheduler.use("freshness")
+        assert one.evolve_now(15 * DAY).metric == (objective or "freshness")
+
+
+@pytest.mark.parametrize(
+    ("objective", "decision"),
+    [
+        ("changes", "trial"),
+        ("balanced(0)", "trial"),
+        ("ndcg", "trial"),
+        ("freshness", "promoted"),
+        ("changes * significance", "promoted"),
+    ],
+)
+def test_a_trial_judges_only_what_it_counts(tmp_path: Path, objective: str, decision: str) -> None:
+    with evolver(tmp_path, "win", replace(PLAN, objective=objective, trial=True)) as one:
+        assert one.evolve_now(12 * DAY).decision == decision
 
 
 @pytest.mark.parametrize("now", [math.nan, math.inf, None, "today"])
