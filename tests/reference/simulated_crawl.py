@@ -203,7 +203,7 @@ class Surges:
         exposure, shape = page.prior_exposure + page.own_exposure, page.prior_shape + page.own_shape
         quiet = (exposure / (exposure + cycle - page.visited_in)) ** shape
         own = (1.0 - quiet) / (1.0 - quiet * (1.0 - surge))
-        return float(np.mean(values)) if values else 0.0
+        return float(own + (1.0 - own) * (1.0 - math.exp(-self.frequency[self.numbers[page.index]])))
 
     def of(self, page: Page, cycle: int) -> float:
         taken = self.surge_hazard[:, self.numbers[page.index]]
