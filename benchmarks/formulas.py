@@ -1,4 +1,4 @@
-"""``python -m benchmarks.formulas FOLDER``: what evolved and rival formulas gain on real logs; writes docs/evolution.md.
+"""``python -m benchmarks.formulas FOLDER``: what evolved and rival formulas gain on logs; writes docs/evolution.md.
 
 Replays leave their JSON in FOLDER; those that are there are not run again. Rivals are also judged by simulated crawls
 on the true changes, with the priors, groups and profiles that the default's replay learned. The best formula is bred on
