@@ -1,0 +1,1 @@
+"""Crawlers that lease pages from the service over HTTP. They import neither the scheduler nor numba."""
