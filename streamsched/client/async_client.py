@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -55,6 +55,7 @@ class AsyncClient(Asynchronous):
         self._timeout_s = check_seconds("timeout_s", timeout_s)
         self._policy = RetryPolicy() if retries is None else retries
         self._clock = clock
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
         self._http = httpx.AsyncClient(
             headers=request_headers(check_token(token)),
             transport=transport,
@@ -70,8 +71,19 @@ class AsyncClient(Asynchronous):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
-        await self._http.aclose()
+        """Close all connections, after those have ended that use the client (`before_close`)."""
+        try:
+            while self._before_close:
+                await self._before_close.pop()()
+        finally:
+            await self._http.aclose()
+
+    def before_close(self, end: Callable[[], Awaitable[None]], *, remove: bool = False) -> None:
+        """Await ``end()`` when the client is closed, while it can still call; `remove`: not any more. O(ends)."""
+        if not remove:
+            self._before_close.append(end)
+        elif end in self._before_close:
+            self._before_close.remove(end)
 
     async def perform(self, call: Call[Result]) -> Result:
         """Return the answer to `call`, trying again while its time allows."""
