@@ -9,7 +9,8 @@
 """
 
 from streamsched.connectors.crawlers.leased_page import LeasedPage
+from streamsched.connectors.crawlers.page_leases import LeaseSettings
 from streamsched.connectors.crawlers.page_loop import LeasedPages, leased_pages
 from streamsched.connectors.crawlers.visits import ContentRules, Visit, outcomes_of
 
-__all__ = ["ContentRules", "LeasedPage", "LeasedPages", "Visit", "leased_pages", "outcomes_of"]
+__all__ = ["ContentRules", "LeaseSettings", "LeasedPage", "LeasedPages", "Visit", "leased_pages", "outcomes_of"]

@@ -58,6 +58,11 @@ class LeasedPage:
             self.give_back()
 
     @property
+    def is_held(self) -> bool:
+        """Whether it has no outcome and was not given back."""
+        return self._owner is not None
+
+    @property
     def headers(self) -> dict[str, str]:
         """The headers of a conditional request: the answer is 304 if nothing has changed."""
         found = {"If-None-Match": self.lease.etag, "If-Modified-Since": self.lease.last_modified}

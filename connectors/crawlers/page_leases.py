@@ -98,7 +98,7 @@ class PageLeases:
 
     ``client``: which calls the service; closing it closes this; ``rules``: how bodies are read; ``clock``: seconds of
     a clock that is never set. Visits have the time of the service, from its answers. ``leased``, ``reported``,
-    ``given_back``: how many pages were.
+    ``given_back``: how many pages were; ``failure``: the error of a service that refuses.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class PageLeases:
         self.settings = LeaseSettings() if settings is None else settings
         self.rules = ContentRules() if rules is None else rules
         self.leased = self.reported = self.given_back = 0
+        self.failure: Exception | None = None
         self._clock = clock
         self._idle: deque[tuple[Lease, _Batch]] = deque()
         self._out: dict[int, tuple[str, _Batch]] = {}  # pages in hand by number
@@ -123,7 +124,6 @@ class PageLeases:
         self._request: _Request | None = None
         self._is_asking = False  # whether a request is under way
         self._has_ended = self._is_stopping = False
-        self._failure: Exception | None = None
         self._changed = asyncio.Event()  # set whenever a page may be had, or there is room for one
         self._asked_for = asyncio.Event()  # set when pages may be wanted
         self._is_back = asyncio.Event()  # set when pages are to be given back
@@ -146,9 +146,14 @@ class PageLeases:
         return len(self._out)
 
     @property
+    def has_page(self) -> bool:
+        """Whether a page waits that may be handed out."""
+        return bool(self._idle) and len(self._out) < self.settings.in_hand and self._unsent < _MOST_UNSENT
+
+    @property
     def has_ended(self) -> bool:
         """Whether no page will be handed out any more: the service refuses, or has none and ``follow`` is False."""
-        return self._failure is not None or (self._has_ended and not self._idle)
+        return self.failure is not None or (self._has_ended and not self._idle)
 
     @property
     def unsent(self) -> list[Outcome]:
@@ -178,7 +183,7 @@ class PageLeases:
 
     def take_now(self) -> LeasedPage | None:
         """Return a page if one is idle and may be handed out. O(1). Raises the service's error if it refuses."""
-        while self._idle and len(self._out) < self.settings.in_hand and self._unsent < _MOST_UNSENT:
+        while self.has_page:
             lease, batch = self._idle.popleft()
             self._wake_asker()
             if batch.ends_s - self._clock() < _LEAST_LEFT * batch.lasts_s:
@@ -187,8 +192,8 @@ class PageLeases:
             self._serial += 1
             self._out[self._serial] = (lease.url, batch)
             return LeasedPage(lease, self, self._serial, batch.ahead_s)
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         return None
 
     async def take(self) -> LeasedPage | None:
@@ -305,7 +310,7 @@ class PageLeases:
                 found = await self._lease(self._request)
             except Exception as error:  # noqa: BLE001  who takes a page gets it
                 if not getattr(error, "retriable", False):
-                    self._failure = error
+                    self.failure = error
                     break
                 logger.warning("the service leases no pages, next attempt within %.0f s: %s", pause_s, error)
                 await asyncio.sleep(uniform(0.5, 1.0) * pause_s)
