@@ -307,6 +307,7 @@ class Served:
 
 def test_loop_survives_a_restart_of_the_service(tmp_path: Path) -> None:
     seen, restarts = Counter[str](), 0
+    stack = Served(tmp_path, "127.0.0.1:0")
 
     async def crawl(client: AsyncClient) -> None:
         nonlocal restarts
@@ -323,7 +324,6 @@ def test_loop_survives_a_restart_of_the_service(tmp_path: Path) -> None:
         stack.close()
         stack = Served(tmp_path, place)
 
-    stack = Served(tmp_path, "127.0.0.1:0")
     try:
         prepare(stack.current)
         run(address(stack.current), crawl)

@@ -8,19 +8,34 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
 from urllib.parse import urlsplit
 
-BIG = b"<p>" + b"word " * 1_500_000  # 7.5 MB: more than is read of a page
+_ANSWERS: Final[dict[str, tuple[int, bytes, str]]] = {
+    "/robots.txt": (200, b"User-agent: *\nDisallow: /private", "text/plain"),
+    "/file": (200, b"%PDF-1.7\0\xff", "application/pdf"),
+    "/empty": (200, b"", "text/html"),
+    "/big": (200, b"<p>" + b"word " * 1_500_000, "text/html"),  # 7.5 MB: more than is read of a page
+    "/gone": (404, b"no such page", "text/html"),
+    "/script": (200, b"<body><script>document.body.append('The text of a script')</script></body>", "text/html"),
+}
+_REDIRECTS: Final = {
+    "/moved": (302, "/reached"),
+    "/moved-out": (301, "{other}/reached-out"),
+    "/loop": (302, "/loop?again"),
+}
 
 
 class LocalSite:
     """A site at ``url``; ``requests``: how many it has got of each path. The path says what the answer is.
 
-    ``storm``: answers 503 and 429 in turn while it is above 0; ``delay_s``: how long each answer takes.
+    ``edition``: part of most pages, so that they change with it; ``storm``: answers 503 and 429 in turn while it is
+    above 0; ``delay_s``: how long each answer takes.
     """
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
+        self.edition = 1
         self.storm = 0
         self.delay_s = 0.0
         site = self
@@ -43,32 +58,22 @@ class LocalSite:
         path = urlsplit(request.path).path
         self.requests[path] += 1
         time.sleep(self.delay_s)
-        if path == "/robots.txt":
-            send(request, 200, b"User-agent: *\nDisallow: /private", "text/plain")
-        elif self.storm:
+        if self.storm and path != "/robots.txt":
             self.storm -= 1
             send(request, 503 if self.storm % 2 else 429, b"not now", **{"Retry-After": "7"})
-        elif path.startswith("/moved-out"):
-            send(request, 301, b"", Location=f"{self.other}/reached-out")
-        elif path.startswith("/moved"):
-            send(request, 302, b"", Location="/reached")
-        elif path.startswith("/loop"):
-            send(request, 302, b"", Location=path + "?again")
-        elif path.startswith("/file"):
-            send(request, 200, b"%PDF-1.7\0\xff", "application/pdf")
-        elif path.startswith("/empty"):
-            send(request, 200, b"")
-        elif path.startswith("/big"):
-            send(request, 200, BIG)
-        elif path.startswith("/gone"):
-            send(request, 404, b"no such page")
-        elif path.startswith("/broken"):
-            request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nContent-Type: text/html\r\n\r\n<p>half")
+        elif path in ("/broken", "/closed"):
+            if path == "/broken":
+                request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nContent-Type: text/html\r\n\r\n<p>half")
             request.close_connection = True
-        elif path.startswith("/closed"):
-            request.close_connection = True
+        elif path in _ANSWERS:
+            status, body, kind = _ANSWERS[path]
+            send(request, status, body, kind)
+        elif path in _REDIRECTS:
+            status, target = _REDIRECTS[path]
+            send(request, status, b"", Location=target.format(other=self.other))
         else:
-            send(request, 200, b"<html><nav>Menu</nav><p>The page " + path.encode() + b" and <a href='/more'>more</a>")
+            text = f"<html><nav>Menu</nav><p>Edition {self.edition} of {path}, and <a href='/more'>more</a>"
+            send(request, 200, text.encode())
 
 
 def send(request: BaseHTTPRequestHandler, status: int, body: bytes, kind: str = "text/html", **headers: str) -> None:
