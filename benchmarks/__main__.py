@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from benchmarks import (
     content,
+    crawlers,
     durability,
     evolution,
     ingest,
@@ -170,6 +171,15 @@ BENCHMARKS: Final = (
         "trafilatura, or SimHash where the row says so",
         content.measure,
         600,
+    ),
+    Benchmark(
+        "crawlers",
+        "Processor time of a request of a crawler that leases its pages and reports them, in groups, with the exact hash "
+        "of their texts. The last column is what leasing and reporting add.",
+        "the same crawler with a list of URLs, and the same hashes",
+        crawlers.measure,
+        2_000,
+        always=False,
     ),
 )
 
