@@ -174,8 +174,8 @@ BENCHMARKS: Final = (
     ),
     Benchmark(
         "crawlers",
-        "Processor time of a request of a crawler that leases its pages and reports them, in groups, with the exact hash "
-        "of their texts. The last column is what leasing and reporting add.",
+        "Processor time of a request of a crawler that leases its pages and reports them, in groups, with the exact "
+        "hash of their texts. The last column is what leasing and reporting add.",
         "the same crawler with a list of URLs, and the same hashes",
         crawlers.measure,
         2_000,

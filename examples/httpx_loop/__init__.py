@@ -1,0 +1,1 @@
+"""A crawler of ten lines on httpx, beside one that visits the oldest copies first."""
