@@ -37,6 +37,7 @@ logger = logging.getLogger("streamsched.crawlers")
 
 _MOST_LINKS: Final = 1_000  # of a request to the service
 _LINKS_EVERY_S: Final = 0.5  # a link waits no longer than this
+_CLOSE_S: Final = 5.0  # for the last links
 _MOST_KNOWN: Final = 100_000  # links that are remembered, 10 MB: most of a page's are those of the page before
 
 
@@ -78,7 +79,10 @@ class LeasedRequests(RequestManager):
         if self._linker is not None:
             self._linker.cancel()
         try:
-            await self._discover()
+            async with asyncio.timeout(_CLOSE_S):
+                await self._discover()
+        except (StreamschedError, TimeoutError) as failure:  # the next visit of their page finds them again
+            logger.warning("%d links are not discovered: %s", len(self._links), failure)
         finally:
             self._pages.clear()
             self._again.clear()
@@ -104,13 +108,12 @@ class LeasedRequests(RequestManager):
             status, headers = response.status, response.headers
             redirect_status = await _first_status(response)
             body = await _read_page(context, headers) if 200 <= status < 300 else b""
-        page.done(
-            status,
-            body,
-            headers=headers,
-            final_url=context.request.loaded_url,
-            redirect_status=redirect_status,
-        )
+        final_url = context.request.loaded_url
+        try:
+            page.done(status, body, headers=headers, final_url=final_url, redirect_status=redirect_status)
+        except SettingsError as error:  # it would be that of each page, and Crawlee calls it a failed request
+            self.leases.failure = error
+            raise
 
     async def fetch_next_request(self) -> Request | None:
         """Return a request for a page that is leased, None if there is none now. Raises the error of a refusal."""

@@ -36,7 +36,8 @@ _EVERY_S: Final = 0.5  # a page waits for its outcome no longer than this
 _LONGEST_PAUSE_S: Final = 30.0  # between two requests to a service that does not answer
 _EMPTY_PAUSE_S: Final = 0.5  # after an empty answer that came at once
 _MOST_UNSENT: Final = 50_000  # outcomes; then no page is handed out until the service takes some
-_CLOSE_S: Final = 15.0  # for the last requests; a service that is away must not keep a crawler from ending
+_ANSWER_S: Final = 3.0  # in which a request for pages is answered, beyond the time that it lets the service wait
+_CLOSE_S: Final = 10.0  # for the last outcomes; a service that is away must not keep a crawler from ending
 _LEAST_LEFT: Final = 0.25  # of a lease: a page with less is given back in place of being handed out
 _MARGIN_S: Final = 1.0  # before a lease ends: another crawler's lease must not be given back
 _GATHER_S: Final = 0.05  # for which pages to give back are gathered
@@ -177,7 +178,7 @@ class PageLeases:
                 self._giver = asyncio.create_task(self._give_back())
                 self.client.before_close(self.close)
             if self._asker is None:
-                self._is_stopping = self._has_ended = False
+                self._is_stopping, self._has_ended, self.failure = False, False, None
                 self._asked_for.set()
                 self._asker = asyncio.create_task(self._ask())
 
@@ -244,7 +245,7 @@ class PageLeases:
             await self._stop_asking()
 
     async def close(self) -> None:
-        """Give back all pages without an outcome, and send the outcomes. Within 20 seconds, also without a service.
+        """Give back all pages without an outcome, and send the outcomes. Within 25 seconds, also without a service.
 
         Raises the service's error if outcomes could not be sent; ``unsent`` has them.
         """
@@ -273,7 +274,7 @@ class PageLeases:
             if not self._is_asking:
                 self._asker.cancel()
             longest_s = parse_duration(self.settings.wait, "wait", zero=True)
-            _, pending = await asyncio.wait([self._asker], timeout=longest_s + _CLOSE_S)
+            _, pending = await asyncio.wait([self._asker], timeout=longest_s + _ANSWER_S)
             for task in pending:
                 logger.warning("a request for pages has no answer: pages that it may have leased wait for their expiry")
                 task.cancel()
@@ -297,14 +298,15 @@ class PageLeases:
         """Keep up to a batch idle until told to stop, or until there is nothing to wait for."""
         pause_s = 1.0
         while not self._is_stopping and not self._has_ended:
-            if self._request is None and (wanted := self._wanted()) <= 0:
-                self._asked_for.clear()
-                if self.settings.limit is not None and self.leased >= self.settings.limit:
-                    break
-                await self._asked_for.wait()
-                continue
             if self._request is None:
-                self._request = _Request(wanted, secrets.token_urlsafe(18), self._clock())
+                if (wanted := self._wanted()) > 0:
+                    self._request = _Request(wanted, secrets.token_urlsafe(18), self._clock())
+                elif self.settings.limit is not None and self.leased >= self.settings.limit:
+                    break
+                else:
+                    self._asked_for.clear()
+                    await self._asked_for.wait()
+                    continue
             sent_s = self._clock()
             try:
                 found = await self._lease(self._request)
@@ -383,7 +385,7 @@ class PageLeases:
                 continue
             try:
                 await self.client.release(
-                    [url for url, _ in held], timeout_s=min(_CLOSE_S / 3, *(left_s for _, left_s in held))
+                    [url for url, _ in held], timeout_s=min(_CLOSE_S / 2, *(left_s for _, left_s in held))
                 )
                 self.given_back += len(held)
             except StreamschedError as error:

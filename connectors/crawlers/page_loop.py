@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Self
@@ -11,8 +10,6 @@ from streamsched.client.async_client import AsyncClient
 from streamsched.connectors.crawlers.leased_page import LeasedPage
 from streamsched.connectors.crawlers.page_leases import LeaseSettings, PageLeases
 from streamsched.connectors.crawlers.visits import ContentRules
-
-logger = logging.getLogger("streamsched.crawlers")
 
 
 def leased_pages(  # noqa: PLR0913  all but the first by name
@@ -78,10 +75,11 @@ class LeasedPages:
     async def groups(self, most: int) -> AsyncIterator[list[LeasedPage]]:
         """Yield lists of 1 to `most` pages: those that wait, at least one. For libraries that take many URLs."""
         async for page in self:
-            group = [page]
-            while len(group) < most and (another := self.leases.take_now()) is not None:
+            group, another = [page], self.leases.take_now() if most > 1 else None
+            while another is not None:
                 group.append(another)
-            del page, another
+                another = self.leases.take_now() if len(group) < most else None
+            del page
             yield group
             del group
 
@@ -93,22 +91,11 @@ class LeasedPages:
                 held = [page]
                 del page
                 yield held.pop()  # the program alone has it, and gives it back by dropping it
-        except BaseException:  # the loop breaks, or is cancelled
-            await self._leave(is_broken=True)
-            raise
-        await self._leave(is_broken=False)
-
-    async def _leave(self, *, is_broken: bool) -> None:
-        """End the last loop: ask for nothing more, and send what was reported."""
-        self._loops -= 1
-        if self._loops:
-            return
-        try:
-            await self.leases.stop()
+        finally:  # the loop ends, breaks, or is cancelled
+            self._loops -= 1
+            if not self._loops:
+                await self.leases.stop()
+        if not self._loops:  # it has ended by itself
             await self.leases.flush()
             if not self.leases.in_hand:
                 await self.leases.close()
-        except Exception as error:
-            if not is_broken:
-                raise
-            logger.warning("outcomes are not sent: %s", error)

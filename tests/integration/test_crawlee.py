@@ -217,11 +217,11 @@ def test_requests_without_an_outcome_are_handed_out_again_or_given_back(service:
 
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="no browser: Debian's package chromium is missing")
 def test_browser_reports_what_it_shows(service: Running, site: LocalSite) -> None:
-    paths = ("/a", "/moved", "/moved-out", "/gone", "/closed", "/script")
+    paths = ("/b", "/moved", "/moved-out", "/gone", "/closed", "/script")
     add(service, *(site.url + path for path in paths))
     options = {"executable_path": str(CHROMIUM), "args": ["--no-sandbox"]}
     handled = crawl(address(service), PlaywrightCrawler, browser_launch_options=options, fingerprint_generator=None)
-    assert sorted(handled) == sorted(site.url + path for path in ("/a", "/moved", "/moved-out", "/script"))
+    assert sorted(handled) == sorted(site.url + path for path in ("/b", "/moved", "/moved-out", "/script"))
     visited = {path: visits(service, site.url + path) for path in (*paths, "/reached")}
     assert visited == dict.fromkeys(visited, 1)
     assert visits(service, site.other + "/reached-out") == 1

@@ -16,7 +16,7 @@ import pytest
 from streamsched.client import AccessDenied, AsyncClient, RetryPolicy
 from streamsched.connectors.crawlers import LeasedPage, leased_pages
 from streamsched.connectors.crawlers.page_leases import LeaseSettings
-from streamsched.errors import SettingsError
+from streamsched.errors import ServiceUnavailable, SettingsError
 from tests.support.faulty_proxy import MENDED, Fault, proxy_before
 from tests.support.http_service import TOKENS, URLS, Running, running
 
@@ -352,8 +352,7 @@ def test_outcomes_that_cannot_be_sent_are_an_error_and_are_kept(
         async with leased_pages(client, size=4, wait=0, limit=4) as pages:
             held.append(pages)
             async for page in pages:
-                if pages.leases.leased == 4:
-                    proxy.close()
+                proxy.fail([Fault.BUSY] * 100_000)
                 page.done(200, "text")
 
     held = list[Any]()
@@ -362,6 +361,47 @@ def test_outcomes_that_cannot_be_sent_are_an_error_and_are_kept(
     assert getattr(raised.value, "retriable", None) is True
     assert {one.url for one in held[0].leases.unsent} <= set(URLS)
     assert len(held[0].leases.unsent) >= 1
+
+
+def test_cancelled_loop_ends_while_the_service_does_not_answer(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_CLOSE_S", "_ANSWER_S"):
+        monkeypatch.setattr(f"streamsched.connectors.crawlers.page_leases.{name}", 0.2)
+
+    async def crawl(client: AsyncClient) -> None:
+        async for page in leased_pages(client, size=4, wait=0):
+            proxy.fail([Fault.BUSY] * 100_000)
+            page.done(200, "text")
+
+    async def cancel(client: AsyncClient) -> None:
+        task = asyncio.create_task(crawl(client))
+        while not proxy.script:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with proxy_before(service.place) as proxy, pytest.raises(ServiceUnavailable, match="outcomes"):
+        run(proxy.url, cancel)
+
+
+def test_page_in_a_cycle_is_given_back_by_the_garbage_collector(service: Running) -> None:
+    async def crawl(client: AsyncClient) -> int:
+        pages = leased_pages(client, size=4, wait=0)
+        async for page in pages:
+            cycle: list[Any] = [page]
+            cycle.append(cycle)
+            del page, cycle
+            break
+        assert pages.leases.in_hand == 1
+        gc.collect()
+        while pages.leases.in_hand:
+            await asyncio.sleep(0.01)
+        return pages.leases.given_back
+
+    assert run(address(service), crawl) >= 1
+    assert leased(service) == set()
 
 
 def test_pages_whose_leases_end_are_not_handed_out_nor_given_back(service: Running) -> None:

@@ -93,7 +93,7 @@ def test_interrupted_crawler_reports_and_gives_back_all_that_it_has(
     assert len(site.requests) - TASKS <= len(counted) <= len(site.requests)  # requests that were cut off
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.soak] * (kind == "crawlee")) for kind in KINDS])
 @pytest.mark.parametrize(
     "signals",
     [
