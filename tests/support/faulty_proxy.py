@@ -91,8 +91,8 @@ class FaultyProxy:
             except OSError:
                 return
             thread = threading.Thread(target=self._handle, args=(connection,), daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)  # started: `close` joins it
 
     def close(self) -> None:
         """Stop, once all connections are closed."""
