@@ -166,6 +166,7 @@ class LeasedRequests(RequestManager):
         key = url if isinstance(request, str) else request.unique_key
         if forefront:
             await self.leases.client.ask([url])
+            await self.leases.resume()
         elif url not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
@@ -224,6 +225,7 @@ class LeasedRequests(RequestManager):
         while self._links:
             some = list(self._links)[:_MOST_LINKS]
             await self.leases.client.discover(some)
+            await self.leases.resume()
             for url in some:
                 self._links.pop(url, None)
 

@@ -182,6 +182,14 @@ class PageLeases:
                 self._asked_for.set()
                 self._asker = asyncio.create_task(self._ask())
 
+    async def resume(self) -> None:
+        """Ask again after the service had no page, with ``follow`` False: there may be one now."""
+        async with self._closing:
+            is_over = self.settings.limit is not None and self.leased >= self.settings.limit
+            if self._has_ended and not (self._is_stopping or is_over) and self.failure is None:
+                self._has_ended = False
+                self._asker = asyncio.create_task(self._ask())
+
     def take_now(self) -> LeasedPage | None:
         """Return a page if one is idle and may be handed out. O(1). Raises the service's error if it refuses."""
         while self.has_page:

@@ -27,7 +27,7 @@ from crawlee.storage_clients import MemoryStorageClient
 
 from streamsched.connectors.crawlee import LeasedRequests, LeaseSettings
 
-ONCE = ("/a", "/b", "/moved", "/moved-out", "/file", "/empty", "/big", "/gone", "/broken", "/closed")
+ONCE = ("/b", "/c", "/moved", "/moved-out", "/file", "/empty", "/big", "/gone", "/broken", "/closed")
 ENDS = LeaseSettings(size=4, wait=0, follow=False)
 
 
@@ -79,6 +79,7 @@ def crawl(
     settings: LeaseSettings = ENDS,
     token: str | None = None,
     fails: bool = False,
+    start: tuple[str, ...] = (),
     **options: Any,
 ) -> list[str]:
     """Run a crawler to its end; return the URLs that its handler got, which enqueues the links of /a."""
@@ -99,7 +100,7 @@ def crawl(
             crawler = kind(request_manager=requests, request_handler=handle, configure_logging=False, **options)
             if kind is not BasicCrawler:
                 requests.attach_to(crawler)
-            await crawler.run()
+            await crawler.run(start)
 
     handled = list[str]()
     asyncio.run(main())
@@ -139,6 +140,12 @@ def test_content_decides_what_is_a_change_and_links_are_discovered(service: Runn
     change = service.client.get("/v1/changes").json()["changes"][0]
     assert change["url"] in {site.url + "/a", site.url + "/more"}
     assert change["content"] is not None
+
+
+def test_crawl_that_ends_visits_its_start_urls_and_what_they_link_to(service: Running, site: LocalSite) -> None:
+    handled = crawl(address(service), ParselCrawler, start=(site.url + "/a",))
+    assert handled == [site.url + "/a", site.url + "/more"]
+    assert [visits(service, site.url + path) for path in ("/a", "/more")] == [1, 1]
 
 
 def test_page_that_robots_txt_forbids_is_not_visited(service: Running, site: LocalSite) -> None:
