@@ -71,12 +71,18 @@ class AsyncClient(Asynchronous):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections, after those have ended that use the client (`before_close`)."""
+        """Close all connections, after those have ended that use the client (`before_close`); raise their first error."""
+        failure: Exception | None = None
         try:
             while self._before_close:
-                await self._before_close.pop()()
+                try:
+                    await self._before_close.pop()()
+                except Exception as error:  # noqa: BLE001  the others are to end, too
+                    failure = failure or error
         finally:
             await self._http.aclose()
+        if failure is not None:
+            raise failure
 
     def before_close(self, end: Callable[[], Awaitable[None]], *, remove: bool = False) -> None:
         """Await ``end()`` when the client is closed, while it can still call; `remove`: not any more. O(ends)."""

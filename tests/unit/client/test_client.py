@@ -130,3 +130,33 @@ def test_a_cancelled_task_leaves_its_outcomes_in_the_sender() -> None:
         return sender
 
     assert asyncio.run(use()).unsent == [outcome]
+
+
+def test_what_ends_before_the_client_may_still_call_and_the_client_closes_whatever_it_does() -> None:
+    async def main() -> list[str]:
+        ended: list[str] = []
+
+        async def first() -> None:
+            ended.append("first")
+
+        async def removed() -> None:
+            ended.append("removed")
+
+        async def last() -> None:
+            ended.append(f"last {(await client.release(['https://a.example/'])).known}")
+            raise LookupError
+
+        body = msgspec.msgpack.encode({"known": 1})
+        answer = httpx.Response(200, headers={"content-type": "application/msgpack"}, content=body)
+        client = AsyncClient("http://service.example", transport=httpx.MockTransport(lambda _: answer))
+        for end in (first, removed, last):
+            client.before_close(end)
+        client.before_close(removed, remove=True)
+        with pytest.raises(LookupError):
+            await client.close()
+        with pytest.raises(RuntimeError):
+            await client.release(["https://a.example/"])
+        await client.close()
+        return ended
+
+    assert asyncio.run(main()) == ["last 1", "first"]
