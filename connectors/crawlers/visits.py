@@ -34,7 +34,7 @@ _NO_URL: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f]")  # characters that a URL 
 _PORTS: Final = {"http": ":80", "https": ":443"}
 _HTML: Final = frozenset(("text/html", "application/xhtml+xml"))
 _TEXT: Final = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|javascript|x-ndjson)|.*\+(?:json|xml)")
-_STARTS_HTML: Final = re.compile(rb"\s*<(?:!doctype html|html|head|body|!--|title|meta|div|p|h1)\b", re.IGNORECASE)
+_STARTS_HTML: Final = re.compile(rb"\s*<(?:!--|(?:!doctype html|html|head|body|title|meta|div|p|h1)\b)", re.IGNORECASE)
 _SAFE: Final = "/?&=%:@!$'()*+,;~"  # characters of a path or query that no client encodes
 
 

@@ -71,7 +71,7 @@ class AsyncClient(Asynchronous):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections, after those have ended that use the client (`before_close`); raise their first error."""
+        """Close all connections, after what `before_close` was given has ended. Raises the first error of that."""
         failure: Exception | None = None
         try:
             while self._before_close:

@@ -63,6 +63,7 @@ def test_rules_and_texts_of_the_crawler_decide_what_is_hashed() -> None:
         ("text/html; charset=hex", PAGE.replace("Title", "Grüße").encode()),
         ("application/xhtml+xml", PAGE.replace("Title", "Grüße").encode()),
         ("", PAGE.replace("Title", "Grüße").encode()),
+        ("", b" <!-- c -->" + PAGE.replace("Title", "Gr\u00fc\u00dfe").encode()),
         ("text/html; charset=ascii", "\ufeff".encode() + PAGE.replace("Title", "Grüße").encode()),
         ("", PAGE.replace("Title", "Grüße")),
     ],
