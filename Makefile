@@ -1,7 +1,7 @@
 # A machine needs Python 3.11 to 3.15 and make. Everything else is installed into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live test lint style mypy pyright pytest soak bench docs clean
+.PHONY: help demo live test lint style mypy pyright pytest soak bench docs wheel clean
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
@@ -63,6 +63,9 @@ soak: .venv/ready-dev ## run what make test shortens, attacks first of all: 90 m
 
 bench: .venv/ready-dev ## measure every figure of docs/benchmarks.md, each beside a rival, and write it and the README
 	$(BIN)/python -m benchmarks --write $(WITH)
+
+wheel: .venv/ready-dev ## build a wheel into dist/ that holds the kernels as machine code, for this Python and kind of processor
+	@$(BIN)/python deploy/build_wheel.py dist
 
 clean: ## remove everything that make and the tools created, .venv included
 	rm -rf .venv build dist out *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -18,6 +18,7 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.compilation.helper import allowed_processes, end_of, start_helper
+from streamsched.numerics.compilation.kernel_cache import forbid_shipped
 from streamsched.numerics.compilation.notices import Compilation, on_compile
 from streamsched.numerics.jit import cache_folders
 from streamsched.numerics.packed_urls import PackedUrls
@@ -171,16 +172,19 @@ class Warmed:
     folders: tuple[str, ...]
 
 
-def warm(progress: Callable[[WarmProgress], object] | None = None) -> Warmed:
+def warm(progress: Callable[[WarmProgress], object] | None = None, *, native: bool = False) -> Warmed:
     """Compile the kernels of common programs into the cache, so that later programs start at once.
 
     Small schedulers run through the public methods; they leave nothing behind. What is compiled already is loaded: a
     second call takes seconds. `progress` is called for each step. A second process takes the same workloads from
-    their other end, if there is a second core. Raises SettingsError if `progress` cannot be
+    their other end, if there is a second core. A wheel with machine code has these kernels, compiled for a common level
+    of the processor; `native` compiles them for this very processor. Raises SettingsError if `progress` cannot be
     called, or if NUMBA_CACHE_DIR names no folder that can be written.
     """
     if progress is not None and not callable(progress):
         raise SettingsError("progress", progress, "a function of a WarmProgress, or None")
+    if native:
+        forbid_shipped()
     _check_folder()
     began = time.perf_counter()
     names = list(WORKLOADS)

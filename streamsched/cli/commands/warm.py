@@ -18,12 +18,14 @@ _EPILOG: Final = """
 Examples:
   streamsched warm
   streamsched warm --json
+  streamsched warm --native  # although the installed wheel holds machine code
 """
 
 
 @click.command("warm", epilog=_EPILOG)
+@click.option("--native", is_flag=True, help="Compile for this very processor what a wheel has for a common one.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def warm_command(as_json: bool) -> int:
+def warm_command(native: bool, as_json: bool) -> int:
     """Compile the kernels for this machine ahead of time.
 
     Later commands and programs load them from a cache and start at once. A second run compiles nothing.
@@ -36,7 +38,7 @@ def warm_command(as_json: bool) -> int:
             if update is not None:
                 update(completed=progress.number - 1, total=progress.workloads, description=text)
 
-        warmed = warm(show)
+        warmed = warm(show, native=native)
     if as_json:
         echo_json(asdict(warmed))
     else:

@@ -1,19 +1,28 @@
-"""The cache of compiled kernels on disk, which several processes may fill at the same time."""
+"""The cache of compiled kernels on disk, which several processes may fill at the same time.
+
+A wheel may bring machine code along, compiled for a common level of the processor (deploy/build_wheel.py). Numba's
+index of a cache names the processor and its features, so it finds only what was compiled for this very one. Code for a
+level, such as x86-64-v3, runs on every processor with the level's features; it is looked up under the level's name,
+after the machine's own.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import pickle  # noqa: TID251  for the name of an error: Numba reads its own files
+import platform
 import re
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
+import llvmlite.binding
 from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
@@ -25,15 +34,50 @@ from numba.core.caching import (
 )
 from numba.core.runtime.nrt import rtsys
 
+NATIVE: Final = "STREAMSCHED_NATIVE"
+"""The environment variable that forbids shipped machine code: 1, kernels are compiled for this very processor."""
+SHIPPED: Final = Path(__file__).resolve().parents[2] / "machine_code"
+"""The folder of shipped machine code, with a folder for each level; the package of a checkout has none."""
 _POLL_S: Final = 0.02
+
+
+class Level(NamedTuple):
+    """A level of a processor: LLVM's name for it, and which of the features that LLVM reports it needs."""
+
+    name: str
+    features: tuple[str, ...]
+
+
+_V3: Final = "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave"
+LEVELS: Final[Mapping[str, Level]] = {
+    "x86_64": Level("x86-64-v3", tuple(_V3.split())),  # Intel from 2013 on, AMD from 2015
+    "aarch64": Level("generic", ()),
+}
+"""The level whose code is shipped, by `platform.machine()`."""
+
+
+@cache
+def usable_level() -> Level | None:
+    """Return the level whose shipped code this processor runs, None if there is none or it is forbidden."""
+    level = LEVELS.get(platform.machine())
+    if level is None or os.environ.get(NATIVE, "0") == "1" or not (SHIPPED / level.name).is_dir():
+        return None
+    features = llvmlite.binding.get_host_cpu_features()  # type: ignore[no-untyped-call]
+    return level if all(features.get(name, False) for name in level.features) else None
+
+
+def forbid_shipped() -> None:
+    """Compile for this very processor from now on, in this process and those that it starts."""
+    os.environ[NATIVE] = "1"
+    usable_level.cache_clear()
 
 
 def open_cache(function: Any) -> Any:
     """Return the cache of a kernel, or one that keeps nothing if no folder can be read or written."""
-    try:
-        return KernelCache(function)
-    except RuntimeError:  # Numba found no folder
-        return NullCache()
+    for kind in (KernelCache, ShippedKernels):
+        with suppress(RuntimeError):  # Numba found no folder
+            return kind(function)
+    return NullCache()
 
 
 _IMPORT: Final = re.compile(rb"^(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w.]+))", re.MULTILINE)
@@ -129,6 +173,51 @@ class _Files(CompileResultCacheImpl):
     _locator_classes = (_FilledByUser, _User, _FilledInTree, _InTree, _UserWide)  # type: ignore[assignment]
 
 
+class _Shipped(_ByContent, UserProvidedCacheLocator):
+    """The folder in the package of what is shipped for a state of a module."""
+
+    def __init__(self, py_func: Any, py_file: str, level: Level) -> None:
+        super().__init__(py_func, py_file)
+        self._cache_path = str(SHIPPED / level.name / f"{py_func.__module__}-{self._stamp[:16]}")
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """Return a locator, or None if nothing is shipped for the module of `py_func`."""
+        level = usable_level()
+        locator = None if level is None else cls(py_func, py_file, level)
+        return locator if locator is not None and Path(locator.get_cache_path()).is_dir() else None
+
+
+class _ShippedFiles(CompileResultCacheImpl):
+    _locator_classes = (_Shipped,)  # type: ignore[assignment]
+
+
+class ShippedKernels(FunctionCache):
+    """The shipped machine code of one kernel, which is only read. Raises RuntimeError if its module has none."""
+
+    _impl_class = _ShippedFiles
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """Return the key under which the code was saved for the level, which has no features of its own."""
+        level = usable_level()
+        assert level is not None
+        signature, (triple, _, _), source = super()._index_key(sig, codegen)  # type: ignore[no-untyped-call]
+        return signature, (triple, level.name, ""), source
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code of a signature, None if it is not shipped or no longer wanted."""
+        if usable_level() is None:
+            return None
+        rtsys.initialize(target_context)  # Numba's own method loads SciPy: see KernelCache
+        try:
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (OSError, AttributeError, EOFError, ImportError, pickle.UnpicklingError):  # damaged
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep nothing."""
+
+
 class KernelCache(FunctionCache):
     """The disk cache of one kernel, safe for several processes that compile at the same time.
 
@@ -147,6 +236,9 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         self._lock: IO[bytes] | None = None
+        self._shipped: ShippedKernels | None = None
+        with suppress(RuntimeError):  # nothing is shipped
+            self._shipped = ShippedKernels(function)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code of a signature. If there is none, hold the lock until `save_overload`."""
@@ -162,6 +254,8 @@ class KernelCache(FunctionCache):
                 self.flush()  # type: ignore[no-untyped-call]
         except OSError:
             pass
+        if found is None and self._shipped is not None:
+            found = self._shipped.load_overload(sig, target_context)
         if found is not None:
             self._release()
         return found

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
+import llvmlite.binding
+
+from streamsched.numerics.compilation.kernel_cache import LEVELS, Level
 from tests.support.paths import ROOT
 from tests.support.waiting import pause
 
@@ -146,3 +150,53 @@ def test_a_change_to_a_kernel_of_another_module_is_compiled_into_its_callers(tmp
     assert run_package(tmp_path) == [3, 0]
     (package / "callee.py").write_text(callee.replace("+ 1", "+ 10"))
     assert run_package(tmp_path) == [21, 1]
+
+
+SHIPPING = MODULE.replace(
+    "import sys\n",
+    """import sys
+from pathlib import Path
+from streamsched.numerics.compilation import kernel_cache
+kernel_cache.SHIPPED = Path(sys.argv[2])
+""",
+    1,
+)
+
+
+def run_shipping(folder: Path, module: str = SHIPPING, **environment: str) -> list[int]:
+    """Run the kernels of `module` with machine code shipped in ``folder / "machine_code"``."""
+    (folder / "kernels.py").write_text(module)
+    variables = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)} | environment
+    command = [sys.executable, str(folder / "kernels.py"), "6", str(folder / "machine_code")]
+    process = subprocess.Popen(command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return finish(process)
+
+
+def test_shipped_machine_code_is_used_where_it_fits_and_only_there(tmp_path: Path) -> None:
+    level = LEVELS[platform.machine()]
+    shipped = tmp_path / "machine_code" / level.name
+    of_level = {"NUMBA_CPU_NAME": level.name, "NUMBA_CPU_FEATURES": ""}
+    assert run_shipping(tmp_path, NUMBA_CACHE_DIR=str(shipped), **of_level) == [12, 1, 0]
+    if usable(level):
+        assert run_shipping(tmp_path) == [12, 0, 0]
+        assert not list((tmp_path / "cache").rglob("*.nb?"))  # nothing was compiled, so nothing is kept
+    lacking = SHIPPING.replace(
+        "kernel_cache.SHIPPED =",
+        f"kernel_cache.LEVELS = {{{platform.machine()!r}: kernel_cache.Level({level.name!r}, ('no such',))}}\n"
+        "kernel_cache.SHIPPED =",
+        1,
+    )
+    changed = SHIPPING.replace("left + right", "left + right + 1", 1)
+    assert run_shipping(tmp_path, lacking) == [12, 1, 0]
+    assert run_shipping(tmp_path, changed) == [13, 1, 0]
+    assert run_shipping(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "native"), STREAMSCHED_NATIVE="1") == [12, 1, 0]
+    assert run_shipping(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "native")) == [12, 0, 0]
+    for path in shipped.rglob("*.nbc"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert run_shipping(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "empty")) == [12, 1, 0]
+
+
+def usable(level: Level) -> bool:
+    """Whether this processor has the features of `level`."""
+    features = llvmlite.binding.get_host_cpu_features()  # type: ignore[no-untyped-call]
+    return all(features.get(name, False) for name in level.features)
