@@ -62,7 +62,7 @@ def usable_level() -> Level | None:
     level = LEVELS.get(platform.machine())
     if level is None or os.environ.get(NATIVE, "0") == "1" or not (SHIPPED / level.name).is_dir():
         return None
-    features = llvmlite.binding.get_host_cpu_features()  # type: ignore[no-untyped-call]
+    features = llvmlite.binding.get_host_cpu_features()
     return level if all(features.get(name, False) for name in level.features) else None
 
 
@@ -185,7 +185,7 @@ class _Shipped(_ByContent, UserProvidedCacheLocator):
         """Return a locator, or None if nothing is shipped for the module of `py_func`."""
         level = usable_level()
         locator = None if level is None else cls(py_func, py_file, level)
-        return locator if locator is not None and Path(locator.get_cache_path()).is_dir() else None
+        return locator if locator is not None and Path(locator.get_cache_path()).is_dir() else None  # type: ignore[no-untyped-call]
 
 
 class _ShippedFiles(CompileResultCacheImpl):
@@ -238,7 +238,7 @@ class KernelCache(FunctionCache):
         self._lock: IO[bytes] | None = None
         self._shipped: ShippedKernels | None = None
         with suppress(RuntimeError):  # nothing is shipped
-            self._shipped = ShippedKernels(function)
+            self._shipped = ShippedKernels(function)  # type: ignore[no-untyped-call]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code of a signature. If there is none, hold the lock until `save_overload`."""

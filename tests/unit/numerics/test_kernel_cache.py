@@ -198,5 +198,5 @@ def test_shipped_machine_code_is_used_where_it_fits_and_only_there(tmp_path: Pat
 
 def usable(level: Level) -> bool:
     """Whether this processor has the features of `level`."""
-    features = llvmlite.binding.get_host_cpu_features()  # type: ignore[no-untyped-call]
+    features = llvmlite.binding.get_host_cpu_features()
     return all(features.get(name, False) for name in level.features)
