@@ -37,6 +37,7 @@ def build_wheel(folder: Path) -> Path:
         compile_kernels(tree, level.name)
         (about,) = tree.glob("*.dist-info/WHEEL")
         about.write_text(about.read_text().replace("Root-Is-Purelib: true", "Root-Is-Purelib: false"))
+        (work / "whole").mkdir()
         run("wheel", "pack", "--dest-dir", work / "whole", tree)
         (whole,) = (work / "whole").glob("*.whl")
         python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
