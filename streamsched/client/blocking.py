@@ -102,7 +102,7 @@ class OutcomeSender:
     after the sender; ``on_answer`` is called in a thread of its own.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all but the first by name
         self,
         client: Client,
         *,
@@ -110,6 +110,7 @@ class OutcomeSender:
         every_s: float = 1.0,
         capacity: int = 100_000,
         on_answer: _OnAnswer | None = None,
+        positions: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         async def answer_aside(sent: Sequence[Outcome], answer: Observed) -> None:
@@ -118,7 +119,13 @@ class OutcomeSender:
 
         self._wait, twin = client._run, client._twin  # noqa: SLF001  of this module
         self._twin = AsyncOutcomeSender(
-            twin, frame=frame, every_s=every_s, capacity=capacity, on_answer=answer_aside, clock=clock
+            twin,
+            frame=frame,
+            every_s=every_s,
+            capacity=capacity,
+            on_answer=answer_aside,
+            positions=positions,
+            clock=clock,
         )
         self._adding = threading.Lock()
 

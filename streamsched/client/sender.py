@@ -144,7 +144,8 @@ class AsyncOutcomeSender:
     ``client``: what sends them, which the sender does not close; ``frame``: the most outcomes of a request, 1 to
     10,000; ``every_s``: the longest time that an outcome waits while the service answers; ``capacity``: the most
     outcomes that wait, then `add` waits; ``on_answer``: called with the outcomes of each request and its answer, which
-    names the rejected ones, and awaited if it is asynchronous; ``clock``: seconds of a clock that is never set.
+    names the rejected ones, and awaited if it is asynchronous; ``positions``: whether answers have the positions of
+    the outcomes that were changes; ``clock``: seconds of a clock that is never set.
 
     Outcomes are sent in the order in which they were added, and stay in the buffer until the service has them on disk.
     If it gives no answer, they are sent again until it does; if it refuses them, the sender stops. No outcome is
@@ -152,7 +153,7 @@ class AsyncOutcomeSender:
     ``counts``: how many outcomes had which fate.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all but the first by name
         self,
         client: AsyncClient,
         *,
@@ -160,10 +161,12 @@ class AsyncOutcomeSender:
         every_s: float = 1.0,
         capacity: int = 100_000,
         on_answer: _OnAnswer | None = None,
+        positions: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._client = client
+        self._wants_positions = positions
         self._buffer = OutcomeBuffer(frame=frame, every_s=every_s, capacity=capacity)
         self._every_s = every_s
         self._on_answer = on_answer
@@ -251,7 +254,7 @@ class AsyncOutcomeSender:
                     return
                 frame = self._buffer.first_frame()
             try:
-                answer = await self._client.observe(frame)
+                answer = await self._client.observe(frame, positions=self._wants_positions)
             except Exception as error:  # noqa: BLE001  the caller gets it from `add`, `flush` or the end of the block
                 await self._note_failure(error)
             else:

@@ -1,0 +1,79 @@
+"""The downloader middleware that reports visits, outside of all others: it sees the last word on each page."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.defer import maybe_deferred_to_future
+
+from streamsched.client import Outcome
+from streamsched.connectors.crawlers.frontier import OpenVisit
+from streamsched.connectors.crawlers.scrapy_frontier import ScrapyFrontier, frontier_of, redirect_status
+from streamsched.connectors.crawlers.scrapy_pages import META
+from streamsched.connectors.crawlers.visits import Visit, outcomes_of
+
+_HEADERS: Final = ("Content-Type", "ETag", "Last-Modified", "Location", "Retry-After")
+_LARGE: Final = 200_000  # bytes of a body: its text takes some 10 ms, in which the reactor does not wait
+_ROBOTS: Final = "Forbidden by robots.txt"
+
+
+class OutcomeMiddleware:
+    """Reports what came of each page, once, whatever retries, redirects and filters have made of its request."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._own: ScrapyFrontier = frontier_of(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Return the middleware of a crawler."""
+        return cls(crawler)
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        """Report a page that has answered, and put into its meta whether it has changed."""
+        visit = self._own.find(request)
+        if visit is None:
+            return response
+        outcomes = await self._describe(visit, request, response)
+        if self._own.find(request) is not None:  # nobody has reported it meanwhile
+            await maybe_deferred_to_future(self._own.report(visit, outcomes, request.meta[META]))
+        return response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        """Report a page that gave no answer, or that robots.txt or a filter keeps away."""
+        visit = self._own.find(request)
+        if visit is None:
+            return
+        is_refused = isinstance(exception, IgnoreRequest)
+        denied = is_refused and str(exception) == _ROBOTS
+        if is_refused:
+            self._own.count("robots_denied" if denied else "dropped")
+        self._own.end_without_answer(visit, "robots_denied" if denied else 0)
+
+    async def _describe(self, visit: OpenVisit, request: Request, response: Response) -> tuple[Outcome, ...]:
+        found = Visit(
+            visit.url,
+            self._own.frontier.time.read(),
+            status=response.status,
+            headers={name: value for name in _HEADERS if (value := _header(response, name)) is not None},
+            body=response.body,
+            final_url=response.url,
+            redirect_status=redirect_status(request) or 302,
+            cost_s=_cost(request.meta.get("download_latency")),
+        )
+        if len(response.body) <= _LARGE:
+            return outcomes_of(found, self._own.settings.content)
+        return await run_in_thread(outcomes_of, found, self._own.settings.content)
+
+
+def _header(response: Response, name: str) -> str | None:
+    value = response.headers.get(name)
+    return None if value is None else value.decode("latin-1").strip()
+
+
+def _cost(latency: Any) -> float | None:
+    return latency if isinstance(latency, float) else None
