@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from streamsched.api.answers import LeasedBatch, LeasedPage
+from streamsched.api.answers import LeasedBatch, LeasedPage, Released
 from streamsched.api.views import Observed
 from streamsched.client import AsyncClient, Outcome
 from streamsched.connectors.crawlers.service_link import ServiceLink, is_final
@@ -22,6 +22,7 @@ from streamsched.connectors.crawlers.service_link import ServiceLink, is_final
 _WAIT: Final = "2s"  # of a call for the service's next page: also the longest that a stop waits for it
 _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 5.0)  # after failed calls, on top of the client's own; then always the last
 _PAUSE_S: Final = 0.1  # after a batch without pages
+_TOO_MANY: Final = 429
 _MOST_SEEN: Final = 1_000_000  # pages that are known to have evidence from a visit: 60 MB
 
 
@@ -197,6 +198,8 @@ class Frontier:
         self._around.count("reported", len(outcomes))
         for number, outcome in enumerate(outcomes, 1):
             self._link.report(outcome, self._reader(outcome, then if number == len(outcomes) else _ignore))
+        if visit.host and any(outcome.status == _TOO_MANY for outcome in outcomes):
+            self._give_back(visit.host)
 
     def end(self, visit: OpenVisit) -> None:
         """End a visit without an outcome, unless it has ended."""
@@ -267,6 +270,22 @@ class Frontier:
         if self._is_asking and self._finish is not None:
             self._is_asking = False
             self._finish()
+
+    def _give_back(self, host: str) -> None:
+        """Release the pages of a host that wait: it has had too many requests, and the service lets it rest."""
+        given = [*self._parked.pop(host, ()), *(visit for visit in self._ready if visit.host == host)]
+        if not given:
+            return
+        self._ready = deque(visit for visit in self._ready if visit.host != host)
+        self._waiting -= len(given)
+        urls = [visit.url for visit in given]
+        self._link.perform(lambda client: client.release(urls), self._note_released)
+
+    def _note_released(self, result: Released | Exception) -> None:
+        if isinstance(result, Exception):  # their leases end by themselves
+            self._around.count("failed_calls")
+        else:
+            self._around.count("released", result.known)
 
     def _make(self, url: str, page: LeasedPage | None = None, until_s: float = 0.0) -> OpenVisit:
         self._number += 1

@@ -106,7 +106,7 @@ def main() -> None:
         items: list[Any] = []
         crawler.signals.connect(lambda item, items=items: items.append(dict(item)), signals.item_scraped, weak=False)
         found.append((crawler, items))
-        process.crawl(crawler, start=crawl["start"])
+        process.crawl(crawler, start=crawl["start"], allowed_domains=crawl["allowed"] or [])
     process.start()
     print(json.dumps([{"stats": one.stats.get_stats(), "items": items} for one, items in found], default=str))  # noqa: T201
 

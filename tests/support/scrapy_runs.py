@@ -27,10 +27,12 @@ def words(*crawls: dict[str, Any]) -> list[str]:
     return [sys.executable, "-m", "tests.support.scrapy_crawl", json.dumps(crawls)]
 
 
-def described(service: Running | None, spider: str, start: list[str], **settings: Any) -> dict[str, Any]:
+def described(
+    service: Running | None, spider: str, start: list[str], allowed: list[str] | None = None, **settings: Any
+) -> dict[str, Any]:
     """Return a crawl that ends when nothing is due."""
     where = {} if service is None else {"STREAMSCHED_URL": f"http://{service.server.address}"}
-    return {"spider": spider, "start": start, "settings": {**where, **RUN_OUT, **settings}}
+    return {"spider": spider, "start": start, "allowed": allowed, "settings": {**where, **RUN_OUT, **settings}}
 
 
 def crawl(*crawls: dict[str, Any]) -> list[dict[str, Any]]:

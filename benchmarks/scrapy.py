@@ -1,0 +1,79 @@
+"""CPU time of a request of Scrapy with the add-on, beside Scrapy alone, on a site and a service of this machine."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sys
+import tempfile
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.report import Row
+from streamsched.client import Client
+from tests.support.child_processes import run_to_end
+from tests.support.crawled_site import html, serving
+from tests.support.http_service import started
+
+_ADDON: Final = {"streamsched.connectors.scrapy.StreamschedAddon": 500}
+
+
+def measure(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of the benchmark of the Scrapy add-on: the least of `repeats` crawls of so many pages each."""
+    ours, leanest, alone = [], [], []
+    with tempfile.TemporaryDirectory() as folder, _site_aside(pages) as site:
+        urls = [f"http://{site.address}/p{number}" for number in range(pages)]
+        for repeat in range(repeats):
+            with started("serve", "--state", Path(folder) / f"state-{repeat}") as (_, address):
+                with Client(f"http://{address}", timeout_s=300.0) as client:
+                    client.discover(urls)
+                with_addon = {"ADDONS": _ADDON, "STREAMSCHED_URL": f"http://{address}", "STREAMSCHED_PAGES": pages}
+                ours.append(_crawl([], **with_addon))
+                leanest.append(_crawl([], **with_addon, STREAMSCHED_CHANGED=False))
+            alone.append(_crawl(urls))
+    rival = min(alone)
+    return [
+        _row("CPU a request, same hashes of the same texts", min(ours), rival),
+        _row("likewise, responses do not wait for verdicts", min(leanest), rival),
+    ]
+
+
+def _row(what: str, ours: float, rival: float) -> Row:
+    return Row(what, f"{1e3 * ours:.2f} ms", f"{1e3 * rival:.2f} ms", f"+{1e3 * (ours - rival):.2f} ms")
+
+
+def _crawl(start: list[str], **settings: Any) -> float:
+    """Return the CPU seconds of a page in a crawl."""
+    asked = json.dumps({"start": start, "settings": settings})
+    done = run_to_end((sys.executable, "-m", "benchmarks.scrapy_crawl", asked))
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    found = json.loads(done.stdout)
+    return float(found["cpu_s"]) / int(found["pages"])
+
+
+class _site_aside:  # noqa: N801  a context manager
+    """A site in a process of its own, so that its CPU time is not the crawler's."""
+
+    def __init__(self, pages: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._end, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(pages, other), daemon=True)
+        self.address = ""
+
+    def __enter__(self) -> _site_aside:
+        self._process.start()
+        self.address = self._end.recv()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.send(None)
+        self._process.join()
+
+
+def _serve(pages: int, end: Connection) -> None:
+    with serving() as site:
+        site.replies = {f"/p{number}": html(f"page {number}") for number in range(pages)}
+        end.send(site.address)
+        end.recv()

@@ -1,0 +1,58 @@
+"""``python -m benchmarks.scrapy_crawl JSON``: a crawl of Scrapy, with or without the add-on; prints its CPU time."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from typing import Any
+
+from scrapy import Spider, signals
+from scrapy.crawler import CrawlerProcess
+from scrapy.http import Response
+
+from streamsched.content import content_hash, page_text, simhash
+
+
+class Reader(Spider):
+    """Visits pages; without the add-on it makes the same hashes of their texts itself."""
+
+    name = "reader"
+
+    def __init__(self, start: list[str], *, hashes: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_urls = start
+        self._hashes = hashes
+        self.pages = 0
+
+    def parse(self, response: Response, **_: Any) -> None:
+        """Count a page."""
+        self.pages += 1
+        if self._hashes:
+            text = page_text(response.body, response.url)
+            content_hash(text)
+            simhash(text)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Crawl as the first argument says."""
+    asked = json.loads(sys.argv[1])
+    process: Any = CrawlerProcess({"LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False, **asked["settings"]})
+    crawler = process.create_crawler(Reader)
+    began: list[float] = []
+    spent: list[float] = []
+    crawler.signals.connect(lambda: began.append(_cpu_s()), signals.spider_opened, weak=False)
+    crawler.signals.connect(lambda: spent.append(_cpu_s() - began[0]), signals.spider_closed, weak=False)
+    process.crawl(crawler, start=asked["start"], hashes=not asked["settings"].get("ADDONS"))
+    process.start()
+    stats = crawler.stats.get_stats()
+    print(json.dumps({"cpu_s": spent[0], "pages": crawler.spider.pages, "stats": stats}, default=str))
+
+
+if __name__ == "__main__":
+    main()
