@@ -44,7 +44,11 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How pages are leased. ``pages``: so many in all, 0 for any number; ``active``: of a host at a time, 0 for any."""
+    """How pages are leased and reported.
+
+    ``pages``: so many in all, 0 for any number; ``active``: of a host at a time, 0 for any; ``frame``, ``every_s``: how
+    many outcomes make a call, and for how long the first of them waits.
+    """
 
     batch: int
     lease_s: float
@@ -54,6 +58,8 @@ class Limits:
     active: int = 0
     idle_close_s: float | None = None
     clock_speed: float = 1.0
+    frame: int = 100
+    every_s: float = 0.2
 
 
 @dataclass(slots=True, eq=False)
@@ -197,7 +203,11 @@ class Frontier:
         self.end(visit)
         self._around.count("reported", len(outcomes))
         for number, outcome in enumerate(outcomes, 1):
-            self._link.report(outcome, self._reader(outcome, then if number == len(outcomes) else _ignore))
+            kept = self._link.report(outcome, self._reader(outcome, then if number == len(outcomes) else _ignore))
+            if kept >= self._limits.frame:
+                self._link.send()
+            elif kept == 1:
+                self._around.later(self._limits.every_s, self._link.send)
         if visit.host and any(outcome.status == _TOO_MANY for outcome in outcomes):
             self._give_back(visit.host)
 

@@ -8,8 +8,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -18,8 +19,10 @@ from msgspec import structs
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
+from scrapy.http import Response
 from scrapy.utils.asyncio import call_later, is_asyncio_available
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.misc import arg_to_iter
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -33,8 +36,10 @@ from streamsched.errors import AccessDenied
 
 _LOG: Final = logging.getLogger("streamsched.connectors.scrapy")
 _VERDICT_S: Final = 2.0  # most time that a response waits for whether its page has changed
-_SOON_S: Final = 0.03  # that an outcome waits for others while responses wait for verdicts
-_RELAXED_S: Final = 1.0  # ... while none does
+_SOON_S: Final = 0.2  # that outcomes wait for others while callbacks wait for verdicts
+_FRAME: Final = 50  # ... or until there are so many
+_RELAXED_S: Final = 1.0  # ... while no callback waits
+_LARGE_FRAME: Final = 500
 _LINKS_S: Final = 0.25  # that links wait for others
 _LINKS: Final = 500  # ... or until there are so many
 _FORCED_S: Final = 2.0  # for what the second Ctrl-C leaves
@@ -88,14 +93,11 @@ class ScrapyFrontier:
         """Begin to ask for pages. Returns at once; a service of its own starts meanwhile."""
         given = self.settings
         self._pages = SpiderPages(spider, given.callbacks, given.meta)
-        at_once = max(1, self._crawler.settings.getint("CONCURRENT_REQUESTS") // 2)
         self._link = ServiceLink(
             LinkSettings(
                 url=given.url,
                 state=given.state,
                 token=given.token,
-                frame=at_once if given.changed else 500,
-                every_s=_SOON_S if given.changed else _RELAXED_S,
                 serve=() if given.clock_speed == 1.0 else ("--set", f"clock.speed={given.clock_speed:g}"),
             ),
             _delivery(),
@@ -111,6 +113,8 @@ class ScrapyFrontier:
                 active=self._crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"),
                 idle_close_s=given.idle_close_s,
                 clock_speed=given.clock_speed,
+                frame=_FRAME if given.changed else _LARGE_FRAME,
+                every_s=_SOON_S if given.changed else _RELAXED_S,
             ),
             self,
             wall=time.time,  # noqa: TID251  until the first batch tells the service's time
@@ -247,7 +251,7 @@ class ScrapyFrontier:
         self.frontier.report(visit, [Outcome(visit.url, self.frontier.time.read(), status=status)], _ignore)
 
     def report(self, visit: OpenVisit, outcomes: tuple[Outcome, ...], mark: dict[str, Any]) -> Deferred[bool | None]:
-        """Report a visit; the result fires with whether its page has changed, after 2 s at the latest."""
+        """Report a visit; the result has whether its page has changed, after 2 s at the latest."""
         known: Deferred[bool | None] = Deferred()
 
         def note(changed: bool | None) -> None:
@@ -264,6 +268,31 @@ class ScrapyFrontier:
             self.later(_VERDICT_S / 4, self._release_late)
         self._waiting.append((time.monotonic() + _VERDICT_S, known))
         return known
+
+    def await_verdict(self, request: Request, known: Deferred[bool | None]) -> None:
+        """Let the callback of a request wait until its verdict is known: no downloader waits meanwhile."""
+        spider = self._crawler.spider
+        assert spider is not None
+        inner = request.callback
+        callback: Any = inner or spider._parse  # noqa: SLF001  what Scrapy calls without a callback
+
+        async def wait(response: Response, **named: Any) -> AsyncIterator[Any]:
+            request.callback = inner  # spiders may look at it, and make other requests of this one
+            await maybe_deferred_to_future(known)
+            found = callback(response, **named)
+            if isinstance(found, Deferred):
+                found = await maybe_deferred_to_future(found)
+            elif isawaitable(found):
+                found = await found
+            if isinstance(found, AsyncIterator):
+                async for one in found:
+                    yield one
+            else:
+                for one in arg_to_iter(found):
+                    yield one
+
+        if not known.called:
+            request.callback = wait
 
     def note_robots(self, robotparser: Any, request: Request) -> None:
         """Pass the Crawl-delay of a robots.txt on to the service, as a rule of its host."""

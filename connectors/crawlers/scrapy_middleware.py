@@ -9,7 +9,6 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
-from scrapy.utils.defer import maybe_deferred_to_future
 
 from streamsched.client import Outcome
 from streamsched.connectors.crawlers.frontier import OpenVisit
@@ -34,13 +33,13 @@ class OutcomeMiddleware:
         return cls(crawler)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Report a page that has answered, and put into its meta whether it has changed."""
+        """Report a page that has answered; its callback waits until its meta has whether it has changed."""
         visit = self._own.find(request)
         if visit is None:
             return response
         outcomes = await self._describe(visit, request, response)
         if self._own.find(request) is not None:  # nobody has reported it meanwhile
-            await maybe_deferred_to_future(self._own.report(visit, outcomes, request.meta[META]))
+            self._own.await_verdict(request, self._own.report(visit, outcomes, request.meta[META]))
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:

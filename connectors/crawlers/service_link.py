@@ -25,6 +25,7 @@ Deliver = Callable[[Callable[[], None]], None]
 
 _LOG: Final = logging.getLogger("streamsched.connectors.scrapy")
 _PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0)  # between attempts to hand discoveries over; then always the last
+_AT_ONCE_S: Final = 0.001  # outcomes have waited for others before
 _LINKS_A_CALL: Final = 1_000
 _MOST_LINKS: Final = 100_000  # that wait for a service which is away: 20 MB
 
@@ -37,15 +38,12 @@ OnAnswer = Callable[[int, Observed | None], None]
 class LinkSettings:
     """Where the service is, or the directory of one of its own, and how outcomes are sent.
 
-    ``frame``, ``every_s``: how many outcomes make a call, and how long one waits at most; ``serve``: options of the
-    service of its own.
+    ``serve``: options of the service of its own.
     """
 
     url: str | None
     state: str | None
-    token: str | None
-    frame: int
-    every_s: float
+    token: str | None = None
     serve: Sequence[str] = ()
 
 
@@ -62,8 +60,7 @@ class ServiceLink:
         self._local: LocalService | None = None
         self._client: AsyncClient | None = None
         self._sender: AsyncOutcomeSender | None = None
-        self._reports: deque[tuple[Outcome, OnAnswer]] = deque()  # of the crawler's thread
-        self._is_told = False  # whether the loop will look at the reports
+        self._reports: deque[tuple[Outcome, OnAnswer]] = deque()  # of the crawler's thread, until it sends them
         self._sent: deque[OnAnswer] = deque()  # those of the outcomes in the sender, in its order
         self._links: deque[str] = deque()
         self._linking: asyncio.Task[None] | None = None
@@ -81,11 +78,14 @@ class ServiceLink:
         with suppress(RuntimeError):  # the loop is closed: nobody waits for an answer any more
             self._loop.call_soon_threadsafe(self._perform, work, then)
 
-    def report(self, outcome: Outcome, on_answer: OnAnswer) -> None:
-        """Send an outcome, soon. O(1)."""
+    def report(self, outcome: Outcome, on_answer: OnAnswer) -> int:
+        """Keep an outcome until `send`; return how many are kept. O(1)."""
         self._reports.append((outcome, on_answer))
-        if not self._is_told:
-            self._is_told = True
+        return len(self._reports)
+
+    def send(self) -> None:
+        """Send the outcomes that were reported. Each call costs a change of threads and a request."""
+        if self._reports:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._take_reports)
 
@@ -146,8 +146,7 @@ class ServiceLink:
         self._client = AsyncClient(url, token=settings.token)
         self._sender = AsyncOutcomeSender(
             self._client,
-            frame=settings.frame,
-            every_s=settings.every_s,
+            every_s=_AT_ONCE_S,
             on_answer=self._note_answer,
             positions=True,
         )
@@ -174,7 +173,6 @@ class ServiceLink:
         self._start_task(run())
 
     def _take_reports(self) -> None:
-        self._is_told = False
         if self._sender is None:  # `_open` will take them
             return
         wakes = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 PROSE = "The ferry left the harbour an hour late because of the fog, and nobody on the quay seemed to mind. " * 3
 
@@ -51,14 +51,17 @@ class Site:
             return found[min(number, len(found) - 1)] if isinstance(found, list) else found
 
 
+Kind = TypeVar("Kind", bound=Site)
+
+
 @contextmanager
-def serving() -> Iterator[Site]:
-    """Serve a site on a free port within the block."""
+def serving(make: Callable[[str], Kind] = Site) -> Iterator[Kind]:  # type: ignore[assignment]
+    """Serve the site that `make` returns for its address, on a free port within the block."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # noqa: N802  the name is the library's
+        def do_GET(self) -> None:
             reply = site.answer(self.path)
             time.sleep(reply.wait_s)
             if reply.body is None:
@@ -79,7 +82,7 @@ def serving() -> Iterator[Site]:
         def handle_error(self, *_: Any) -> None: ...  # a crawler may be killed
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        site = Site(f"127.0.0.1:{server.server_port}")
+        site = make(f"127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""``python -m tests.support.scrapy_crawl SPIDER SETTINGS``: a crawl; prints its figures and items as JSON at the end."""
+"""``python -m tests.support.scrapy_crawl CRAWLS``: crawls in one process; prints their figures and items as JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sitemaps(SitemapSpider):
     """Reads a sitemap."""
 
     name = "sitemaps"
-    sitemap_rules = [("/item/", "parse_item"), ("", "parse")]
+    sitemap_rules = (("/item/", "parse_item"), ("", "parse"))
 
     def __init__(self, start: list[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
