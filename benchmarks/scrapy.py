@@ -8,7 +8,7 @@ import sys
 import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from benchmarks.report import Row
 from streamsched.client import Client
@@ -22,7 +22,7 @@ _ADDON: Final = {"streamsched.connectors.scrapy.StreamschedAddon": 500}
 def measure(pages: int, repeats: int) -> list[Row]:
     """Return the rows of the benchmark of the Scrapy add-on: the least of `repeats` crawls of so many pages each."""
     ours, leanest, alone = [], [], []
-    with tempfile.TemporaryDirectory() as folder, _site_aside(pages) as site:
+    with tempfile.TemporaryDirectory() as folder, _SiteAside(pages) as site:
         urls = [f"http://{site.address}/p{number}" for number in range(pages)]
         for repeat in range(repeats):
             with started("serve", "--state", Path(folder) / f"state-{repeat}") as (_, address):
@@ -53,7 +53,7 @@ def _crawl(start: list[str], **settings: Any) -> float:
     return float(found["cpu_s"]) / int(found["pages"])
 
 
-class _site_aside:  # noqa: N801  a context manager
+class _SiteAside:
     """A site in a process of its own, so that its CPU time is not the crawler's."""
 
     def __init__(self, pages: int) -> None:
@@ -62,7 +62,7 @@ class _site_aside:  # noqa: N801  a context manager
         self._process = context.Process(target=_serve, args=(pages, other), daemon=True)
         self.address = ""
 
-    def __enter__(self) -> _site_aside:
+    def __enter__(self) -> Self:
         self._process.start()
         self.address = self._end.recv()
         return self

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from streamsched.api.answers import LeasedBatch, LeasedPage, Released
+from streamsched.api.answers import LeasedBatch, LeasedPage
 from streamsched.api.views import Observed
 from streamsched.client import AsyncClient, Outcome
 from streamsched.connectors.crawlers.service_link import ServiceLink, is_final
@@ -208,7 +208,7 @@ class Frontier:
                 self._link.send()
             elif kept == 1:
                 self._around.later(self._limits.every_s, self._link.send)
-        if visit.host and any(outcome.status == _TOO_MANY for outcome in outcomes):
+        if visit.host and outcomes[0].status == _TOO_MANY:  # not of the page that it redirects to
             self._give_back(visit.host)
 
     def end(self, visit: OpenVisit) -> None:
@@ -282,20 +282,17 @@ class Frontier:
             self._finish()
 
     def _give_back(self, host: str) -> None:
-        """Release the pages of a host that wait: it has had too many requests, and the service lets it rest."""
+        """Give the pages of a host back that wait: it has had too many requests, and the service lets it rest.
+
+        They follow that outcome in the same frame: given back before, they would be leased again at once.
+        """
         given = [*self._parked.pop(host, ()), *(visit for visit in self._ready if visit.host == host)]
-        if not given:
-            return
         self._ready = deque(visit for visit in self._ready if visit.host != host)
         self._waiting -= len(given)
-        urls = [visit.url for visit in given]
-        self._link.perform(lambda client: client.release(urls), self._note_released)
-
-    def _note_released(self, result: Released | Exception) -> None:
-        if isinstance(result, Exception):  # their leases end by themselves
-            self._around.count("failed_calls")
-        else:
-            self._around.count("released", result.known)
+        for visit in given:
+            outcome = Outcome(visit.url, self.time.read(), status="not_attempted")
+            self._link.report(outcome, self._reader(outcome, _ignore))
+        self._link.send()
 
     def _make(self, url: str, page: LeasedPage | None = None, until_s: float = 0.0) -> OpenVisit:
         self._number += 1
@@ -388,9 +385,10 @@ class Frontier:
         if answer is None:
             self._around.count("failed_calls")
             return
-        for name in ("applied", "changed", "first_visits", "failures", "duplicates", "late", "refused", "rejected"):
-            if number := getattr(answer, name):
-                self._around.count(f"outcomes/{name}", number)
+        self._around.count("outcomes/applied", answer.applied - answer.not_attempted)
+        self._around.count("released", answer.not_attempted)
+        for name in ("changed", "first_visits", "failures", "duplicates", "late", "refused", "rejected"):
+            self._around.count(f"outcomes/{name}", getattr(answer, name))
 
 
 def _ignore(_changed: bool | None) -> None: ...

@@ -36,6 +36,7 @@ class LocalService:
     """A running service; `open` starts or shares it, `close` ends it with its last user."""
 
     _running: Final[dict[str, LocalService]] = {}
+    _starting: Final[dict[str, LocalService]] = {}
     _users: Final[Counter[str]] = Counter()
     _lock: Final = threading.Lock()
 
@@ -62,11 +63,20 @@ class LocalService:
         """
         with cls._lock:  # the second user waits until the first knows the address
             if state not in cls._running:
-                made = cls(state, settings)
-                made.url = made._find_url()
+                made = cls._starting[state] = cls(state, settings)
+                try:
+                    made.url = made._find_url()
+                finally:
+                    del cls._starting[state]
                 cls._running[state] = made
             cls._users[state] += 1
             return cls._running[state]
+
+    @classmethod
+    def abandon(cls, state: str) -> None:
+        """End the start of the service on `state`, if it has one: its `open` raises."""
+        if (starting := cls._starting.get(state)) is not None:  # without the lock, which `open` holds
+            starting._process.terminate()  # noqa: SLF001  of this class
 
     def close(self) -> None:
         """Stop the service if nobody else uses it, and wait until it has saved its state."""

@@ -250,6 +250,8 @@ class ServiceLink:
 
     async def _close(self) -> None:
         """Leave no task, connection or process."""
+        if self._local is None and self._settings.state is not None:
+            LocalService.abandon(self._settings.state)
         current = asyncio.current_task()
         left = [task for task in self._tasks if task is not current]
         for task in left:

@@ -1,7 +1,7 @@
 """``python -m examples.scrapy_news``: a Scrapy crawl of 2,000 pages whose changes are those of a real log.
 
-The service knows two months of visits. Then its clock and the site's go fast, and Scrapy fetches pages over HTTP within a
-budget. What it finds is compared with oldest first: the same number of visits at the same times, computed.
+The service knows four months of visits. Then its clock and the site's go fast, and Scrapy fetches pages over HTTP in
+a budget: what it finds is compared with oldest first: the same number of visits at the same times, computed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,282 @@
+"""The frontier of a crawler, with a service and a clock that the tests set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from streamsched.api.answers import LeasedBatch, LeasedPage
+from streamsched.api.views import Observed
+from streamsched.client import AccessDenied, Outcome, ServiceUnavailable
+from streamsched.connectors.crawlers.frontier import Frontier, Limits, OpenVisit
+
+NOW = 1_755_820_800.0
+
+
+def pages(*urls: str, lease_s: float = 600.0, repeated: bool = False, now: float = NOW) -> LeasedBatch:
+    leased = [
+        LeasedPage(
+            url=url,
+            host=url.split("/")[2],
+            score=1.0,
+            tier=0,
+            probability=0.5,
+            lease_until=now + lease_s,
+            why="in_batch_by_score",
+        )
+        for url in urls
+    ]
+    return LeasedBatch(pages=leased, now=now, repeated=repeated)
+
+
+class Service:
+    """A `ServiceLink` and what a frontier uses of its crawler: tests answer the calls."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.counts: Counter[str] = Counter()
+        self.woken = 0
+        self.failed: Exception | None = None
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.asked: list[dict[str, Any]] = []
+        self.reports: list[tuple[Outcome, Any]] = []
+        self.finished: list[str] | None = None
+        self._waiting: list[Callable[[Any], None]] = []
+
+    # What a link does
+
+    def perform(self, work: Callable[[Any], Any], then: Callable[[Any], None]) -> None:
+        asyncio.run(work(self))
+        self._waiting.append(then)
+
+    def report(self, outcome: Outcome, on_answer: Any) -> int:
+        self.reports.append((outcome, on_answer))
+        return len(self.reports)
+
+    def send(self) -> None: ...
+
+    def finish(self, unvisited: Sequence[str], _within_s: float, then: Callable[[Any], None]) -> None:
+        self.finished = list(unvisited)
+        then(len(unvisited))
+
+    # What its client does
+
+    async def next_batch(self, k: int, **named: Any) -> None:
+        self.asked.append({"k": k, **named})
+
+    # What a crawler does
+
+    def count(self, name: str, number: int = 1, /) -> None:
+        self.counts[name] += number
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def later(self, seconds: float, call: Callable[[], None], /) -> None:
+        self.timers.append((self.now_s + seconds, call))
+
+    def fail(self, error: Exception, /) -> None:
+        self.failed = error
+
+    # What tests do
+
+    def answer(self, result: LeasedBatch | Exception) -> None:
+        self._waiting.pop(0)(result)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        due = [timer for timer in self.timers if timer[0] <= self.now_s]
+        self.timers = [timer for timer in self.timers if timer[0] > self.now_s]
+        for _, call in due:
+            call()
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+def frontier_of(service: Service, **limits: Any) -> Frontier:
+    given = Limits(**{"batch": 4, "lease_s": 600.0, **limits})
+    link: Any = service
+    return Frontier(link, given, service, wall=lambda: NOW, clock=lambda: service.now_s)
+
+
+def begun(frontier: Frontier) -> list[OpenVisit]:
+    found = []
+    while (visit := frontier.next_visit()) is not None:
+        found.append(visit)
+    return found
+
+
+A = [f"https://a.example/{number}" for number in range(6)]
+B = [f"https://b.example/{number}" for number in range(6)]
+
+
+def test_the_next_batch_is_asked_for_when_half_is_left_and_never_more_than_one_waits(service: Service) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    service.answer(pages(*A[:4]))
+    assert service.woken == 1
+    assert len(service.asked) == 1
+    for left in (3, 2, 1):
+        frontier.next_visit()
+        assert frontier.waiting == left
+        frontier.ask()
+        assert len(service.asked) == (1 if left > 2 else 2)
+    assert service.asked[1]["k"] == 2
+    service.answer(pages(*B[:2]))
+    assert frontier.waiting == 3
+
+
+def test_a_batch_whose_answer_is_lost_is_asked_for_with_the_same_key(service: Service) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    service.answer(ServiceUnavailable("POST", "away"))
+    frontier.ask()
+    assert len(service.asked) == 1  # not at once
+    service.pass_time(0.3)
+    assert [asked["key"] for asked in service.asked] == [service.asked[0]["key"]] * 2
+    service.answer(pages(*A[:1]))
+    frontier.next_visit()
+    frontier.ask()
+    assert service.asked[2]["key"] != service.asked[1]["key"]
+    assert service.counts["failed_calls"] == 1
+
+
+def test_a_refusal_ends_the_asking(service: Service) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    service.answer(AccessDenied("POST", "no token", 401))
+    assert frontier.is_done
+    assert isinstance(service.failed, AccessDenied)
+    service.pass_time(100.0)
+    assert len(service.asked) == 1
+
+
+def test_no_more_pages_of_a_host_are_visited_at_a_time_and_others_are_not_held_up(service: Service) -> None:
+    frontier = frontier_of(service, batch=8, active=2)
+    frontier.ask()
+    service.answer(pages(*A[:4], *B[:2]))
+    visits = begun(frontier)
+    assert [visit.url for visit in visits] == [*A[:2], *B[:2]]
+    frontier.report(visits[0], [Outcome(A[0], NOW)], lambda _: None)
+    assert [visit.url for visit in begun(frontier)] == [A[2]]
+
+
+def test_pages_whose_lease_has_ended_are_not_visited(service: Service) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    service.answer(pages(*A[:2], lease_s=10.0))
+    assert frontier.next_visit() is not None
+    service.now_s += 10.0
+    assert frontier.next_visit() is None
+    assert (service.counts["expired"], frontier.waiting) == (1, 0)
+
+
+def test_a_host_with_too_many_requests_gets_its_pages_back(service: Service) -> None:
+    frontier = frontier_of(service, batch=8, active=1)
+    frontier.ask()
+    service.answer(pages(*A[:3], *B[:2]))
+    visits = begun(frontier)
+    frontier.report(visits[0], [Outcome(A[0], NOW, status=429)], lambda _: None)
+    first, *others = [(outcome.url, outcome.status) for outcome, _ in service.reports]
+    assert first == (A[0], 429)
+    assert sorted(others) == [(A[1], "not_attempted"), (A[2], "not_attempted")]
+    assert frontier.waiting == 1
+    assert frontier.unvisited == [B[1], B[0]]
+
+
+def test_a_visit_is_found_until_it_is_reported(service: Service) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    service.answer(pages(A[0]))
+    (visit,) = begun(frontier)
+    assert frontier.find(visit.number) is visit
+    frontier.report(visit, [Outcome(A[0], NOW)], lambda _: None)
+    frontier.end(visit)
+    assert frontier.find(visit.number) is None
+    assert frontier.find("1") is frontier.find(None) is None
+
+
+def test_the_end_gives_back_what_has_no_outcome_and_waits_for_a_batch_on_its_way(service: Service) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    service.answer(pages(*A[:3]))
+    frontier.next_visit()
+    frontier.begin_own("https://own.example/")
+    frontier.ask()
+    ended: list[int | Exception] = []
+    frontier.close(10.0, ended.append)
+    assert service.finished is None
+    service.answer(pages(*B[:1]))
+    assert service.finished is not None
+    assert sorted(service.finished) == [*A[:3], B[0]]
+    assert ended == [4]
+    frontier.ask()
+    assert len(service.asked) == 2
+
+
+def test_the_end_does_not_wait_long_for_a_service_that_is_away(service: Service) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    frontier.close(10.0, lambda _: None)
+    assert service.finished is None
+    service.pass_time(5.0)
+    assert service.finished == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer", "before", "changed"),
+    [
+        (Outcome(A[0], NOW, content=1), Observed(applied=1, changed=1, positions=[0]), [], True),
+        (Outcome(A[0], NOW, content=1), Observed(applied=1, first_visits=1, positions=[]), [], None),
+        (Outcome(A[0], NOW, content=1), Observed(applied=2, first_visits=1, positions=[1]), [], None),
+        (Outcome(A[0], NOW, content=1), Observed(applied=2, first_visits=1, positions=[1]), [A[0]], False),
+        (Outcome(A[0], NOW, content=1), Observed(applied=1, positions=[]), [], False),
+        (Outcome(A[0], NOW), Observed(applied=1, unproven=1, positions=[]), [A[0]], None),
+        (Outcome(A[0], NOW, status=304), Observed(applied=2, first_visits=1, positions=[]), [], False),
+        (Outcome(A[0], NOW, content=1), Observed(late=1, positions=[]), [A[0]], None),
+        (Outcome(A[0], NOW, content=1), None, [A[0]], None),
+    ],
+)
+def test_verdicts(
+    service: Service, outcome: Outcome, answer: Observed | None, before: list[str], changed: bool | None
+) -> None:
+    frontier = frontier_of(service)
+    verdicts: list[bool | None] = []
+    for url in before:
+        frontier.report(frontier.begin_own(url), [Outcome(url, NOW, content=1)], lambda _: None)
+        service.reports.pop()[1](0, Observed(applied=1, first_visits=1, positions=[]))
+    frontier.report(frontier.begin_own(outcome.url), [outcome], verdicts.append)
+    service.reports.pop()[1](0, answer)
+    assert verdicts == [changed]
+
+
+def test_it_ends_after_its_pages_or_once_nothing_was_due_for_a_while(service: Service) -> None:
+    frontier = frontier_of(service, pages=3)
+    frontier.ask()
+    assert service.asked[0]["k"] == 3
+    service.answer(pages(*A[:3]))
+    begun(frontier)
+    assert frontier.is_done
+    patient = frontier_of(service, idle_close_s=5.0)
+    patient.ask()
+    for _ in range(4):
+        assert not patient.is_done
+        service.answer(pages())
+        service.pass_time(2.0)
+    assert patient.is_done
+
+
+def test_its_time_is_that_of_the_service(service: Service) -> None:
+    frontier = frontier_of(service, clock_speed=10.0)
+    assert frontier.time.read() == NOW
+    frontier.ask()
+    service.answer(pages(A[0], now=NOW + 1_000.0))
+    service.now_s += 2.0
+    assert frontier.time.read() == NOW + 1_020.0
