@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, Final
@@ -22,7 +22,6 @@ from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later, is_asyncio_available
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from scrapy.utils.misc import arg_to_iter
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -276,20 +275,13 @@ class ScrapyFrontier:
         inner = request.callback
         callback: Any = inner or spider._parse  # noqa: SLF001  what Scrapy calls without a callback
 
-        async def wait(response: Response, **named: Any) -> AsyncIterator[Any]:
+        async def wait(response: Response, **named: Any) -> Any:
             request.callback = inner  # spiders may look at it, and make other requests of this one
             await maybe_deferred_to_future(known)
             found = callback(response, **named)
             if isinstance(found, Deferred):
-                found = await maybe_deferred_to_future(found)
-            elif isawaitable(found):
-                found = await found
-            if isinstance(found, AsyncIterator):
-                async for one in found:
-                    yield one
-            else:
-                for one in arg_to_iter(found):
-                    yield one
+                return await maybe_deferred_to_future(found)
+            return await found if isawaitable(found) else found
 
         if not known.called:
             request.callback = wait

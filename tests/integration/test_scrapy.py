@@ -49,7 +49,7 @@ def unruly(site: Site) -> None:
         "/back": Reply(302, headers={"location": "/there"}),
         "/flaky": [Reply(503), Reply(503), html("flaky")],
         "/down": Reply(500),
-        "/slow": Reply(wait_s=2.5),
+        "/slow": Reply(wait_s=9.0),
         "/broken": Reply(body=None),
         "/paper": Reply(body=b"%PDF-1.7 \xff\xfe", headers={"content-type": "application/pdf"}),
         "/empty": Reply(headers={"content-type": "text/html"}),
