@@ -21,6 +21,7 @@ from benchmarks import (
     oracles,
     ranking,
     reevolution,
+    scrapy,
     service,
     startup,
     streams,
@@ -178,6 +179,15 @@ BENCHMARKS: Final = (
         "hash of their texts. The last column is what leasing and reporting add.",
         "the same crawler with a list of URLs, and the same hashes",
         crawlers.measure,
+        2_000,
+        always=False,
+    ),
+    Benchmark(
+        "scrapy",
+        "CPU time of Scrapy's process for a request, with the add-on and with the same text extraction in the spider: "
+        "crawls of a local site, the service and the site in other processes. The ratio is the difference.",
+        "Scrapy alone",
+        scrapy.measure,
         2_000,
         always=False,
     ),

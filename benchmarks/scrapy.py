@@ -8,12 +8,12 @@ import sys
 import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from benchmarks.report import Row
 from streamsched.client import Client
 from tests.support.child_processes import run_to_end
-from tests.support.crawled_site import html, serving
+from tests.support.crawled_site import Site, html, serving
 from tests.support.http_service import started
 
 _ADDON: Final = {"streamsched.connectors.scrapy.StreamschedAddon": 500}
@@ -21,9 +21,9 @@ _ADDON: Final = {"streamsched.connectors.scrapy.StreamschedAddon": 500}
 
 def measure(pages: int, repeats: int) -> list[Row]:
     """Return the rows of the benchmark of the Scrapy add-on: the least of `repeats` crawls of so many pages each."""
-    ours, leanest, alone = [], [], []
-    with tempfile.TemporaryDirectory() as folder, _SiteAside(pages) as site:
-        urls = [f"http://{site.address}/p{number}" for number in range(pages)]
+    ours, leanest, alone = list[float](), list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as folder, _SiteAside(pages) as address_of_site:
+        urls = [f"http://{address_of_site}/p{number}" for number in range(pages)]
         for repeat in range(repeats):
             with started("serve", "--state", Path(folder) / f"state-{repeat}") as (_, address):
                 with Client(f"http://{address}", timeout_s=300.0) as client:
@@ -60,12 +60,11 @@ class _SiteAside:
         context = multiprocessing.get_context("spawn")
         self._end, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(pages, other), daemon=True)
-        self.address = ""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> str:
+        """Return the address of the site."""
         self._process.start()
-        self.address = self._end.recv()
-        return self
+        return str(self._end.recv())
 
     def __exit__(self, *_: object) -> None:
         self._end.send(None)
@@ -73,7 +72,7 @@ class _SiteAside:
 
 
 def _serve(pages: int, end: Connection) -> None:
-    with serving() as site:
+    with serving(Site) as site:
         site.replies = {f"/p{number}": html(f"page {number}") for number in range(pages)}
         end.send(site.address)
         end.recv()

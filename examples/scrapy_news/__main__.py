@@ -28,13 +28,13 @@ _ADDON: Final = {"streamsched.connectors.scrapy.StreamschedAddon": 500}
 @click.option("--pages", type=click.IntRange(10), default=2_000, help="The most pages of the site.")
 @click.option("--history", type=click.IntRange(2), default=120, help="Days of visits that the service knows.")
 @click.option("--days", type=click.IntRange(1), default=30, help="Length of the crawl.")
-@click.option("--seconds", type=click.FloatRange(1.0), default=60.0, help="In which it passes.")
+@click.option("--seconds", type=click.FloatRange(1.0), default=150.0, help="In which it passes.")
 @click.option("--budget", type=click.FloatRange(0.001, 1.0), default=0.05, help="Share of the pages a day.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def main(pages: int, history: int, days: int, seconds: float, budget: float, *, as_json: bool) -> None:
     """Let a Scrapy spider revisit a local site for some days, and say what that saves."""
     speed = days * DAY_S / seconds
-    with tempfile.TemporaryDirectory() as folder, open_site(_START_S, history, days + 5, pages) as site:
+    with tempfile.TemporaryDirectory() as folder, open_site(_START_S, history, 3 * days, pages) as site:
         start = f"clock.start={datetime.fromtimestamp(_START_S, UTC).isoformat()}"
         serve = "serve", "--state", Path(folder) / "state", "--set", start
         with started(*serve) as (_, address), Client(f"http://{address}", timeout_s=600.0) as client:

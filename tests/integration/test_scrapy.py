@@ -22,7 +22,7 @@ SELECT = {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"}
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with serving() as site:
+    with serving(Site) as site:
         yield site
 
 

@@ -26,7 +26,7 @@ PAGES = [f"/p{number}" for number in range(60)]
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with serving() as site:
+    with serving(Site) as site:
         slow = {link: html(link) for link in PAGES}
         site.replies = {"/": html("all", *PAGES), **slow}
         yield site

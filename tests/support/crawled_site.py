@@ -55,7 +55,7 @@ Kind = TypeVar("Kind", bound=Site)
 
 
 @contextmanager
-def serving(make: Callable[[str], Kind] = Site) -> Iterator[Kind]:  # type: ignore[assignment]
+def serving(make: Callable[[str], Kind]) -> Iterator[Kind]:
     """Serve the site that `make` returns for its address, on a free port within the block."""
 
     class Handler(BaseHTTPRequestHandler):
