@@ -6,10 +6,12 @@
     STREAMSCHED_URL = "http://127.0.0.1:8080"
 """
 
+from importlib import import_module
+
 from streamsched.errors import NOTHING, SettingsError
 
 try:
-    import scrapy  # noqa: F401  only to see whether it is there
+    import_module("scrapy")
 except ImportError as error:
     raise SettingsError("scrapy", NOTHING, "an installed package: pip install 'streamsched[scrapy]'") from error
 

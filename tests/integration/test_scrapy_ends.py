@@ -51,7 +51,7 @@ def wait_until(done: Callable[[], bool], process: subprocess.Popen[str]) -> None
 @contextmanager
 def crawling(service: Running, site: Site, **settings: Any) -> Iterator[subprocess.Popen[str]]:
     """Run a crawl that does not end by itself, slow enough to be interrupted in a batch."""
-    slow = {"DOWNLOAD_DELAY": 0.05, "DOWNLOAD_DELAY_JITTER": 0.0, "STREAMSCHED_IDLE_CLOSE": "1h"}
+    slow: dict[str, Any] = {"DOWNLOAD_DELAY": 0.05, "DOWNLOAD_DELAY_JITTER": 0.0, "STREAMSCHED_IDLE_CLOSE": "1h"}
     told = described(service, "links", [site.url("/")], **{**slow, **settings})
     with child_process(words(told), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         yield process

@@ -74,12 +74,12 @@ def serving(make: Callable[[str], Kind]) -> Iterator[Kind]:
             self.end_headers()
             self.wfile.write(reply.body)
 
-        def log_message(self, *_: Any) -> None: ...
+        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002  the names are the library's
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, *_: Any) -> None: ...  # a crawler may be killed
+        def handle_error(self, request: Any, client_address: Any) -> None: ...  # a crawler may be killed
 
     with Server(("127.0.0.1", 0), Handler) as server:
         site = make(f"127.0.0.1:{server.server_port}")

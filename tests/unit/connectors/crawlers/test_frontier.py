@@ -101,7 +101,8 @@ def service() -> Service:
 
 
 def frontier_of(service: Service, **limits: Any) -> Frontier:
-    given = Limits(**{"batch": 4, "lease_s": 600.0, **limits})
+    named: dict[str, Any] = {"batch": 4, "lease_s": 600.0, **limits}
+    given = Limits(**named)
     link: Any = service
     return Frontier(link, given, service, wall=lambda: NOW, clock=lambda: service.now_s)
 
