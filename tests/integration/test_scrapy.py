@@ -87,6 +87,16 @@ def test_unchanged_pages_are_not_sent_again_with_validators(site: Site, service:
     assert found["stats"]["downloader/response_status_count/304"] == 3
 
 
+@pytest.mark.soak
+def test_pages_of_50_megabytes_are_reported(site: Site, service: Running) -> None:
+    page = Reply(body=b"<p>word</p>" * 5_000_000, headers={"content-type": "text/html"})
+    site.replies = {"/": html("all", "/page", "/paper"), "/page": page}
+    site.replies["/paper"] = Reply(body=b"%PDF" * 13_000_000, headers={"content-type": "application/pdf"})
+    (found,) = crawl(described(service, "rules", [site.url("/")], DOWNLOAD_TIMEOUT=100))
+    check_nothing_is_left(service, found, site)
+    assert (figure(found, "reported"), figure(found, "outcomes/failures")) == (2, 0)
+
+
 def test_a_service_that_refuses_closes_the_spider(site: Site, tmp_path: Path) -> None:
     site.replies = {"/": html("all")}
     with running(tmp_path, clock=Present(), tokens=True) as service:

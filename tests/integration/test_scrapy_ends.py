@@ -129,11 +129,16 @@ def test_a_service_of_its_own_ends_with_the_crawl(site: Site, tmp_path: Path) ->
     (found,) = crawl(told)
     assert figure(found, "leased") == 20
     assert figure(found, "reported") == figure(found, "outcomes/applied") == 21
-    slow = described(None, "links", [site.url("/")], STREAMSCHED_STATE=str(state), DOWNLOAD_DELAY=0.1)
+
+
+@pytest.mark.soak
+def test_a_service_of_its_own_ends_with_a_killed_crawl(site: Site, tmp_path: Path) -> None:
+    state = str(tmp_path / "own")
+    slow = described(None, "links", [site.url("/")], STREAMSCHED_STATE=state, DOWNLOAD_DELAY=0.1)
     with child_process(words(slow), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        visited = site.visits.total()
-        wait_until(lambda: site.visits.total() > visited + 3, process)
+        wait_until(lambda: site.visits.total() > 3, process)
         process.kill()
         process.wait()
+    told = described(None, "links", [site.url("/")], STREAMSCHED_STATE=state, STREAMSCHED_PAGES=20)
     (again,) = crawl(told)  # its service has ended too, else the state would be in use
     assert figure(again, "leased") == 20
