@@ -14,6 +14,7 @@
     ├── ChangesGone        a position in a change feed is not kept  .after .oldest
     ├── SourceError        an input cannot be opened or read         .path .reason .offset
     ├── DocumentError      a sitemap, feed or notice is refused     .url .reason .offset
+    ├── FetchError         a URL cannot be fetched, or may not be    .url .kind .reason
     ├── SnapshotError      saved state is missing or damaged         .path .reason
     │   └── StateInUse     another process is changing it (retriable)
     ├── ServiceError       a service refused a request              .request .reason .status .code
@@ -189,6 +190,23 @@ class DocumentError(StreamschedError, ValueError):
     def __str__(self) -> str:
         where = _shorten_path(self.url)
         return f"{where}: {self.reason}" if self.offset is None else f"{where}, at byte {self.offset}: {self.reason}"
+
+
+class FetchError(StreamschedError):
+    """A URL could not be fetched, or may not be.
+
+    ``kind``: "url", "port", "name", "address" (not public, nor allowed), "connection", "protocol", "time", "bytes",
+    "ratio", "encoding", "redirects" or "robots" (robots.txt forbids it).
+    """
+
+    def __init__(self, url: str, kind: str, reason: str) -> None:
+        self.url = url
+        self.kind = kind
+        self.reason = reason
+        super().__init__(url, kind, reason)
+
+    def __str__(self) -> str:
+        return f"{_shorten_path(self.url)}: {self.reason}"
 
 
 class SnapshotError(StreamschedError):

@@ -10,7 +10,6 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -35,6 +34,11 @@ def server() -> Iterator[str]:
     class Pages(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = b"x" * 6_000_000 if self.path == "/large" else PAGE.format(n=next(numbers)).encode()
+            if self.path == "/headers":
+                with suppress(OSError):
+                    for n in range(50):
+                        time.sleep(0.1)
+                        self.wfile.write(b"X: y\r\n" if n else b"HTTP/1.1 200 OK\r\n")
             self.send_response(404 if self.path == "/missing" else 200)
             self.end_headers()
             self.wfile.write(body)
@@ -111,9 +115,11 @@ def test_what_cannot_be_read(server: str, copies: list[str], tmp_path: Path) -> 
         assert main(["content", *copies, *arguments]) == 2
 
 
-def test_a_slow_page_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=count(0, 30).__next__))
-    assert main(["content", f"{server}/"]) == 3
+def test_a_page_whose_headers_drip_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_SECONDS", 0.5)
+    start = time.monotonic()
+    assert main(["content", f"{server}/headers"]) == 3
+    assert time.monotonic() - start < 3.0
 
 
 def test_a_page_that_drips_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:

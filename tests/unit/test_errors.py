@@ -6,6 +6,7 @@ import pytest
 
 from streamsched.errors import (
     DocumentError,
+    FetchError,
     FormulaError,
     InvalidOutcome,
     SettingsError,
@@ -37,6 +38,7 @@ def test_formula_error_stays_on_its_lines() -> None:
         SnapshotError("z" * 10_000, "cannot be read"),
         SourceError("z" * 10_000, "cannot be read", 7),
         DocumentError("z" * 10_000, "is empty", 7),
+        FetchError("z" * 10_000, "time", "takes longer"),
     ],
 )
 def test_hostile_values_are_cut(error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from streamsched.cli.output import echo, echo_json, plain
 from streamsched.content import IgnoreRules, PageText, content_hash, page_text, simhash
 from streamsched.content.page_difference import DifferingLine, find_differing
 from streamsched.content.page_text import EXTRACTORS, MOST_BYTES, SELECTOLAX
-from streamsched.errors import SettingsError, SourceError
+from streamsched.errors import FetchError, SettingsError, SourceError
 
 _EPILOG: Final = """
 \b
@@ -112,21 +113,22 @@ def _read(source: str) -> bytes:
 def _fetch(url: str) -> bytes:
     """Return the first bytes of a page, within `_SECONDS`. Raises SourceError."""
     try:
-        import httpx  # noqa: PLC0415  of the extra [client]
+        from streamsched.web.reach import ANYWHERE  # noqa: PLC0415  here and below: httpx is an extra
+        from streamsched.web.safe_fetch import FetchLimits, SafeClient  # noqa: PLC0415
     except ImportError:
-        expected = "a file: URLs need httpx: pip install 'streamsched[client]'"
+        expected = "a file: URLs need httpx: pip install 'streamsched[fetch]'"
         raise SettingsError("page", url, expected) from None
-    end, found = time.monotonic() + _SECONDS, bytearray()
+
+    async def fetch() -> bytes:
+        limits = FetchLimits(body_bytes=MOST_BYTES, cut=True)
+        async with asyncio.timeout(_SECONDS), SafeClient(ANYWHERE) as client, client.fetch(url, limits=limits) as answer:
+            if answer.status >= 400:
+                raise SourceError(url, f"answers with status {answer.status}")
+            return answer.body
+
     try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=_SECONDS) as response:
-            if response.status_code >= 400:
-                raise SourceError(url, f"answers with status {response.status_code}")
-            for chunk in response.iter_bytes():  # as they arrive: a chunk of a given size may never be full
-                found += chunk
-                if len(found) >= MOST_BYTES:
-                    break
-                if time.monotonic() > end:
-                    raise SourceError(url, f"takes longer than {_SECONDS:.0f} seconds")
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise SourceError(url, f"cannot be fetched: {str(error) or type(error).__name__}") from error
-    return bytes(found[:MOST_BYTES])
+        return asyncio.run(fetch())
+    except TimeoutError:
+        raise SourceError(url, f"takes longer than {_SECONDS:.0f} seconds") from None
+    except FetchError as error:
+        raise SourceError(error.url, f"cannot be fetched: {error.reason}") from error
