@@ -22,7 +22,7 @@ from streamsched.connectors.signals.document_memory import (
     keep_newest,
     to_remembered,
 )
-from streamsched.connectors.signals.entry_columns import Entries, EntryColumns, find_host
+from streamsched.connectors.signals.entry_columns import ANY_PAGE, Entries, EntryColumns, EntryScope, find_host
 from streamsched.connectors.signals.json_documents import read_json
 from streamsched.connectors.signals.xml_entries import (
     RDF,
@@ -52,7 +52,7 @@ class Reading:
     ``entries`` is the sum of ``new`` (not in the last reading, or in a first reading after `since`), ``changed`` (a
     newer time or another content than in the last reading), ``unchanged``, ``remembered`` (in a first reading, not
     announced), ``repeated`` (a URL that the document has in a newer entry too, or in an earlier one as new),
-    ``other_host`` (of a host that the document may not speak of) and ``invalid`` (without a valid URL).
+    ``other_host`` (of a host or directory that the document may not speak of) and ``invalid`` (without a valid URL).
 
     Among the valid ones are ``untimed`` (without a time that can be read) and ``future`` (with a time after the
     reading, which says nothing). ``one_time``: all entries have the same time, which says nothing either.
@@ -79,14 +79,21 @@ class Reading:
 
 
 def read_document(
-    document: bytes, *, url: str, read_at: float, memory: DocumentMemory | None = None, since: float | None = None
+    document: bytes,
+    *,
+    url: str,
+    read_at: float,
+    memory: DocumentMemory | None = None,
+    since: float | None = None,
+    scope: EntryScope | None = None,
 ) -> Reading:
     """Return what the document at `url`, fetched at `read_at` (UTC epoch seconds), announces.
 
     `document`: a sitemap or sitemap index, a feed (RSS 0.9x, 1.0, 2.0, Atom, JSON Feed) or an IndexNow notice, plain
     or gzip. `memory` knows its last reading and keeps this one; without one, and at the first reading, entries with a
     time after `since` are announced, none if `since` is None. An IndexNow notice is no list that is read again: it
-    announces all that it has, and `memory` does not keep it.
+    announces all that it has, and `memory` does not keep it. `scope`: which pages it may announce, by default those of
+    the host at `url` for a sitemap and any for a feed; a notice always names its host.
 
     A signal's time is the entry's own, the newest of lastmod, updated, published and their like. For a day, a month or
     a year it is the last second, or `read_at` if that is earlier, as the change may be as late. It is `read_at` if the
@@ -95,7 +102,7 @@ def read_document(
     O(n log n), holds 200 bytes an entry and its URL. Raises DocumentError for what is malformed, hostile or too large,
     and then leaves `memory` as it was; SettingsError for a time or a URL that is none.
     """
-    parsing = _Parsing(url, document, check_time(read_at, "read_at"))
+    parsing = _Parsing(url, document, check_time(read_at, "read_at"), scope)
     since = None if since is None else check_time(since, "since")
     entries = keep_newest(parsing.columns.finish())
     if parsing.kind == "indexnow":
@@ -114,7 +121,7 @@ def read_document(
 class _Parsing:
     """The entries of `document`, its kind, and whether it lists documents instead of pages."""
 
-    def __init__(self, url: str, document: bytes, read_at: float) -> None:
+    def __init__(self, url: str, document: bytes, read_at: float, scope: EntryScope | None) -> None:
         check_type("document", document, bytes, "the bytes of a document")
         check_type("url", url, str, "the document's URL")
         host = find_host(url)
@@ -122,10 +129,11 @@ class _Parsing:
             raise SettingsError("url", url, "an absolute http or https URL")
         self.url = url
         self.read_at = read_at
-        self.host = host
+        self.of_sitemap = EntryScope(frozenset([host])) if scope is None else scope
         self.kind = ""
         self.is_index = False
         self.columns = EntryColumns(url, read_at)
+        self.columns.scope = scope or ANY_PAGE
         blocks = read_blocks(document, url)
         head = next(blocks, b"")
         whole = chain((head,), blocks)
@@ -140,7 +148,7 @@ class _Parsing:
         self.kind = "sitemap" if root in SITEMAP_ENTRIES else "feed"
         self.is_index = root == "sitemapindex"
         if root in SITEMAP_ENTRIES:
-            self.columns.host = self.host
+            self.columns.scope = self.of_sitemap
             layout = sitemap_layout(prefix, root, self.columns)
         elif root == "feed":
             layout = atom_layout(prefix, attributes, self.url, self.columns)

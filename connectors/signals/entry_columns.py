@@ -38,12 +38,55 @@ class StatedTime(NamedTuple):
     text: str
 
 
+_DOTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?=[/?#]|\Z)", re.IGNORECASE)  # segments that leave a directory
+
+
+@dataclass(frozen=True, slots=True)
+class EntryScope:
+    """Which pages a document may announce.
+
+    ``hosts``: those of these hosts, as `find_host` writes them, None for any host; ``directory``: beside them, those of
+    this host below this path, such as ``("a.example", "/catalog/")``.
+    """
+
+    hosts: frozenset[str] | None = None
+    directory: tuple[str, str] | None = None
+
+    @classmethod
+    def of_sitemap(cls, url: str, hosts: Iterable[str] = ()) -> EntryScope:
+        """Return the scope of the sitemap at `url` by sitemaps.org: its own directory, and the hosts whose robots.txt
+        names it.
+
+        >>> EntryScope.of_sitemap("https://a.example/catalog/map.xml").directory
+        ('a.example', '/catalog/')
+        """
+        match = _URL.fullmatch(url)
+        path = "/" if match is None else _path_of(url[match.end(2) :])
+        return cls(frozenset(hosts), (find_host(url) or "", path[: path.rindex("/") + 1]))
+
+    def covers(self, host: str, rest: str) -> bool:
+        """Return whether the page of `host` whose URL continues with `rest` may be announced. O(length)."""
+        if self.hosts is None or host in self.hosts:
+            return True
+        if self.directory is None or host != self.directory[0]:
+            return False
+        return _path_of(rest).startswith(self.directory[1]) and _DOTS.search(_path_of(rest)) is None
+
+
+def _path_of(rest: str) -> str:
+    """Return the path of a URL whose text behind the authority is `rest`."""
+    return re.split(r"[?#]", rest, maxsplit=1)[0] or "/"
+
+
+ANY_PAGE: Final = EntryScope()
+
+
 @dataclass(slots=True)
 class EntryCounts:
     """How many entries a document has, and how many of them say less than they should.
 
-    ``invalid``: without a valid URL; ``other_host``: of a host that the document may not speak of; ``untimed``: valid,
-    without a time that can be read; ``future``: valid, with a time after the reading.
+    ``invalid``: without a valid URL; ``other_host``: of a host or directory that the document may not speak of;
+    ``untimed``: valid, without a time that can be read; ``future``: valid, with a time after the reading.
     """
 
     entries: int = 0
@@ -88,16 +131,17 @@ class Entries:
 class EntryColumns:
     """Collects the entries of the document at `url`, read at `read_at`, UTC epoch seconds.
 
-    ``host``: the only host it may speak of, None if any. Problems number entries from 0.
+    ``scope``: which pages it may announce. Problems number entries from 0.
     """
 
     def __init__(self, url: str, read_at: float) -> None:
-        self.host: str | None = None
+        self.scope = ANY_PAGE
         self.counts = EntryCounts()
         self.problems: list[InvalidSignal] = []
         self._url = url
         self._read_at = read_at
-        self._authority = ("", "")  # scheme and authority found last to be of the host: most URLs have the same
+        self._authority = ("", "")  # scheme and authority of the last URL: most have the same
+        self._host = ""  # of them
         self._blob = bytearray()
         self._ends = array("q", [0])
         self._keys = bytearray()
@@ -150,12 +194,13 @@ class EntryColumns:
             self.counts.invalid += 1
             self._report(entry, field, NOTHING if url is None else url, _URL_EXPECTED)
             return None
-        if self.host is not None and match.groups() != self._authority:
-            if _normalise(*match.groups()) != self.host:
+        if self.scope is not ANY_PAGE:
+            if match.groups() != self._authority:
+                self._authority, self._host = (match[1], match[2]), _normalise(*match.groups())
+            if not self.scope.covers(self._host, match.string[match.end(2) :]):
                 self.counts.other_host += 1
-                self._report(entry, field, url, f"a URL of the host {self.host}")
+                self._report(entry, field, url, _describe(self.scope))
                 return None
-            self._authority = (match[1], match[2])
         return encoded
 
     def _newest(self, entry: int, times: Iterable[StatedTime]) -> DocumentTime | None:
@@ -184,6 +229,14 @@ class EntryColumns:
     def _report(self, entry: int, field: str, found: object, expected: str) -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(InvalidSignal(entry, field, found, expected))
+
+
+def _describe(scope: EntryScope) -> str:
+    """Return what was expected of the URL of a page."""
+    hosts = " or ".join([f"the host {host}" for host in sorted(scope.hosts or ())[:3]])
+    if scope.directory is None:
+        return f"a URL of {hosts or 'a host that the document may speak of'}"
+    return f"a URL below {''.join(scope.directory)}{' or of ' if hosts else ''}{hosts}"
 
 
 def find_host(url: str) -> str | None:

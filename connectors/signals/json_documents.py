@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from streamsched.connectors.signals.entry_columns import ContentHash, EntryColumns, StatedTime, find_host
+from streamsched.connectors.signals.entry_columns import ContentHash, EntryColumns, EntryScope, StatedTime, find_host
 from streamsched.errors import DocumentError, shorten
 
 MAX_JSON_BYTES: Final = 16 << 20  # held whole, unlike XML; 10,000 URLs of IndexNow, each of 1,600 bytes
@@ -55,9 +55,10 @@ def read_json(blocks: Iterable[bytes], url: str, columns: EntryColumns) -> str:
         return "feed"
     if document.url_list is None or document.items is not None:
         raise DocumentError(url, "expected a JSON Feed with items or an IndexNow notice with a urlList")
-    columns.host = None if document.host is None else find_host(f"https://{document.host}")
-    if columns.host is None:
+    host = None if document.host is None else find_host(f"https://{document.host}")
+    if host is None:
         raise DocumentError(url, f"host: expected the host of the urlList, found {shorten(document.host)}")
+    columns.scope = EntryScope(frozenset([host]))
     for raw in document.url_list:
         try:
             columns.add("urlList", _URLS.decode(raw))

@@ -82,6 +82,9 @@ class Reach:
         return is_port and (is_allowed or is_public(plain))
 
 
+PUBLIC: Final = Reach()
+"""Public addresses, at the ports of the web."""
+
 ANYWHERE: Final = Reach(allow=(IPv4Network("0.0.0.0/0"), IPv6Network("::/0")), ports=None)
 """For URLs that the person at the terminal has typed: that person may open any socket anyway."""
 

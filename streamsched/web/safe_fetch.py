@@ -23,7 +23,7 @@ import httpcore
 import httpx
 
 from streamsched.errors import FetchError
-from streamsched.web.reach import Reach, read_address
+from streamsched.web.reach import PUBLIC, Reach, read_address
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """Returns the addresses of a host, as texts; raises OSError or UnicodeError if there are none."""
@@ -84,7 +84,7 @@ class SafeClient:
 
     def __init__(
         self,
-        reach: Reach | None = None,
+        reach: Reach = PUBLIC,
         *,
         agent: str = AGENT,
         connections: int = 64,
@@ -100,7 +100,7 @@ class SafeClient:
             max_connections=connections,
             max_keepalive_connections=connections // 4,
             keepalive_expiry=5.0,
-            network_backend=CheckedBackend(reach or Reach(), resolve or self._look_up),
+            network_backend=CheckedBackend(reach, resolve or self._look_up),
         )
 
     async def __aenter__(self) -> Self:
@@ -145,7 +145,7 @@ class SafeClient:
                 url = join_url(url, location)
         raise FetchError(url, "redirects", f"expected at most {limits.redirects} redirects")
 
-    async def _send(  # noqa: PLR0913, PLR0917
+    async def _send(
         self,
         url: httpx.URL,
         method: str,

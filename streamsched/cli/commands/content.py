@@ -121,7 +121,11 @@ def _fetch(url: str) -> bytes:
 
     async def fetch() -> bytes:
         limits = FetchLimits(body_bytes=MOST_BYTES, cut=True)
-        async with asyncio.timeout(_SECONDS), SafeClient(ANYWHERE) as client, client.fetch(url, limits=limits) as answer:
+        async with (
+            asyncio.timeout(_SECONDS),
+            SafeClient(ANYWHERE) as client,
+            client.fetch(url, limits=limits) as answer,
+        ):
             if answer.status >= 400:
                 raise SourceError(url, f"answers with status {answer.status}")
             return answer.body

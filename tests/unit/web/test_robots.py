@@ -31,8 +31,10 @@ def allowed(text: str, path: str) -> bool:
 
 @pytest.mark.parametrize(
     ("status", "allows", "reachable"),
-    [(404, True, True), (403, True, True), (410, True, True), (401, True, True), (429, False, False)]
-    + [(500, False, False), (503, False, False), (304, True, True)],
+    [
+        *[(404, True, True), (403, True, True), (410, True, True), (401, True, True), (304, True, True)],
+        *[(429, False, False), (500, False, False), (503, False, False)],
+    ],
 )
 def test_what_answers_mean(status: int, allows: bool, reachable: bool) -> None:
     found = robots_of(always(respond(status, b"User-agent: *\nDisallow: /\n")))
@@ -54,7 +56,9 @@ def test_five_redirects_are_followed(redirects: int, allows: bool) -> None:
         path = head.split()[1]
         number = 0 if path == b"/robots.txt" else int(path[1:])
         is_end = number == redirects
-        writer.write(respond(200, b"User-agent: *\nDisallow: /") if is_end else respond(301, b"", {"Location": f"/{number + 1}"}))
+        writer.write(
+            respond(200, b"User-agent: *\nDisallow: /") if is_end else respond(301, b"", {"Location": f"/{number + 1}"})
+        )
 
     found = robots_of(talk)
     assert found.reachable
@@ -86,7 +90,11 @@ CASES: Mapping[str, Mapping[str, bool]] = {
     "User-agent: other\nDisallow: /\n": {"/x": True},
     "user-AGENT: StreamSched\nDisallow: /x\n\nUser-agent: *\nDisallow: /\n": {"/x": False, "/y": True},
     "User-agent: streamsched/2.0\nDisallow: /x\n": {"/x": False},
-    "User-agent: streamsched\nDisallow: /x\nUser-agent: streamsched\nDisallow: /y\n": {"/x": False, "/y": False, "/z": True},
+    "User-agent: streamsched\nDisallow: /x\nUser-agent: streamsched\nDisallow: /y\n": {
+        "/x": False,
+        "/y": False,
+        "/z": True,
+    },
     "User-agent: a\nUser-agent: streamsched\nUser-agent: b\nDisallow: /x\n": {"/x": False, "/y": True},
     "User-agent: *\nDisallow: *.gif$\n": {"/a.gif": False, "/a.gif?x": True},
     "User-agent: *\nDisallow: /%61\n": {"/a": False},
@@ -106,7 +114,9 @@ def test_rules(text: str) -> None:
 
 
 def test_a_byte_order_mark_and_other_ends_of_lines() -> None:
-    found = robots_of(always(respond(200, b"\xef\xbb\xbfUser-agent: *\rDisallow: /x\rCrawl-delay: 7\rSitemap: http://a.example/s\r")))
+    found = robots_of(
+        always(respond(200, b"\xef\xbb\xbfUser-agent: *\rDisallow: /x\rCrawl-delay: 7\rSitemap: http://a.example/s\r"))
+    )
     assert not found.allows("http://a.example/x")
     assert (found.delay_s(), found.sitemaps()) == (7.0, ["http://a.example/s"])
     assert Robots("User-agent: *\nCrawl-delay: 1e9", NOW).delay_s() == 3600.0

@@ -45,7 +45,13 @@ WAYS_IN = [
 ]
 NOT_URLS = [
     *("file:///etc/passwd", "gopher://127.0.0.1/", "ftp://9.9.9.9/", "//9.9.9.9/", "http:///", "", "http://[::1"),
-    *("http://user:secret@9.9.9.9/", "unix:/run/docker.sock", "http+unix://%2Frun/x", "http://a\n.example/", "http://9.9.9.9:0/"),
+    *(
+        "http://user:secret@9.9.9.9/",
+        "unix:/run/docker.sock",
+        "http+unix://%2Frun/x",
+        "http://a\n.example/",
+        "http://9.9.9.9:0/",
+    ),
 ]
 
 
@@ -108,13 +114,13 @@ def test_a_name_server_that_changes_its_answer_gains_nothing() -> None:
             asked.append(host)
             return ["127.0.0.1"] if len(asked) % 2 else ["10.0.0.1"]
 
-        async with raw_server(always(respond(body=b"x"))) as (port, heads):
-            async with SafeClient(local_reach(port), resolve=rebind) as client:
-                url = f"http://a.example:{port}/"
-                assert (await get(url, client)).body == b"x"
-                assert asked == ["a.example"], "one look-up a connection"
-                assert await fail(url, client) == "address"
-                assert len(heads) == 1
+        server = raw_server(always(respond(body=b"x")))
+        async with server as (port, heads), SafeClient(local_reach(port), resolve=rebind) as client:
+            url = f"http://a.example:{port}/"
+            assert (await get(url, client)).body == b"x"
+            assert asked == ["a.example"], "one look-up a connection"
+            assert await fail(url, client) == "address"
+            assert len(heads) == 1
 
     asyncio.run(fetch())
 
@@ -126,7 +132,9 @@ def test_a_redirect_is_checked_as_a_request(host: str) -> None:
             reach = Reach(read_networks(["127.0.0.1/32"]), allow_ports=frozenset([port]))
 
             async def look_up(name: str, _port: int) -> list[str]:
-                return {"a.example": ["127.0.0.1"]}.get(name) or [name.strip("[]").replace("localhost.localdomain", "::1")]
+                return {"a.example": ["127.0.0.1"]}.get(name) or [
+                    name.strip("[]").replace("localhost.localdomain", "::1")
+                ]
 
             async with SafeClient(reach, resolve=look_up) as client:
                 assert await fail(f"http://a.example:{port}/", client) == "address"
@@ -148,7 +156,9 @@ def test_a_redirect_to_what_may_not_be_fetched(location: str) -> None:
 def test_redirects_are_counted_and_permanence_is_of_all() -> None:
     async def talk(head: bytes, writer: asyncio.StreamWriter) -> None:
         number = int(head.split()[1][1:])
-        writer.write(respond(307 if number == 1 else 308, headers={"Location": f"/{number - 1}"}) if number else respond())
+        writer.write(
+            respond(307 if number == 1 else 308, headers={"Location": f"/{number - 1}"}) if number else respond()
+        )
 
     async def fetch() -> None:
         async with raw_server(talk) as (port, _), SafeClient(local_reach(port)) as client:
@@ -162,7 +172,10 @@ def test_redirects_are_counted_and_permanence_is_of_all() -> None:
 
 def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fetch() -> None:
-        async with raw_server(always(respond(body=b"direct"))) as (port, _), raw_server(always(respond())) as (proxy, seen):
+        async with (
+            raw_server(always(respond(body=b"direct"))) as (port, _),
+            raw_server(always(respond())) as (proxy, seen),
+        ):
             for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
                 monkeypatch.setenv(name, f"http://127.0.0.1:{proxy}")
             async with SafeClient(local_reach(port)) as client:
@@ -192,7 +205,10 @@ SMALL = FetchLimits(seconds=20.0, body_bytes=4 << 20)
 def test_bodies_that_are_refused(body: bytes, encoding: str, kind: str) -> None:
     async def fetch() -> None:
         headers = {"Content-Encoding": encoding} if encoding else {}
-        async with raw_server(always(respond(200, body, headers))) as (port, _), SafeClient(local_reach(port)) as client:
+        async with (
+            raw_server(always(respond(200, body, headers))) as (port, _),
+            SafeClient(local_reach(port)) as client,
+        ):
             limits = FetchLimits() if kind == "ratio" else SMALL
             assert await fail(f"http://127.0.0.1:{port}/", client, limits) == kind
 
@@ -288,7 +304,10 @@ def test_answers_that_are_none(answer: bytes) -> None:
 
 def test_few_large_bodies_are_held_at_a_time() -> None:
     async def fetch() -> None:
-        async with raw_server(always(respond(200, bytes(1 << 20)))) as (port, _), SafeClient(local_reach(port)) as client:
+        async with (
+            raw_server(always(respond(200, bytes(1 << 20)))) as (port, _),
+            SafeClient(local_reach(port)) as client,
+        ):
             url, held, most = f"http://127.0.0.1:{port}/", 0, 0
 
             async def hold() -> None:
@@ -309,7 +328,10 @@ def test_few_large_bodies_are_held_at_a_time() -> None:
     ("address", "expected"),
     [
         *[(text, True) for text in ("1.1.1.1", "100.128.0.1", "172.32.0.1", "2606:4700::1", "::ffff:8.8.8.8")],
-        *[(text, False) for text in ("100.64.0.1", "192.0.0.192", "198.19.0.1", "240.0.0.1", "2001::1", "2002:808:808::")],
+        *[
+            (text, False)
+            for text in ("100.64.0.1", "192.0.0.192", "198.19.0.1", "240.0.0.1", "2001::1", "2002:808:808::")
+        ],
         *[(text, False) for text in ("fec0::1", "ff02::1", "4000::1", "100::1", "64:ff9b:1::1", "::ffff:10.0.0.1")],
     ],
 )

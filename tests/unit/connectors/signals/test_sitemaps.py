@@ -25,7 +25,7 @@ def row(path: str, lastmod: str | None = None) -> str:
 
 
 def read(document: bytes, memory: DocumentMemory | None = None, **settings: float) -> Reading:
-    return read_document(document, url=URL, memory=memory, **{"read_at": NOON, **settings})
+    return read_document(document, url=URL, memory=memory, **{"read_at": NOON, **settings})  # type: ignore[arg-type]
 
 
 def announced(reading: Reading) -> dict[str, float]:

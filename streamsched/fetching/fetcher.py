@@ -1,0 +1,214 @@
+"""The loop of `streamsched signals fetch`: visits run side by side, and what they find is delivered before it is noted.
+
+What is done is noted in this order, so that a kill at any point loses no signal: 1. signals are delivered, 2. the
+scheduler gets the outcomes, 3. now and then the memory of entries and the book of documents are saved. After a kill the
+memory may be older than the scheduler: the documents since then are fetched whole, and announced again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from streamsched.connectors.signals.document_memory import DocumentMemory
+from streamsched.errors import StreamschedError
+from streamsched.fetching.document_schedule import DocumentSchedule
+from streamsched.fetching.host_gate import HostGate
+from streamsched.fetching.visits import Visit, Visitor
+from streamsched.service.event_log import LOG
+from streamsched.signals import SignalBatch
+from streamsched.web.reach import PUBLIC, Reach
+from streamsched.web.safe_fetch import AGENT, Resolve, SafeClient
+
+Deliver: TypeAlias = Callable[[SignalBatch], None]
+"""Hands signals over; returns once they are safe. Raises StreamschedError, with ``retriable`` if that may pass."""
+
+_ENTRIES: Final = "entries.msgpack"
+_TICK_S: Final = 0.2  # between two looks for documents that have fallen due
+_COMMIT_S: Final = 1.0  # the longest that what is found waits for its delivery
+_COMMIT_VISITS: Final = 256
+_MOST_PENDING: Final = 4 * _COMMIT_VISITS  # visits that wait for a delivery: then none begins
+_PAUSE_S: Final = 10.0  # after a delivery that failed
+_SAVE_S: Final = 30.0  # between two saves, at least
+_SAVE_SHARE: Final = 20.0  # a save of a second is followed by so many seconds without one
+_FATES: Final = ("entries", "invalid", "other_host", "untimed", "future", "repeated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """How documents are fetched.
+
+    - ``every_s``: mean time between two visits of a document; the scheduler decides which ones come sooner;
+    - ``delay_s``: between two requests to a host; ``jobs``: visits at a time;
+    - ``reach``: the addresses that may be connected to; ``agent``: the User-Agent header;
+    - ``resolve``: what looks names up, by default the machine.
+    """
+
+    every_s: float = 3_600.0
+    delay_s: float = 1.0
+    jobs: int = 32
+    reach: Reach = PUBLIC
+    agent: str = AGENT
+    resolve: Resolve | None = None
+
+
+class Fetcher:
+    """Fetches the documents of a state directory and passes their signals to `deliver`; a context manager.
+
+    `clock` reads UTC epoch seconds, `monotonic` seconds of a clock that is never set. ``schedule``: the documents;
+    ``counts``: visits, signals and entries by their fates; ``on_progress``: called with them after each visit.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        deliver: Deliver,
+        settings: FetchSettings,
+        *,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.counts: Counter[str] = Counter(documents=0, visits=0, not_modified=0, signals=0)
+        self.on_progress: Callable[[Counter[str]], None] = lambda _counts: None
+        self.schedule = DocumentSchedule(directory, settings.every_s, settings.delay_s, clock)
+        self.memory = DocumentMemory()
+        self._entries = directory / _ENTRIES
+        self._deliver = deliver
+        self._settings = settings
+        self._clock = clock
+        self._monotonic = monotonic
+        self._done: list[Visit] = []  # visits that are not delivered and noted
+        self._commit_at = self._save_at = 0.0
+
+    def __enter__(self) -> Self:
+        """Open the state. Raises SnapshotError if it is in use or damaged."""
+        self.schedule.__enter__()
+        try:
+            with suppress(FileNotFoundError):
+                self.memory = DocumentMemory.load(self._entries)
+        except BaseException:
+            self.schedule.__exit__()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.schedule.__exit__(kind, error, trace)
+
+    async def run(self, stop: asyncio.Event, *, once: bool = False) -> None:
+        """Visit documents until `stop` is set; with `once` until none is due. What was found is then saved.
+
+        Raises the error of a delivery that cannot succeed, with `once` of any, and SnapshotError if the state cannot
+        be written.
+        """
+        settings = self._settings
+        gate = HostGate(settings.delay_s, self._monotonic)
+        async with SafeClient(
+            settings.reach, agent=settings.agent, connections=settings.jobs, resolve=settings.resolve
+        ) as client:
+            visitor = Visitor(client, gate, self.schedule.book, self.memory, self._clock)
+            visitor.on_robots = self.schedule.take_robots
+            tasks: set[asyncio.Task[Visit]] = set()
+            stopping = asyncio.create_task(stop.wait())
+            try:
+                while not stop.is_set():
+                    begun = self._begin(visitor, tasks)
+                    if once and not (begun or tasks or self._done or self.schedule.is_awaited()):
+                        break
+                    await asyncio.wait({stopping, *tasks}, timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED)
+                    self._collect(tasks)
+                    await self._commit(visitor, tasks, once=once)
+            finally:
+                stopping.cancel()
+                await self._end(visitor, tasks)
+
+    def _begin(self, visitor: Visitor, tasks: set[asyncio.Task[Visit]]) -> int:
+        """Begin visits in the free slots; return how many."""
+        room = self._settings.jobs - len(tasks)
+        if room <= 0 or len(self._done) >= _MOST_PENDING:
+            return 0
+        chosen = self.schedule.choose(room)
+        for document, last_visit_s in chosen:
+            tasks.add(asyncio.create_task(visitor.visit(document, last_visit_s), name=document.url))
+        return len(chosen)
+
+    def _collect(self, tasks: set[asyncio.Task[Visit]]) -> None:
+        """Take the visits that have ended."""
+        for task in [task for task in tasks if task.done()]:
+            tasks.remove(task)
+            self._count(task.result())
+            self._done.append(task.result())
+
+    def _count(self, visit: Visit) -> None:
+        counts, reading = self.counts, visit.reading
+        counts["documents"] = len(self.schedule)
+        counts["visits"] += 1
+        counts["bytes"] += visit.size
+        if visit.kind:
+            counts[f"failed_{visit.kind}"] += 1
+            LOG.warning("document not read", url=visit.document.url, reason=visit.failure)
+        elif visit.status == 304:
+            counts["not_modified"] += 1
+        if reading is not None:
+            for fate in _FATES:
+                counts[fate] += getattr(reading, fate)
+        self.on_progress(counts)
+
+    async def _commit(self, visitor: Visitor, tasks: set[asyncio.Task[Visit]], *, once: bool) -> None:
+        """Deliver and note what was found, and save, if it is time."""
+        now_s = self._monotonic()
+        is_due = now_s >= self._commit_at or len(self._done) >= _COMMIT_VISITS or (once and not tasks)
+        try:
+            if self._done and is_due:
+                self._commit_at = now_s + _COMMIT_S
+                await self._deliver_all()
+            if now_s >= self._save_at:
+                await self._save(visitor, tasks)
+        except StreamschedError as error:
+            if once or not error.retriable:
+                raise
+            self._commit_at = self._save_at = now_s + _PAUSE_S
+            LOG.warning("signals not delivered", reason=str(error), again_in_s=_PAUSE_S)
+
+    async def _deliver_all(self) -> None:
+        """1. Deliver the signals. 2. Note the outcomes."""
+        done = self._done[:]
+        signals = [visit.reading.signals for visit in done if visit.reading is not None and len(visit.reading.signals)]
+        if signals:
+            await asyncio.to_thread(self._deliver, SignalBatch.concatenate(signals))
+            self.counts["signals"] += sum(map(len, signals))
+        await asyncio.to_thread(self.schedule.note, done)
+        self.counts["documents"] = len(self.schedule)
+        del self._done[: len(done)]
+
+    async def _save(self, visitor: Visitor, tasks: set[asyncio.Task[Visit]]) -> None:
+        """3. Save memory and book, while nothing is read and once all that was read is delivered."""
+        async with visitor.quiet():
+            self._collect(tasks)
+            if self._done:
+                await self._deliver_all()
+            start_s = self._monotonic()
+            await asyncio.to_thread(self._write)
+            end_s = self._monotonic()
+        self._save_at = end_s + max(_SAVE_S, _SAVE_SHARE * (end_s - start_s))
+
+    def _write(self) -> None:
+        self.memory.save(self._entries)
+        self.schedule.save()
+
+    async def _end(self, visitor: Visitor, tasks: set[asyncio.Task[Visit]]) -> None:
+        """Give unfinished visits back, deliver what was found, and save."""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        cancelled = {task for task in tasks if task.cancelled()}
+        self.schedule.give_back([task.get_name() for task in cancelled])
+        tasks -= cancelled
+        await self._save(visitor, tasks)
