@@ -87,8 +87,6 @@ class DocumentSchedule:
     def choose(self, room: int) -> list[tuple[Document, float | None]]:
         """Lease at most `room` documents to visit now; return each with the time of its last visit."""
         now = self._clock()
-        self._refill(now)
-        self._ask_denied(now)
         if not len(self.scheduler):
             return []
         offer = self.scheduler.offer(room, now=now, lease=_LEASE)
@@ -162,11 +160,13 @@ class DocumentSchedule:
         """Save the book; the scheduler saves itself. Raises SnapshotError."""
         self.book.save(self._directory / _DOCUMENTS, self._clock())
 
-    def _refill(self, now: float) -> None:
-        """Let the visits that may be made grow with time, up to one of each document."""
+    def refill(self) -> None:
+        """Let the visits that may be made grow with time, up to one of each document. O(documents forbidden)."""
+        now = self._clock()
         passed_s, self._refilled_s = max(now - self._refilled_s, 0.0), now
         grown = self.book.allowance + len(self.book) * passed_s / self._every_s
         self.book.allowance = min(grown, float(len(self.book)))
+        self._ask_denied(now)
 
     def _ask(self, urls: list[str]) -> None:
         if urls:

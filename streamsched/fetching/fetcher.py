@@ -8,7 +8,7 @@ memory may be older than the scheduler: the documents since then are fetched who
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from typing import Final, Self, TypeAlias
 
 from streamsched.connectors.signals.document_memory import DocumentMemory
 from streamsched.errors import StreamschedError
+from streamsched.fetching.document_book import Document
 from streamsched.fetching.document_schedule import DocumentSchedule
 from streamsched.fetching.host_gate import HostGate
 from streamsched.fetching.visits import Visit, Visitor
@@ -31,6 +32,7 @@ Deliver: TypeAlias = Callable[[SignalBatch], None]
 
 _ENTRIES: Final = "entries.msgpack"
 _TICK_S: Final = 0.2  # between two looks for documents that have fallen due
+_LEASED_PER_JOB: Final = 4  # documents that are chosen together: to choose costs milliseconds and a write
 _COMMIT_S: Final = 1.0  # the longest that what is found waits for its delivery
 _COMMIT_VISITS: Final = 256
 _MOST_PENDING: Final = 4 * _COMMIT_VISITS  # visits that wait for a delivery: then none begins
@@ -83,7 +85,9 @@ class Fetcher:
         self._settings = settings
         self._clock = clock
         self._monotonic = monotonic
+        self._leased: deque[tuple[Document, float | None]] = deque()  # what is visited next
         self._done: list[Visit] = []  # visits that are not delivered and noted
+        self._choose_at = 0.0
         self._commit_at = self._save_at = 0.0
 
     def __enter__(self) -> Self:
@@ -118,9 +122,12 @@ class Fetcher:
             tasks: set[asyncio.Task[Visit]] = set()
             stopping = asyncio.create_task(stop.wait())
             try:
+                self.schedule.refill()
                 while not stop.is_set():
+                    if not once:
+                        self.schedule.refill()
                     begun = self._begin(visitor, tasks)
-                    if once and not (begun or tasks or self._done or self.schedule.is_awaited()):
+                    if once and not (begun or tasks or self._done or self._is_due()):
                         break
                     await asyncio.wait({stopping, *tasks}, timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED)
                     self._collect(tasks)
@@ -129,15 +136,22 @@ class Fetcher:
                 stopping.cancel()
                 await self._end(visitor, tasks)
 
+    def _is_due(self) -> bool:
+        """Return whether there may be documents to choose now, or soon."""
+        return self._monotonic() < self._choose_at or self.schedule.is_awaited()
+
     def _begin(self, visitor: Visitor, tasks: set[asyncio.Task[Visit]]) -> int:
         """Begin visits in the free slots; return how many."""
-        room = self._settings.jobs - len(tasks)
-        if room <= 0 or len(self._done) >= _MOST_PENDING:
+        if len(self._done) >= _MOST_PENDING:
             return 0
-        chosen = self.schedule.choose(room)
-        for document, last_visit_s in chosen:
+        if not self._leased and (now_s := self._monotonic()) >= self._choose_at:
+            self._leased.extend(self.schedule.choose(_LEASED_PER_JOB * self._settings.jobs))
+            self._choose_at = now_s + _TICK_S
+        room = min(self._settings.jobs - len(tasks), len(self._leased))
+        for _ in range(room):
+            document, last_visit_s = self._leased.popleft()
             tasks.add(asyncio.create_task(visitor.visit(document, last_visit_s), name=document.url))
-        return len(chosen)
+        return room
 
     def _collect(self, tasks: set[asyncio.Task[Visit]]) -> None:
         """Take the visits that have ended."""
@@ -209,6 +223,7 @@ class Fetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         cancelled = {task for task in tasks if task.cancelled()}
-        self.schedule.give_back([task.get_name() for task in cancelled])
+        self.schedule.give_back([task.get_name() for task in cancelled] + [one.url for one, _ in self._leased])
+        self._leased.clear()
         tasks -= cancelled
         await self._save(visitor, tasks)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 _PRUNED_AT: Final = 4_096  # hosts: from here on those that need no pause any more are dropped now and then
+
+
+class HostRests(Exception):
+    """A host must be left alone for ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(seconds)
 
 
 @dataclass(slots=True)
@@ -44,19 +53,16 @@ class HostGate:
         """Return the delay of `host`. O(1)."""
         return self._slow.get(host, self._delay_s)
 
-    def wait_s(self, host: str) -> float:
-        """Return how long a request to `host` would have to wait for the pause after the last one. O(1)."""
-        found = self._hosts.get(host)
-        return 0.0 if found is None else max(found.next_s - self._clock(), 0.0)
-
     @asynccontextmanager
-    async def passing(self, host: str) -> AsyncIterator[None]:
-        """Hold the gate of `host` within the block."""
+    async def passing(self, host: str, most_s: float = math.inf) -> AsyncIterator[None]:
+        """Hold the gate of `host` within the block. Raises HostRests if its pause is longer than `most_s`."""
         found = self._hosts.setdefault(host, _Host())
         found.users += 1
         try:
             async with found.lock:
                 while (wait_s := found.next_s - self._clock()) > 0.0:
+                    if wait_s > most_s:
+                        raise HostRests(wait_s)
                     await asyncio.sleep(wait_s)
                 try:
                     yield

@@ -17,7 +17,7 @@ from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.errors import DocumentError, FetchError
 from streamsched.fetching.document_book import Document, DocumentBook
 from streamsched.fetching.document_links import DocumentHead, find_feeds, read_head
-from streamsched.fetching.host_gate import HostGate
+from streamsched.fetching.host_gate import HostGate, HostRests
 from streamsched.outcomes import NOT_ATTEMPTED, ROBOTS_DENIED
 from streamsched.web.robots import Robots, fetch_robots, robots_url
 from streamsched.web.safe_fetch import Answer, FetchLimits, SafeClient
@@ -118,7 +118,6 @@ class Visitor:
         async with self._asking.setdefault(place, asyncio.Lock()):
             found = self._book.robots.get(place)
             if found is None or not found.is_fresh(self._clock()):
-                self._check_wait(url)
                 found = await fetch_robots(self._client, url, self._clock(), permit=self._pass)
                 self._gate.slow(host_name(url), found.delay_s())
                 self._book.keep_robots(place, found)
@@ -136,20 +135,16 @@ class Visitor:
             raise FetchError(url, "unreachable", "its robots.txt cannot be fetched: nothing may be until it can")
         if not robots.allows(url):
             raise FetchError(url, "robots", "robots.txt forbids it")
-        self._check_wait(url)
         async with self._pass(url):
             yield
 
     @asynccontextmanager
     async def _pass(self, url: str) -> AsyncIterator[None]:
-        async with self._gate.passing(host_name(url)):
-            yield
-
-    def _check_wait(self, url: str) -> None:
-        """Raise FetchError if the host of `url` must be left alone for longer than a slot may be held."""
-        wait_s = self._gate.wait_s(host_name(url))
-        if wait_s > _LONGEST_WAIT_S:
-            raise _Waiting(url, wait_s)
+        try:
+            async with self._gate.passing(host_name(url), _LONGEST_WAIT_S):
+                yield
+        except HostRests as error:
+            raise _Waiting(url, error.seconds) from None
 
     def _validators(self, document: Document) -> dict[str, str]:
         """Return the headers that ask for what is new, if the old content is known."""

@@ -70,6 +70,8 @@ async def fetch_robots(client: SafeClient, url: str, now: float, permit: Permit 
             text = answer.body.decode("utf-8-sig", "replace") if 200 <= answer.status < 300 else ""
             return Robots(keep_own_groups(text, TOKEN), now)
     except FetchError as error:
+        if error.kind == "wait":  # of the permit: the host may not be asked now
+            raise
         return Robots("", now, reachable=error.kind == "redirects")
 
 
