@@ -109,7 +109,7 @@ class _HeadReader:
 
     def _take(self, text: str) -> None:
         if self._text is not None and len(self._text) < _LONGEST_TTL:
-            self._text.append(text[:_LONGEST_TTL])
+            self._text.append(text[: _LONGEST_TTL + 1])
 
     def _end(self, _name: str) -> None:
         text, self._text = "".join(self._text or ()).strip(), None

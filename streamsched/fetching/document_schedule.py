@@ -97,7 +97,7 @@ class DocumentSchedule:
         if not urls:
             return []
         granted = self.scheduler.grant(urls, now=now, lease=_LEASE).batch.urls
-        self.book.allowance -= len(set(rest).intersection(granted))
+        self.book.allowance = max(self.book.allowance - len(granted), 0.0)
         chosen: list[tuple[Document, float | None]] = []
         for url in granted:
             document, page = self.book.find(url), self.scheduler.page(url, now=now)

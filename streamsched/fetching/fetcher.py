@@ -88,6 +88,7 @@ class Fetcher:
         self._leased: deque[tuple[Document, float | None]] = deque()  # what is visited next
         self._done: list[Visit] = []  # visits that are not delivered and noted
         self._choose_at = 0.0
+        self._is_exhausted = False  # the last choice found nothing, and nothing was noted since
         self._commit_at = self._save_at = 0.0
 
     def __enter__(self) -> Self:
@@ -138,7 +139,7 @@ class Fetcher:
 
     def _is_due(self) -> bool:
         """Return whether there may be documents to choose now, or soon."""
-        return self._monotonic() < self._choose_at or self.schedule.is_awaited()
+        return not self._is_exhausted or self.schedule.is_awaited()
 
     def _begin(self, visitor: Visitor, tasks: set[asyncio.Task[Visit]]) -> int:
         """Begin visits in the free slots; return how many."""
@@ -146,6 +147,7 @@ class Fetcher:
             return 0
         if not self._leased and (now_s := self._monotonic()) >= self._choose_at:
             self._leased.extend(self.schedule.choose(_LEASED_PER_JOB * self._settings.jobs))
+            self._is_exhausted = not self._leased
             self._choose_at = now_s + _TICK_S
         room = min(self._settings.jobs - len(tasks), len(self._leased))
         for _ in range(room):
@@ -199,6 +201,7 @@ class Fetcher:
             await asyncio.to_thread(self._deliver, SignalBatch.concatenate(signals))
             self.counts["signals"] += sum(map(len, signals))
         await asyncio.to_thread(self.schedule.note, done)
+        self._is_exhausted = False
         self.counts["documents"] = len(self.schedule)
         del self._done[: len(done)]
 

@@ -132,7 +132,8 @@ class Visitor:
         """Let a request pass that robots.txt allows, once its host may be asked again. Raises FetchError."""
         robots = await self.robots(url)
         if not robots.reachable:
-            raise FetchError(url, "unreachable", "its robots.txt cannot be fetched: nothing may be until it can")
+            reason = f"nothing may be fetched until its robots.txt can be ({robots.reason})"
+            raise FetchError(url, "unreachable", reason)
         if not robots.allows(url):
             raise FetchError(url, "robots", "robots.txt forbids it")
         async with self._pass(url):

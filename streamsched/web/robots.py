@@ -28,12 +28,13 @@ class Robots:
     """What the robots.txt of a host said at `fetched_at`, UTC epoch seconds.
 
     ``text``: its rules, empty if there are none; ``reachable``: False if the server failed or was silent, which forbids
-    everything until it answers.
+    everything until it answers; ``reason``: why.
     """
 
     text: str
     fetched_at: float
     reachable: bool = True
+    reason: str = ""
 
     def is_fresh(self, now: float) -> bool:
         """Return whether it may still be used. O(1)."""
@@ -66,13 +67,13 @@ async def fetch_robots(client: SafeClient, url: str, now: float, permit: Permit 
     try:
         async with client.fetch(place, limits=_LIMITS, permit=permit) as answer:
             if answer.status >= 500 or answer.status == 429:
-                return Robots("", now, reachable=False)
+                return Robots("", now, reachable=False, reason=f"{answer.url}: answers with status {answer.status}")
             text = answer.body.decode("utf-8-sig", "replace") if 200 <= answer.status < 300 else ""
             return Robots(keep_own_groups(text, TOKEN), now)
     except FetchError as error:
         if error.kind == "wait":  # of the permit: the host may not be asked now
             raise
-        return Robots("", now, reachable=error.kind == "redirects")
+        return Robots("", now, reachable=error.kind == "redirects", reason=str(error))
 
 
 def robots_url(url: str) -> str:

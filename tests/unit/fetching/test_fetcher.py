@@ -6,13 +6,14 @@ import asyncio
 import gzip
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamsched.errors import ServiceUnavailable, SourceError
-from streamsched.fetching.document_book import Document
+from streamsched.fetching.document_book import Document, Kind
 from streamsched.fetching.document_schedule import DAY_S
 from streamsched.fetching.fetcher import Fetcher, FetchSettings
 from streamsched.signals import SignalBatch
@@ -45,14 +46,14 @@ def on_web(use: Callable[[Web], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(run())
 
 
-MAP = {"a.example/map.xml": "sitemap"}
-FEED = {"a.example/feed": "feed"}
+MAP: dict[str, Kind] = {"a.example/map.xml": "sitemap"}
+FEED: dict[str, Kind] = {"a.example/feed": "feed"}
 
 
 def test_what_is_new_since_the_last_visit_is_announced(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         site.pages["a.example/map.xml"] = Page(sitemap("/1", "/2"))
-        first = await run_once(site, tmp_path, MAP)  # type: ignore[arg-type]
+        first = await run_once(site, tmp_path, MAP)
         assert (first.signals, first.counts["entries"], first.counts["documents"]) == ([], 2, 1)
         site.pages["a.example/map.xml"] = Page(sitemap("/1", "/2", "/3"))
         site.now += 2 * HOUR_S
@@ -72,7 +73,7 @@ def test_what_has_not_changed_is_not_sent_again(tmp_path: Path, headers: dict[st
             return Page(b"", 304, headers) if is_known else Page(sitemap("/1"), 200, headers)
 
         site.pages["a.example/map.xml"] = answer
-        await run_once(site, tmp_path, MAP)  # type: ignore[arg-type]
+        await run_once(site, tmp_path, MAP)
         for _ in range(2):
             site.now += 2 * HOUR_S
             assert (await run_once(site, tmp_path)).counts["not_modified"] == 1
@@ -84,7 +85,7 @@ def test_validators_are_not_sent_for_what_is_not_remembered(tmp_path: Path) -> N
     async def use(site: Web) -> None:
         headers = {"ETag": '"1"'}
         site.pages["a.example/map.xml"] = Page(sitemap("/1"), 200, headers)
-        await run_once(site, tmp_path, MAP)  # type: ignore[arg-type]
+        await run_once(site, tmp_path, MAP)
         (tmp_path / "entries.msgpack").unlink()
         site.now += 2 * HOUR_S
         day = "2027-01-15T08:30:00Z"  # after the first visit
@@ -109,7 +110,7 @@ def test_validators_are_not_sent_for_what_is_not_remembered(tmp_path: Path) -> N
 def test_a_document_rests_as_long_as_it_asks(tmp_path: Path, page: Page, hours: int) -> None:
     async def use(site: Web) -> None:
         site.pages["a.example/feed"] = page
-        assert (await run_once(site, tmp_path, FEED)).counts["visits"] == 1  # type: ignore[arg-type]
+        assert (await run_once(site, tmp_path, FEED)).counts["visits"] == 1
         site.now += (hours - 1) * HOUR_S
         assert (await run_once(site, tmp_path)).counts["visits"] == 0
         site.now += 2 * HOUR_S
@@ -121,11 +122,11 @@ def test_a_document_rests_as_long_as_it_asks(tmp_path: Path, page: Page, hours: 
 def test_410_ends_a_document(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         site.pages["a.example/feed"] = Page(status=410)
-        assert (await run_once(site, tmp_path, FEED)).counts["failed_status"] == 1  # type: ignore[arg-type]
+        assert (await run_once(site, tmp_path, FEED)).counts["failed_status"] == 1
         site.pages["a.example/feed"] = Page(rss())
         for _ in range(3):
             site.now += 40 * DAY_S
-            assert (await run_once(site, tmp_path, FEED)).counts["visits"] == 0  # type: ignore[arg-type]
+            assert (await run_once(site, tmp_path, FEED)).counts["visits"] == 0
 
     on_web(use)
 
@@ -140,7 +141,7 @@ def test_of_an_index_only_what_is_newer_is_read(tmp_path: Path) -> None:
             "a.example/b.xml": Page(sitemap("/2")),
             "a.example/c.xml": Page(sitemap("/3", "/4", times=[old, new])),
         }
-        await run_once(site, tmp_path, MAP)  # type: ignore[arg-type]
+        await run_once(site, tmp_path, MAP)
         assert sorted(site.asked()) == ["a.example/a.xml", "a.example/b.xml", "a.example/map.xml"]
         site.now += 2 * HOUR_S
         paths, times = ["/a.xml", "/b.xml", "/c.xml"], [old, new, new]
@@ -160,7 +161,7 @@ def test_an_index_of_indexes_is_not_followed(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         site.pages["a.example/map.xml"] = Page(sitemap("/b.xml", root="sitemapindex"))
         site.pages["a.example/b.xml"] = Page(sitemap("/c.xml", "/map.xml", root="sitemapindex"))
-        await run_once(site, tmp_path, MAP)  # type: ignore[arg-type]
+        await run_once(site, tmp_path, MAP)
         assert sorted(site.asked()) == ["a.example/b.xml", "a.example/map.xml"]
 
     on_web(use)
@@ -169,9 +170,9 @@ def test_an_index_of_indexes_is_not_followed(tmp_path: Path) -> None:
 def test_which_pages_a_sitemap_may_announce(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         pages = ["/in/1", "/out", "/in/../out", "/in/%2e%2e/out", "http://b.example:PORT/1", "http://c.example:PORT/1"]
-        named = {"a.example/in/map.xml": "sitemap", "b.example/": "site"}
+        named: dict[str, Kind] = {"a.example/in/map.xml": "sitemap", "b.example/": "site"}
         site.pages["a.example/in/map.xml"] = Page(sitemap())
-        await run_once(site, tmp_path, named)  # type: ignore[arg-type]
+        await run_once(site, tmp_path, named)
         site.now += 2 * HOUR_S
         site.pages["a.example/in/map.xml"] = Page(sitemap(*pages))
         run = await run_once(site, tmp_path)
@@ -218,7 +219,7 @@ def test_robots_txt_is_asked_first_and_once_a_day(tmp_path: Path) -> None:
 def test_nothing_is_fetched_while_robots_txt_fails(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         site.pages |= {"a.example/robots.txt": Page(status=503), "a.example/feed": Page(rss())}
-        run = await run_once(site, tmp_path, FEED)  # type: ignore[arg-type]
+        run = await run_once(site, tmp_path, FEED)
         assert run.counts["failed_unreachable"] == 1
         assert site.asked(robots=True) == ["a.example/robots.txt"]
         del site.pages["a.example/robots.txt"]
@@ -236,7 +237,7 @@ def test_a_redirect_obeys_the_robots_txt_of_its_host(tmp_path: Path) -> None:
             "b.example/robots.txt": Page(b"User-agent: *\nDisallow: /feed"),
             "b.example/feed": Page(rss()),
         }
-        assert (await run_once(site, tmp_path, FEED)).counts["failed_robots"] == 1  # type: ignore[arg-type]
+        assert (await run_once(site, tmp_path, FEED)).counts["failed_robots"] == 1
         assert "b.example/feed" not in site.asked()
 
     on_web(use)
@@ -244,9 +245,7 @@ def test_a_redirect_obeys_the_robots_txt_of_its_host(tmp_path: Path) -> None:
 
 def test_sites_are_discovered(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
-        page = (
-            b'<html><head><link rel="alternate" type="application/rss+xml" href="/feed"><link rel=stylesheet href=/x>'
-        )
+        page = b'<html><head><link rel="alternate" type="application/rss+xml" href="/feed"><link href=/x>'
         site.pages |= {
             "a.example/robots.txt": Page(b"Sitemap: http://a.example:PORT/maps/1.xml\nSitemap: nonsense\n"),
             "a.example/maps/1.xml": Page(sitemap("/1")),
@@ -272,14 +271,14 @@ def test_sites_are_discovered(tmp_path: Path) -> None:
 
 def test_a_host_is_asked_one_thing_at_a_time_and_not_too_often(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
-        named = {f"{host}.example/{n}": "feed" for host in "ab" for n in range(4)}
+        named: dict[str, Kind] = {f"{host}.example/{n}": "feed" for host in "ab" for n in range(4)}
         site.pages |= {place: Page(rss()) for place in named}
         site.pages["a.example/3"] = Page(status=302, headers={"Location": "http://b.example:PORT/0"})
-        await run_once(site, tmp_path, named, delay_s=0.1)  # type: ignore[arg-type]
+        await run_once(site, tmp_path, named, delay_s=0.1)
         for host in ("a.example", "b.example"):
             times = [request.at_s for request in site.requests if request.host == host]
             assert len(times) >= 5
-            assert min(b - a for a, b in zip(times, times[1:], strict=False)) >= 0.1
+            assert min(b - a for a, b in pairwise(times)) >= 0.1
 
     on_web(use)
 
@@ -327,7 +326,7 @@ BAD = [
 def test_bad_documents_are_counted_and_left_alone_for_a_while(tmp_path: Path, body: bytes, kind: str) -> None:
     async def use(site: Web) -> None:
         site.pages["a.example/feed"] = Page(body)
-        run = await run_once(site, tmp_path, FEED)  # type: ignore[arg-type]
+        run = await run_once(site, tmp_path, FEED)
         assert (run.counts["visits"], run.counts[f"failed_{kind}"]) == (1, 1)
         site.now += 1_000.0
         assert (await run_once(site, tmp_path)).counts["visits"] == 0
@@ -341,7 +340,7 @@ def test_bad_documents_are_counted_and_left_alone_for_a_while(tmp_path: Path, bo
 def test_entries_are_counted_by_fate(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         site.pages["a.example/map.xml"] = Page(sitemap("/1", "/1", "//", "http://b.example/", times=["x"] * 4))
-        counts = (await run_once(site, tmp_path, MAP)).counts  # type: ignore[arg-type]
+        counts = (await run_once(site, tmp_path, MAP)).counts
         assert [counts[fate] for fate in ("entries", "repeated", "invalid", "other_host")] == [4, 1, 1, 1]
 
     on_web(use)
@@ -356,7 +355,7 @@ def open_fetcher(site: Web, directory: Path, deliver: Callable[[SignalBatch], No
 def test_signals_that_cannot_be_delivered_are_found_again(tmp_path: Path, error: Exception) -> None:
     async def use(site: Web) -> None:
         site.pages["a.example/map.xml"] = Page(sitemap("/1"), headers={"ETag": '"1"'})
-        await run_once(site, tmp_path, MAP)  # type: ignore[arg-type]
+        await run_once(site, tmp_path, MAP)
         site.now += 2 * HOUR_S
         site.pages["a.example/map.xml"] = Page(sitemap("/1", "/2"), headers={"ETag": '"2"'})
 
@@ -399,9 +398,9 @@ def test_the_scheduler_visits_lively_documents_more_often(tmp_path: Path) -> Non
             number += 1
             return Page(rss(f"http://a.example/{number}"))
 
-        quiet = {f"{n}.example/quiet": "feed" for n in range(9)}
+        quiet: dict[str, Kind] = {f"{n}.example/quiet": "feed" for n in range(9)}
         site.pages |= {place: Page(rss("http://b.example/")) for place in quiet} | {"a.example/news": news}
-        await run_once(site, tmp_path, {"a.example/news": "feed", **quiet})  # type: ignore[arg-type]
+        await run_once(site, tmp_path, {"a.example/news": "feed", **quiet})
         site.asked()
         for _ in range(12):
             site.now += HOUR_S / 2

@@ -1,0 +1,149 @@
+"""``streamsched signals fetch``: its arguments, its sinks, signals that end it, and kill -9."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from streamsched.cli import main
+from tests.support.cases import how_many
+from tests.support.child_processes import child_process
+
+KILLS = how_many(1, 12)
+
+
+class News(ThreadingHTTPServer):
+    """A site whose sitemap has a new page after each request."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.pages: list[tuple[str, str]] = []
+        self.served = 0  # pages that a whole answer had
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def add(self) -> None:
+        now = datetime.now(UTC).isoformat()  # noqa: TID251  the command reads the clock too
+        self.pages.append((f"{self.url}/{len(self.pages)}", now))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: News
+
+    def do_GET(self) -> None:
+        is_map = self.path == "/map.xml"
+        entries = "".join(f"<url><loc>{url}</loc><lastmod>{at}</lastmod></url>" for url, at in self.server.pages)
+        body = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'.encode()
+        count = len(self.server.pages)
+        self.send_response(200 if is_map else 404)
+        self.send_header("Content-Length", str(len(body) if is_map else 0))
+        self.send_header("ETag", f'"{count}"')
+        self.end_headers()
+        if is_map:
+            self.wfile.write(body)
+            self.server.served = count
+            self.server.add()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def news() -> Iterator[News]:
+    with News() as server:
+        server.add()
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def words(news: News, folder: Path) -> list[str]:
+    port = str(news.server_address[1])
+    words = [
+        "signals",
+        "fetch",
+        "--to",
+        str(folder / "signals.jsonl"),
+        "--state",
+        str(folder / "state"),
+        "--every",
+        "1s",
+    ]
+    return [*words, "--allow", "127.0.0.0/8", "--allow-port", port, "--delay", "10ms", "--log-level", "error"]
+
+
+def announced(folder: Path) -> set[str]:
+    lines = (folder / "signals.jsonl").read_text().splitlines()
+    return {json.loads(line)["url"] for line in lines}
+
+
+def test_once_twice(news: News, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = ["--sitemap", f"{news.url}/map.xml"]
+    assert main([*words(news, tmp_path), *named, "--once", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["visits"] == 1
+    time.sleep(1.1)  # of the command's own clock
+    assert main([*words(news, tmp_path), "--once"]) == 0
+    assert "signals" in capsys.readouterr().out
+    assert announced(tmp_path) == {f"{news.url}/1"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--sitemap", "a.example"],
+        ["--discover", "https://a.example/x"],
+        ["--allow", "10.0.0.1/8"],
+        ["--allow-port", "65536"],
+        ["--agent", "a\nb"],
+        ["--to", "signals.csv"],
+        ["--delay", "x"],
+        [],
+    ],
+)
+def test_what_cannot_work(tmp_path: Path, wrong: list[str]) -> None:
+    words = ["signals", "fetch", "--to", str(tmp_path / "s.jsonl"), "--state", str(tmp_path / "state"), *wrong]
+    assert main(words) == 2
+
+
+def test_private_addresses_need_a_word(news: News, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["signals", "fetch", "--to", "-", "--state", str(tmp_path), "--once", "--sitemap", f"{news.url}/map.xml"]
+    assert main(words) == 0
+    assert "may be connected to" in capsys.readouterr().err
+    assert news.served == 0
+
+
+def run_until(news: News, folder: Path, named: list[str], number: signal.Signals) -> int:
+    """Run the command until it has asked for the sitemap again, and send it a signal."""
+    before = len(news.pages)
+    with child_process([sys.executable, "-m", "streamsched", *words(news, folder), *named]) as process:
+        end = time.monotonic() + 120.0
+        while len(news.pages) < before + 2:
+            assert time.monotonic() < end
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(number)
+        return process.wait(60.0)
+
+
+@pytest.mark.longer
+def test_kill_9_loses_no_signal(news: News, tmp_path: Path) -> None:
+    for count in range(KILLS):
+        named = ["--sitemap", f"{news.url}/map.xml"] if count == 0 else []
+        assert run_until(news, tmp_path, named, signal.SIGKILL) == -signal.SIGKILL
+    assert run_until(news, tmp_path, [], signal.SIGTERM) == 0
+    assert announced(tmp_path) >= {f"{news.url}/{n}" for n in range(1, news.served)}
