@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from threading import RLock
 from typing import Final, Self
 
 from streamsched.connectors.signals.entry_columns import find_host
@@ -36,7 +37,7 @@ class DocumentSchedule:
     """
 
     def __init__(self, directory: Path, every_s: float, delay_s: float, clock: Callable[[], float]) -> None:
-        self.added = 0
+        self._lock = RLock()  # visits are noted in a thread, while robots.txt is taken
         self._directory = directory
         self._every_s = every_s
         self._delay_s = delay_s
@@ -80,9 +81,9 @@ class DocumentSchedule:
 
     def add(self, documents: Iterable[Document]) -> None:
         """Add those of `documents` that are not known, and ask for a first visit. O(1) each."""
-        new = [document.url for document in documents if find_host(document.url) and self.book.add(document)]
-        self.added += len(new)
-        self._ask(new)
+        with self._lock:
+            new = [document.url for document in documents if find_host(document.url) and self.book.add(document)]
+            self._ask(new)
 
     def choose(self, room: int) -> list[tuple[Document, float | None]]:
         """Lease at most `room` documents to visit now; return each with the time of its last visit."""
@@ -123,6 +124,10 @@ class DocumentSchedule:
 
     def note(self, visits: list[Visit]) -> None:
         """Take what visits found: outcomes, documents that were named, rests that were asked for. O(1) a visit."""
+        with self._lock:
+            self._note(visits)
+
+    def _note(self, visits: list[Visit]) -> None:
         self.scheduler.observe([_to_outcome(visit) for visit in visits])
         rules: dict[str, Rule | HostRule | None] = {}
         for visit in visits:
@@ -151,14 +156,17 @@ class DocumentSchedule:
         site = self.book.find(place.removesuffix("robots.txt"))
         if site is not None and site.kind == "site":
             self.add(Document(one, "sitemap", site.url) for one in named)
-        if robots.reachable:
-            self.book.vouch(host, named)
+        with self._lock:
+            if robots.reachable:
+                self.book.vouch(host, named)
         delay_s = robots.delay_s()
-        self._delays[host] = delay_s if delay_s > self._delay_s else 0.0
+        with self._lock:
+            self._delays[host] = delay_s if delay_s > self._delay_s else 0.0
 
     def save(self) -> None:
         """Save the book; the scheduler saves itself. Raises SnapshotError."""
-        self.book.save(self._directory / _DOCUMENTS, self._clock())
+        with self._lock:
+            self.book.save(self._directory / _DOCUMENTS, self._clock())
 
     def refill(self) -> None:
         """Let the visits that may be made grow with time, up to one of each document. O(documents forbidden)."""

@@ -14,11 +14,12 @@ from typing import Final
 from streamsched.connectors.signals.document_memory import DocumentMemory
 from streamsched.connectors.signals.document_reader import Reading, read_document
 from streamsched.connectors.signals.entry_columns import find_host
-from streamsched.errors import DocumentError, FetchError
+from streamsched.errors import DocumentError, FetchError, StreamschedError
 from streamsched.fetching.document_book import Document, DocumentBook
-from streamsched.fetching.document_links import DocumentHead, find_feeds, read_head
+from streamsched.fetching.document_links import find_feeds, read_ttl
 from streamsched.fetching.host_gate import HostGate, HostRests
 from streamsched.outcomes import NOT_ATTEMPTED, ROBOTS_DENIED
+from streamsched.service.event_log import LOG
 from streamsched.web.robots import Robots, fetch_robots, robots_url
 from streamsched.web.safe_fetch import Answer, FetchLimits, SafeClient
 
@@ -50,7 +51,6 @@ class Visit:
     failure: str = ""
     reading: Reading | None = None
     feeds: list[str] = field(default_factory=list)
-    head: DocumentHead = field(default_factory=DocumentHead)
     rest_s: float = 0.0
     retry_after_s: float | None = None
     validators: tuple[str, str] = ("", "")
@@ -108,6 +108,11 @@ class Visitor:
                 visit.status = ROBOTS_DENIED
         except DocumentError as error:
             visit.status, visit.kind, visit.failure = 0, "malformed", str(error)
+        except StreamschedError:
+            raise
+        except Exception as error:  # noqa: BLE001  no site may stop the visits of all others
+            LOG.exception("defect of streamsched: please report it", url=document.url)
+            visit.status, visit.kind, visit.failure = 0, "defect", repr(error)
         finally:
             self.unfinished -= visit.is_read
         return visit
@@ -171,8 +176,8 @@ class Visitor:
         if document.kind == "site":
             visit.feeds = await asyncio.to_thread(find_feeds, answer.body, answer.url)
             return
-        visit.head = await asyncio.to_thread(read_head, answer.body, answer.url, headers)
-        visit.rest_s = min(max(visit.rest_s, visit.head.ttl_s), LONGEST_REST_S)
+        ttl_s = await asyncio.to_thread(read_ttl, answer.body, answer.url)
+        visit.rest_s = min(max(visit.rest_s, ttl_s), LONGEST_REST_S)
         await self._read(visit, answer.body)
 
     async def _read(self, visit: Visit, body: bytes) -> None:
@@ -209,7 +214,7 @@ class _Waiting(FetchError):
 def host_name(url: str) -> str:
     """Return the name of the host of `url`, without a port: of all its ports one is asked at a time."""
     host = find_host(url) or url
-    return host if host.endswith("]") else re.sub(r":\d*$", "", host)
+    return host if host.endswith("]") else re.sub(r":\d*$", "", host).rstrip(".")
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

@@ -133,7 +133,7 @@ class SafeClient:
         async with AsyncExitStack() as large:
             for hop in range(limits.redirects + 1):
                 target = parse_url(url)
-                async with permit(url):
+                async with permit(str(target)):  # as it is requested: dots in its path are resolved
                     answer = await self._send(target, method, headers or {}, body, limits, large)
                 location = answer.headers.get("location")
                 follows = answer.status in (_REDIRECTS if method == "GET" else _KEEP_METHOD)

@@ -243,6 +243,20 @@ def test_a_redirect_obeys_the_robots_txt_of_its_host(tmp_path: Path) -> None:
     on_web(use)
 
 
+def test_dots_in_a_path_do_not_pass_robots_txt(tmp_path: Path) -> None:
+    async def use(site: Web) -> None:
+        site.pages |= {
+            "a.example/robots.txt": Page(b"User-agent: *\nDisallow: /no/"),
+            "b.example/feed": Page(status=302, headers={"Location": "http://a.example:PORT/yes/../no/feed"}),
+            "a.example/no/feed": Page(rss()),
+        }
+        named: dict[str, Kind] = {"b.example/feed": "feed", "a.example/yes/../no/feed": "feed"}
+        assert (await run_once(site, tmp_path, named)).counts["failed_robots"] == 2
+        assert site.asked() == ["b.example/feed"]
+
+    on_web(use)
+
+
 def test_sites_are_discovered(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         page = b'<html><head><link rel="alternate" type="application/rss+xml" href="/feed"><link href=/x>'
