@@ -83,9 +83,9 @@ class _TtlReader:
 
 
 def find_feeds(page: bytes, url: str) -> list[str]:
-    """Return the feeds that the HTML page at `url` names by ``<link rel="alternate">``, 20 at most, each once. O(bytes).
+    """Return the feeds that the HTML page at `url` names by ``<link rel="alternate">``, each once, 20 at most.
 
-    Tags are found by patterns: the parser of the standard library takes quadratic time for some broken pages.
+    O(bytes). Tags are found by patterns: the parser of the standard library takes quadratic time for some broken pages.
     """
     found: dict[str, None] = {}
     for tag in _LINK_TAG.finditer(page.decode("utf-8", "replace")):

@@ -65,13 +65,22 @@ class DocumentSchedule:
             self._resources.push(stack.pop_all())
         now = self._clock()
         self._refilled_s = self.book.saved_at or now
+        self._recall(now)
+        return self
+
+    def _recall(self, now: float) -> None:
+        """Free what a killed process had leased, and find what was asked for. O(documents)."""
+        leased: list[str] = []
         for document in self.book:
             page = self.scheduler.page(document.url, now=now)
-            if page is None and not document.gone:
-                self._ask([document.url])
-            elif page is not None and page.asked_for:
+            if page is None:
+                self._ask([] if document.gone else [document.url])
+                continue
+            if page.asked_for:
                 self._wanted.add(document.url)
-        return self
+            if page.lease_until_s is not None:
+                leased.append(document.url)
+        self.give_back(leased)
 
     def __exit__(self, *_: object) -> None:
         self._resources.close()

@@ -230,7 +230,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
         self._resolve = resolve
-        self._sockets = httpcore.AnyIOBackend()
+        self._sockets: httpcore.AsyncNetworkBackend = httpcore.AnyIOBackend()
 
     async def connect_tcp(
         self,

@@ -41,21 +41,24 @@ class News(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: News
+    @property
+    def news(self) -> News:
+        assert isinstance(self.server, News)
+        return self.server
 
     def do_GET(self) -> None:
         is_map = self.path == "/map.xml"
-        entries = "".join(f"<url><loc>{url}</loc><lastmod>{at}</lastmod></url>" for url, at in self.server.pages)
+        entries = "".join(f"<url><loc>{url}</loc><lastmod>{at}</lastmod></url>" for url, at in self.news.pages)
         body = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'.encode()
-        count = len(self.server.pages)
+        count = len(self.news.pages)
         self.send_response(200 if is_map else 404)
         self.send_header("Content-Length", str(len(body) if is_map else 0))
         self.send_header("ETag", f'"{count}"')
         self.end_headers()
         if is_map:
             self.wfile.write(body)
-            self.server.served = count
-            self.server.add()
+            self.news.served = count
+            self.news.add()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
@@ -146,4 +149,8 @@ def test_kill_9_loses_no_signal(news: News, tmp_path: Path) -> None:
         named = ["--sitemap", f"{news.url}/map.xml"] if count == 0 else []
         assert run_until(news, tmp_path, named, signal.SIGKILL) == -signal.SIGKILL
     assert run_until(news, tmp_path, [], signal.SIGTERM) == 0
+    time.sleep(1.1)  # of the command's own clock
+    before = news.served
+    assert main([*words(news, tmp_path), "--once"]) == 0
+    assert news.served > before
     assert announced(tmp_path) >= {f"{news.url}/{n}" for n in range(1, news.served)}

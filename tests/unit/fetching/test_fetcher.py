@@ -403,6 +403,19 @@ def test_a_stop_gives_back_what_was_not_visited(tmp_path: Path) -> None:
     on_web(use)
 
 
+def test_what_a_killed_process_had_leased_is_visited_at_once(tmp_path: Path) -> None:
+    async def use(site: Web) -> None:
+        site.pages["a.example/feed"] = Page(rss())
+        await run_once(site, tmp_path, FEED)
+        site.now += 2 * HOUR_S
+        with open_fetcher(site, tmp_path, lambda _: None) as fetcher:
+            fetcher.schedule.refill()
+            assert len(fetcher.schedule.choose(1)) == 1
+        assert (await run_once(site, tmp_path)).counts["visits"] == 1
+
+    on_web(use)
+
+
 def test_the_scheduler_visits_lively_documents_more_often(tmp_path: Path) -> None:
     async def use(site: Web) -> None:
         number = 0
