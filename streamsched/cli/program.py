@@ -42,7 +42,7 @@ _SUMMARIES: Final = {
     "changes": "Print the changes of pages that a service has found.",
     "evolutions": "List the evolutions of a state or a service.",
     "rules": "List, set or remove rules of a running service.",
-    "signals": "List what sources of change signals proved; fetch sitemaps and feeds.",
+    "signals": "List what change signals proved; fetch sitemaps and feeds.",
     "use": "Set the formula of a state or a service, or a former one.",
     "state": "Show, verify, repair, hash, export or copy a saved state.",
     "warm": "Compile the kernels for this machine ahead of time.",

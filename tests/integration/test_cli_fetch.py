@@ -17,6 +17,7 @@ import pytest
 from streamsched.cli import main
 from tests.support.cases import how_many
 from tests.support.child_processes import child_process
+from tests.support.http_service import TOKENS, Clock, clock_now, running
 
 KILLS = how_many(1, 12)
 
@@ -103,6 +104,32 @@ def test_once_twice(news: News, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main([*words(news, tmp_path), "--once"]) == 0
     assert "signals" in capsys.readouterr().out
     assert announced(tmp_path) == {f"{news.url}/1"}
+
+
+def test_a_service_gets_the_signals(news: News, tmp_path: Path) -> None:
+    with running(tmp_path, tokens=True, clock=Clock(clock_now())) as service:
+        (tmp_path / "token").write_text(TOKENS["all"])
+        sink = ["--to", f"http://{service.server.address}", "--token-file", str(tmp_path / "token"), "--once"]
+        given = [*words(news, tmp_path / "fetcher"), *sink]
+        assert main([*given, "--sitemap", f"{news.url}/map.xml"]) == 0
+        time.sleep(1.1)  # of the command's own clock
+        assert main(given) == 0
+        assert service.scheduler.page(f"{news.url}/1", now=clock_now()) is not None
+        time.sleep(1.1)
+        (tmp_path / "token").write_text("wrong")
+        assert main(given) == 6
+        (tmp_path / "token").write_text(TOKENS["all"])
+        assert main(given) == 0
+        assert service.scheduler.page(f"{news.url}/2", now=clock_now()) is not None, "what was refused is found again"
+
+
+def test_lines_on_standard_output(news: News, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [*words(news, tmp_path), "--to", "-", "--once"]
+    assert main([*given, "--sitemap", f"{news.url}/map.xml"]) == 0
+    time.sleep(1.1)  # of the command's own clock
+    assert main(given) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["url"] == f"{news.url}/1"
 
 
 @pytest.mark.parametrize(

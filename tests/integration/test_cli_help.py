@@ -62,11 +62,18 @@ def find(name: str) -> click.Command:
     return command
 
 
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """The commands of a group by name, imported."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
 def parse(words: list[str]) -> click.Context:
     """The context in which the last command of `words` would run."""
     context, command = click.Context(program, info_name="streamsched"), find(words[0])
-    if isinstance(command, click.Group):
-        context, command, words = click.Context(command, parent=context), command.commands[words[1]], words[1:]
+    if isinstance(command, click.Group) and (within := commands_of(command).get(words[1])) is not None:
+        context, command, words = click.Context(command, parent=context), within, words[1:]
     return command.make_context(words[0], words[1:], parent=context)
 
 
@@ -85,7 +92,7 @@ def test_every_example_of_the_help_parses(streamsched: Command, command: str) ->
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_and_argument_is_explained(command: str) -> None:
     named = find(command)
-    for one in [named, *(named.commands.values() if isinstance(named, click.Group) else ())]:
+    for one in [named, *(commands_of(named).values() if isinstance(named, click.Group) else ())]:
         for parameter in one.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, parameter.name

@@ -32,7 +32,7 @@ from streamsched.connectors.kafka import open_sink
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.errors import NOTHING, SettingsError
-from streamsched.service.event_log import log_to
+from streamsched.service.event_log import LOG, log_to
 from streamsched.signals import SignalBatch
 
 if TYPE_CHECKING:
@@ -197,7 +197,9 @@ def _open_sink(to: str, token_file: Path | None) -> Iterator[Deliver]:
 
             def notice(signals: SignalBatch) -> None:
                 for part in _parts(signals):
-                    client.notice(part)
+                    noticed = client.notice(part)
+                    if noticed.rejected:  # its clock may be behind; later signals are not lost for it
+                        LOG.warning("the service rejected signals", count=noticed.rejected, first=noticed.rejections[0])
 
             yield notice
     elif to.startswith(SCHEME):

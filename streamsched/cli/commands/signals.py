@@ -22,6 +22,7 @@ _EPILOG: Final = """
 \b
 Examples:
   streamsched signals --state state/
+  streamsched signals fetch --discover example.org --to http://127.0.0.1:8080 --state documents/
   streamsched signals --state state/ --host example.org --json
 
 \b
@@ -53,7 +54,7 @@ class _Group(click.Group):
 @click.option("--json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def signals_command(context: click.Context, state: Path | None, host: str | None, json: bool) -> int:
-    """List the sources of change signals and what they proved.
+    """List what change signals proved; fetch sitemaps and feeds.
 
     A source is a kind, such as sitemap or feed, on a host. Each kind has a line for all of its hosts together, by which
     new sources of the kind are judged at first. The figures are learned from the visits that follow signals. `signals
