@@ -12,6 +12,7 @@ from typing import Final, Self
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.fetching.document_book import Document, DocumentBook
 from streamsched.fetching.visits import Visit
+from streamsched.numerics.packed_urls import MAX_URL_BYTES
 from streamsched.outcomes import NOT_ATTEMPTED, ROBOTS_DENIED, STATUSES, Outcome, StatusWord
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.durable import DurableScheduler
@@ -91,7 +92,7 @@ class DocumentSchedule:
     def add(self, documents: Iterable[Document]) -> None:
         """Add those of `documents` that are not known, and ask for a first visit. O(1) each."""
         with self._lock:
-            new = [document.url for document in documents if find_host(document.url) and self.book.add(document)]
+            new = [document.url for document in documents if _is_url(document.url) and self.book.add(document)]
             self._ask(new)
 
     def choose(self, room: int) -> list[tuple[Document, float | None]]:
@@ -232,6 +233,11 @@ class DocumentSchedule:
             Document(url, "sitemap", document.url, since=visit.last_visit_s, indexed=is_timed)
             for url in reading.documents
         )
+
+
+def _is_url(url: str) -> bool:
+    """Return whether the scheduler can know a page with this URL."""
+    return find_host(url) is not None and len(url.encode("utf-8", "replace")) <= MAX_URL_BYTES
 
 
 def _to_outcome(visit: Visit) -> Outcome:

@@ -34,6 +34,7 @@ Permit: TypeAlias = Callable[[str], AbstractAsyncContextManager[object]]
 AGENT: Final = f"streamsched/{version('streamsched')}"
 _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
 _KEEP_METHOD: Final = frozenset((307, 308))
+_MOST_URL_BYTES: Final = 8_192  # as of pages: an outcome may name where a page has moved
 _CONNECT_S: Final = 10.0  # for each address: behind it the next one of the host is tried
 _ADDRESSES: Final = 4  # of a host that are tried
 _RESOLVERS: Final = 16  # threads: a slow name server holds one for up to a minute
@@ -280,7 +281,10 @@ def parse_url(url: str) -> httpx.URL:
         raise FetchError(url, "url", f"is no URL: {error}") from error
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.port == 0:
         raise FetchError(url, "url", "expected an http or https URL with a host and without a password")
-    return parsed.copy_with(fragment=None)
+    plain = parsed.copy_with(fragment=None)
+    if len(str(plain)) > _MOST_URL_BYTES:
+        raise FetchError(url, "url", f"expected a URL of at most {_MOST_URL_BYTES} bytes")
+    return plain
 
 
 def join_url(base: str, reference: str) -> str:

@@ -325,6 +325,31 @@ def test_a_long_crawl_delay_holds_no_slot(tmp_path: Path) -> None:
     on_web(use)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Location": "http://a.example:PORT/" + "x" * 9_000},
+        {"Location": "http://a.example:PORT/" + "\xe9" * 4_000},
+        {
+            "Location": "http://a.example:PORT/feed",
+            "Retry-After": "9" * 5_000,
+            "Cache-Control": "max-age=" + "9" * 5_000,
+        },
+        {"Location": "//[", "ETag": "\x80" * 3_000},
+        {},
+    ],
+)
+@pytest.mark.parametrize("status", [301, 299, 999])
+def test_odd_answers_stop_nothing(tmp_path: Path, status: int, headers: dict[str, str]) -> None:
+    async def use(site: Web) -> None:
+        site.pages |= {"a.example/feed": Page(rss(), status, headers), "b.example/feed": Page(rss())}
+        run = await run_once(site, tmp_path, {"a.example/feed": "feed", "b.example/feed": "feed"})
+        assert run.counts["visits"] == 2
+        assert run.counts["failed_defect"] == 0
+
+    on_web(use)
+
+
 BAD = [
     (b"<html><body>not found</body></html>", "malformed"),
     (b"", "malformed"),
