@@ -102,7 +102,7 @@ class Visitor:
                 await self._take(visit, answer)
         except FetchError as error:
             visit.kind, visit.failure = error.kind, str(error)
-            if isinstance(error, _Waiting):
+            if isinstance(error, _Waiting) and host_name(error.url) == host_name(document.url):  # else it backs off
                 visit.status, visit.blocked_s = NOT_ATTEMPTED, error.seconds
             elif error.kind == "robots":
                 visit.status = ROBOTS_DENIED

