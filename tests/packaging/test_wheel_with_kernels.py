@@ -24,7 +24,7 @@ s.explain("https://b.example/about", now=1_700_172_800)
 """
 SERVED = """
 from streamsched.client import Client
-with Client("{address}") as client:
+with Client("http://{address}") as client:
     client.discover(["https://a.example/", "https://b.example/"])
     assert len(client.next(2).pages) == 2
 """
