@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamsched.connectors.formats.microsoft import write_sample
     from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
     from streamsched.connectors.kafka import KafkaSettings, KafkaSink, KafkaSource, open_kafka, open_sink
-    from streamsched.connectors.open_source import open_signals, open_source
+    from streamsched.connectors.opening import open_signals, open_source
     from streamsched.connectors.source import Delivery, Position, Rejection, Source
     from streamsched.frames import decode_frame, encode_frame
 
@@ -55,9 +55,9 @@ _HOMES: Final = {
     "decode_frame": "streamsched.frames",
     "encode_frame": "streamsched.frames",
     "open_kafka": "streamsched.connectors.kafka",
-    "open_signals": "streamsched.connectors.open_source",
+    "open_signals": "streamsched.connectors.opening",
     "open_sink": "streamsched.connectors.kafka",
-    "open_source": "streamsched.connectors.open_source",
+    "open_source": "streamsched.connectors.opening",
     "write_jsonl": "streamsched.connectors.formats.writers",
     "write_msgpack": "streamsched.connectors.formats.writers",
     "write_sample": "streamsched.connectors.formats.microsoft",

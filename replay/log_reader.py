@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.connectors.open_source import open_source
+from streamsched.connectors.opening import open_source
 from streamsched.connectors.source import Delivery
 from streamsched.estimation.change_detection import (
     CHANGE,

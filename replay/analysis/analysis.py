@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from streamsched.connectors.open_source import open_source
+from streamsched.connectors.opening import open_source
 from streamsched.connectors.source import Delivery, Rejection
 from streamsched.errors import ReplayError
 from streamsched.outcomes import OutcomeBatch

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamsched.api.views import SourceReliability
-from streamsched.connectors.open_source import open_signals
+from streamsched.connectors.opening import open_signals
 from streamsched.connectors.source import Rejection
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.ground_truth import Window

@@ -183,6 +183,8 @@ def warm(progress: Callable[[WarmProgress], object] | None = None, *, native: bo
     """
     if progress is not None and not callable(progress):
         raise SettingsError("progress", progress, "a function of a WarmProgress, or None")
+    if not isinstance(native, bool):
+        raise SettingsError("native", native, "true or false")
     if native:
         forbid_shipped()
     _check_folder()

@@ -444,7 +444,7 @@ def replay_cases() -> list[Case]:
 
 
 def warming_cases() -> list[Case]:
-    return [*of("warm", streamsched.warm, {"progress": NONE | {"type"}})]
+    return [*of("warm", streamsched.warm, {"progress": NONE | {"type"}, "native": FLAG})]
 
 
 CASES = [

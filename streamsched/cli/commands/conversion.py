@@ -18,7 +18,7 @@ from streamsched.connectors.kafka import open_sink
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.kafka.sink import FORMATS as SHAPES
 from streamsched.connectors.kafka.sink import FRAME_ROWS
-from streamsched.connectors.open_source import open_signals, open_source
+from streamsched.connectors.opening import open_signals, open_source
 from streamsched.connectors.records import OUTCOMES
 from streamsched.errors import SettingsError
 
