@@ -130,6 +130,7 @@ def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
         history=240,
         drift=None,
         trial=False,
+        objective="ndcg",
         settings=replace(REEVOLUTION_SETTINGS, population=40, generations=2, workers=1),
     )
     scheduler, other = by_the_clock(), by_the_clock()
