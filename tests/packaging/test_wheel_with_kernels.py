@@ -26,7 +26,7 @@ SERVED = """
 from streamsched.client import Client
 with Client("http://{address}") as client:
     client.discover(["https://a.example/", "https://b.example/"])
-    assert len(client.next(2).pages) == 2
+    assert len(client.next_batch(2).pages) == 2
 """
 
 
