@@ -10,10 +10,12 @@ from threading import RLock
 from typing import Final, Self
 
 from streamsched.connectors.signals.entry_columns import find_host
+from streamsched.errors import SettingsError
 from streamsched.fetching.document_book import Document, DocumentBook
 from streamsched.fetching.visits import Visit
 from streamsched.numerics.packed_urls import MAX_URL_BYTES
 from streamsched.outcomes import NOT_ATTEMPTED, ROBOTS_DENIED, STATUSES, Outcome, StatusWord
+from streamsched.persistence.files import as_snapshot_errors
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.web.robots import MOST_AGE_S, Robots, robots_url
@@ -57,6 +59,7 @@ class DocumentSchedule:
             min_revisit=self._every_s / LEAST_PART,
             max_revisit=self._every_s * MOST_PARTS,
         )
+        self._claim_directory()
         with ExitStack() as stack:
             settings = {"politeness": politeness, "host_share": None, "max_ahead": None}
             self.scheduler = stack.enter_context(DurableScheduler.open(self._directory, settings))
@@ -68,6 +71,21 @@ class DocumentSchedule:
         self._refilled_s = self.book.saved_at or now
         self._recall(now)
         return self
+
+    def _claim_directory(self) -> None:
+        """Mark a new state directory as one of documents before it is one of a scheduler.
+
+        Raises SettingsError for a directory that has anything else: the pages of a crawl are no documents.
+        """
+        marked = self._directory / _DOCUMENTS
+        if marked.exists():
+            return
+        if self._directory.is_dir() and any(self._directory.iterdir()):
+            expected = "a new folder, or the state of an earlier `signals fetch`"
+            raise SettingsError("state", str(self._directory), expected)
+        with as_snapshot_errors(self._directory, "cannot be written"):
+            self._directory.mkdir(parents=True, exist_ok=True)
+        DocumentBook().save(marked, 0.0)
 
     def _recall(self, now: float) -> None:
         """Free what a killed process had leased, and find what was asked for. O(documents)."""

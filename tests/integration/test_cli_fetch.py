@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from streamsched import DurableScheduler
 from streamsched.cli import main
 from tests.support.cases import how_many
 from tests.support.child_processes import child_process
@@ -181,3 +182,14 @@ def test_kill_9_loses_no_signal(news: News, tmp_path: Path) -> None:
     assert main([*words(news, tmp_path), "--once"]) == 0
     assert news.served > before
     assert announced(tmp_path) >= {f"{news.url}/{n}" for n in range(1, news.served)}
+
+
+def test_the_state_of_a_crawl_is_not_one_of_documents(news: News, tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path / "state") as scheduler:
+        scheduler.discover(["https://a.example/"], now=1.0)
+        politeness = scheduler.politeness
+    before = sorted((path.name, path.read_bytes()) for path in (tmp_path / "state").iterdir())
+    assert main([*words(news, tmp_path), "--sitemap", f"{news.url}/map.xml", "--once"]) == 2
+    assert sorted((path.name, path.read_bytes()) for path in (tmp_path / "state").iterdir()) == before
+    with DurableScheduler.open(tmp_path / "state") as scheduler:
+        assert (scheduler.count(), scheduler.politeness) == (1, politeness)
