@@ -51,8 +51,8 @@ RIVALS: Final = (
     "t",
 )
 _DAYS: Final = 360
-_POPULATION: Final = 200
-_GENERATIONS: Final = 25
+_POPULATION: Final = 60
+_GENERATIONS: Final = 10
 
 
 def replay(folder: Path, name: str, log: str, policies: Sequence[str], *words: str) -> dict[str, Any]:
