@@ -22,7 +22,7 @@ from streamsched.fetching.document_book import Document
 from streamsched.fetching.fetcher import Fetcher, FetchSettings
 from streamsched.web.reach import Reach, read_networks
 
-_ENTRIES: Final = 20  # as many as feeds have
+_ENTRIES: Final = 20  # a usual number for a feed
 _DELAY_S: Final = 1.0
 _DOCUMENT: Final = (
     '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'

@@ -20,7 +20,7 @@ _ADDON: Final = {"streamsched.connectors.scrapy.StreamschedAddon": 500}
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
-    """Return the rows of the benchmark of the Scrapy add-on: the least of `repeats` crawls of so many pages each."""
+    """Return the rows of the benchmark of the Scrapy add-on: the least of `repeats` crawls of `pages` pages each."""
     ours, leanest, alone = list[float](), list[float](), list[float]()
     with tempfile.TemporaryDirectory() as folder, _SiteAside(pages) as address_of_site:
         urls = [f"http://{address_of_site}/p{number}" for number in range(pages)]

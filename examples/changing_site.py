@@ -20,7 +20,7 @@ from typing import Final
 
 import httpx
 
-_BUSY: Final = 20  # every so many pages one changes often
+_BUSY: Final = 20  # one page of this number changes often
 _OFTEN_S, _SELDOM_S = 1.0, 300.0  # between two changes
 _GONE_SHARE: Final = 0.05  # of pages vanish within `_LIFE_S`
 _LIFE_S: Final = 15.0

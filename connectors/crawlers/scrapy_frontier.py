@@ -36,11 +36,11 @@ from streamsched.errors import AccessDenied
 _LOG: Final = logging.getLogger("streamsched.connectors.scrapy")
 _VERDICT_S: Final = 2.0  # most time that a response waits for whether its page has changed
 _SOON_S: Final = 0.2  # that outcomes wait for others while callbacks wait for verdicts
-_FRAME: Final = 50  # ... or until there are so many
+_FRAME: Final = 50  # ... or until this number waits
 _RELAXED_S: Final = 1.0  # ... while no callback waits
 _LARGE_FRAME: Final = 500
 _LINKS_S: Final = 0.25  # that links wait for others
-_LINKS: Final = 500  # ... or until there are so many
+_LINKS: Final = 500  # ... or until this number waits
 _FORCED_S: Final = 2.0  # for what the second Ctrl-C leaves
 
 _FRONTIERS: Final[WeakKeyDictionary[Crawler, ScrapyFrontier]] = WeakKeyDictionary()
@@ -190,7 +190,7 @@ class ScrapyFrontier:
         return self.frontier.find(mark.get("visit")) if isinstance(mark, dict) else None
 
     def takes_link(self, request: Request) -> bool:
-        """Return whether a request is a link, which the service is told of in place of visiting it now."""
+        """Return whether a request is a link: the service gets it, and it is not visited now."""
         meta = request.meta
         if (
             not self.settings.discover

@@ -82,7 +82,7 @@ class Visit:
 def outcomes_of(visit: Visit, rules: ContentRules | None = None) -> tuple[Outcome, ...]:
     """Return the outcome of the page that was leased, and that of the page it redirects to if it has answered.
 
-    O(bytes of the body), of which at most ``rules.most_bytes`` count. A page without text, such as one that scripts
+    O(bytes of the body); at most ``rules.most_bytes`` of them count. A page without text, such as one that scripts
     fill, has no hash: its visit says nothing about a change. Raises InvalidOutcome for an invalid `url` or
     `visited_at`, SettingsError if the extractor is not installed.
 

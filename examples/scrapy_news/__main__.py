@@ -63,7 +63,7 @@ def compare(site: NewsSite, stats: dict[str, Any]) -> dict[str, float | int]:
         "visits": visits,
         "days": (site.log[-1][1] - site.log[0][1]) / DAY_S,
         "changes found": hits,
-        "changes the spider was told of": int(stats.get("streamsched/outcomes/changed", 0)),
+        "changes that callbacks saw": int(stats.get("streamsched/outcomes/changed", 0)),
         "pages saved": int(stats.get("item_scraped_count", 0)),
         "changes found by oldest first": oldest,
         "visits for as many, oldest first": round(hits * visits / max(oldest, 1)),
@@ -72,7 +72,7 @@ def compare(site: NewsSite, stats: dict[str, Any]) -> dict[str, float | int]:
 
 
 def _crawl(address: str, visits: int, speed: float, delay_s: float) -> dict[str, Any]:
-    """Run the spider for so many leased pages; return its figures."""
+    """Run the spider for a number of leased pages; return its figures."""
     settings = {
         "ADDONS": _ADDON,
         "STREAMSCHED_URL": f"http://{address}",

@@ -22,8 +22,8 @@ from streamsched.web.robots import MOST_AGE_S, Robots, robots_url
 
 DAY_S: Final = 86_400.0
 INDEXED_REST_S: Final = 7 * DAY_S  # of a sitemap whose index says when it is newer
-LEAST_PART: Final = 12.0  # a document is visited at most so many times as often as on average,
-MOST_PARTS: Final = 24.0  # and at least so many times as seldom
+LEAST_PART: Final = 12.0  # a document is visited at most 12 times as often as on average,
+MOST_PARTS: Final = 24.0  # and at least once in 24 mean intervals
 
 _DOCUMENTS: Final = "documents.msgpack"
 _LEASE: Final = "1h"  # longer than any visit: six requests, each with that of a robots.txt

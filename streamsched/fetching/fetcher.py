@@ -38,7 +38,7 @@ _COMMIT_VISITS: Final = 256
 _MOST_PENDING: Final = 4 * _COMMIT_VISITS  # visits that wait for a delivery: then none begins
 _PAUSE_S: Final = 10.0  # after a delivery that failed
 _SAVE_S: Final = 30.0  # between two saves, at least
-_SAVE_SHARE: Final = 20.0  # a save of a second is followed by so many seconds without one
+_SAVE_SHARE: Final = 20.0  # seconds without a save after one that took a second
 _FATES: Final = ("entries", "invalid", "other_host", "untimed", "future", "repeated")
 
 

@@ -91,7 +91,7 @@ def keep_own_groups(text: str, token: str) -> str:
     Protego keeps each rule of a group once for each of its names: 500 KiB may hold 10,000 of both.
     """
     kept: list[str] = []
-    skipping = False  # within names of one group, of which another client's is kept already
+    skipping = False  # within names of one group, and another client's of it is kept already
     for line in text.splitlines():
         match = _AGENT_LINE.match(line)
         if match is None:

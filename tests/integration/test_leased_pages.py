@@ -32,7 +32,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 
 def prepare(service: Running) -> None:
-    """Let the service know pages, each of which may be visited once."""
+    """Let the service know pages that may be visited once each."""
     headers = {"authorization": f"Bearer {TOKENS['all']}"}
     service.client.put("/v1/politeness", json={"min_revisit": 1e6}, headers=headers).raise_for_status()
     service.client.post("/v1/discover", json={"urls": URLS}, headers=headers).raise_for_status()

@@ -44,7 +44,7 @@ class Client:
         self._kept: socket.socket | None = None
 
     def send(self, requests: int) -> None:
-        """Send so many requests, one after the other."""
+        """Send that number of requests, one after the other."""
         for _ in range(requests):
             request = make_request(self._rng)
             try:

@@ -32,7 +32,7 @@ def html(text: str, *links: str) -> Reply:
 
 
 class Site:
-    """``replies``: by path, or a list of them for one visit after another, of which the last stays; else 404."""
+    """``replies``: by path, or a list of them for one visit after another, whose last stays; else 404."""
 
     def __init__(self, address: str) -> None:
         self.address = address

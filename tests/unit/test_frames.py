@@ -74,7 +74,7 @@ def test_any_column_may_be_a_list(rows: list[Any], names: set[str]) -> None:
 
 
 def test_a_record_takes_no_more_bytes_than_most_row_bytes_says() -> None:
-    """Of fields with the widest values, exactly so many."""
+    """Of fields with the widest values, exactly that number."""
     n = 70_000  # the headers of all columns have one length
     one: dict[str, Any] = {"status": 70_000, "fingerprint": 1, "changed": True, "moved_to": "", "etag": ""}
     one |= {"importance": 0.1, "cost": 0.1, "retry_after": 0.1, "significance": 0.1, "last_modified": "", "content": 1}

@@ -104,7 +104,7 @@ class Topic:
             admin.create_topics({self.name: settings}, wait_for_metadata=True)
 
     def grow(self, partitions: int) -> None:
-        """Give the topic so many partitions."""
+        """Give the topic that number of partitions."""
         with self.administering() as admin:
             admin.create_partitions({self.name: partitions})
 
