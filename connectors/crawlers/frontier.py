@@ -46,8 +46,8 @@ class Surroundings(Protocol):
 class Limits:
     """How pages are leased and reported.
 
-    ``pages``: the most in all, 0 for any number; ``active``: of a host at a time, 0 for any; ``frame``, ``every_s``: how
-    many outcomes make a call, and for how long the first of them waits.
+    ``pages``: the most in all, 0 for any number; ``active``: of a host at a time, 0 for any; ``frame``, ``every_s``:
+    how many outcomes make a call, and for how long the first of them waits.
     """
 
     batch: int
