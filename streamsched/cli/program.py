@@ -58,6 +58,7 @@ _SUMMARIES: Final = {
 _MODULES: Final = {
     "changes": "service",
     "convert": "conversion",
+    "explain": "next",
     "publish": "conversion",
     "rules": "service",
     "token": "service",
