@@ -241,7 +241,12 @@ class KernelCache(FunctionCache):
             self._shipped = ShippedKernels(function)  # type: ignore[no-untyped-call]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code of a signature. If there is none, hold the lock until `save_overload`."""
+        """Return the code of a signature. If there is none, hold the lock until `save_overload`.
+
+        Where the folder has no index of the kernel, shipped code is looked up first: no lock, nothing is written.
+        """
+        if not self._has_index() and (found := self._find_shipped(sig, target_context)) is not None:
+            return found
         self._acquire()
         found = None
         try:
@@ -254,11 +259,17 @@ class KernelCache(FunctionCache):
                 self.flush()  # type: ignore[no-untyped-call]
         except OSError:
             pass
-        if found is None and self._shipped is not None:
-            found = self._shipped.load_overload(sig, target_context)
+        if found is None:
+            found = self._find_shipped(sig, target_context)
         if found is not None:
             self._release()
         return found
+
+    def _find_shipped(self, sig: Any, target_context: Any) -> Any:
+        return None if self._shipped is None else self._shipped.load_overload(sig, target_context)
+
+    def _has_index(self) -> bool:
+        return Path(self.cache_path, f"{self._impl.filename_base}.nbi").exists()
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save the code of a signature, if the folder takes it, and release the lock."""
