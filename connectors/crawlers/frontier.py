@@ -7,6 +7,7 @@ Each visit has a number, whatever redirects and retries make of its request, and
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections import Counter, deque
@@ -19,6 +20,7 @@ from streamsched.api.views import Observed
 from streamsched.client import AsyncClient, Outcome
 from streamsched.connectors.crawlers.service_link import ServiceLink, is_final
 
+_LOG: Final = logging.getLogger("streamsched.crawlers")
 _WAIT: Final = "2s"  # of a call for the service's next page: also the longest that a stop waits for it
 _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 5.0)  # after failed calls, on top of the client's own; then always the last
 _PAUSE_S: Final = 0.1  # after a batch without pages
@@ -321,6 +323,8 @@ class Frontier:
             self.is_done = True
             self._around.fail(error)
             return
+        if not self._failures:
+            _LOG.warning("the service leases no pages, further attempts follow: %s", error)
         self._pause(_PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)])
         self._failures += 1
 

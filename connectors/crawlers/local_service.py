@@ -23,9 +23,10 @@ _LEVELS: Final = {"warning": logging.WARNING, "error": logging.ERROR, "critical"
 _STOP_S: Final = 30.0  # most time of a stop, which saves the state
 _KEPT_LINES: Final = 5  # of its log, for the error that says why it has ended
 _PROGRAM: Final = """
-import os, runpy, signal, sys, threading
+import os, runpy, signal, threading
 def end_with_parent():
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # not sys.stdin, whose lock an interpreter that ends would miss
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 threading.Thread(target=end_with_parent, daemon=True).start()
 runpy.run_module("streamsched", run_name="__main__", alter_sys=True)
@@ -106,7 +107,8 @@ class LocalService:
             if event.get("event") == "serving http":
                 threading.Thread(target=self._drain, args=(self._process.stderr,), daemon=True).start()
                 return f"http://{event['address']}"
-        code = self._process.wait()
+        with self._process:  # closes its pipes
+            code = self._process.wait()
         said = " / ".join(self._lines)
         raise ServiceError(f"serve --state {self.state}", f"ended with exit code {code}: {said}")
 

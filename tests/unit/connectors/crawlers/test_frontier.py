@@ -222,6 +222,16 @@ def test_the_end_gives_back_what_has_no_outcome_and_waits_for_a_batch_on_its_way
     assert len(service.asked) == 2
 
 
+def test_an_outage_is_one_warning(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    frontier = frontier_of(service)
+    frontier.ask()
+    for _ in range(3):
+        service.answer(ServiceUnavailable("POST", "away"))
+        service.pass_time(6.0)
+    assert len(service.asked) == 4
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 def test_the_end_does_not_wait_long_for_a_service_that_is_away(service: Service) -> None:
     frontier = frontier_of(service)
     frontier.ask()
