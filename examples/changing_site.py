@@ -20,6 +20,7 @@ from typing import Final
 
 import httpx
 
+VERSION: Final = "Version"  # the header of an answer that has the page's version
 _BUSY: Final = 20  # one page of this number changes often
 _OFTEN_S, _SELDOM_S = 1.0, 300.0  # between two changes
 _GONE_SHARE: Final = 0.05  # of pages vanish within `_LIFE_S`
@@ -76,8 +77,10 @@ class ChangingSite:
 
     def page(self, path: str) -> str | None:
         """Return a page as HTML, None if it is gone."""
-        if (version := self.version(path)) is None:
-            return None
+        version = self.version(path)
+        return None if version is None else self._edition(path, version)
+
+    def _edition(self, path: str, version: int) -> str:
         rng = random.Random(f"{path} {version}")
         words, place = " ".join(rng.choices(_TOPICS, k=4)), path.split("/")[1]
         return (
@@ -101,9 +104,9 @@ class ChangingSite:
             while True:
                 path = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1].decode()
                 self.requests += 1
-                page = self.page(path) if path in self._changes else None
-                body = (page or "gone").encode()
-                status = b"200 OK" if page else b"404 Not Found"
+                version = self.version(path) if path in self._changes else None
+                body = ("gone" if version is None else self._edition(path, version)).encode()
+                status = b"404 Not Found" if version is None else b"200 OK\r\n%s: %d" % (VERSION.encode(), version)
                 writer.write(
                     b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
                 )
@@ -137,10 +140,10 @@ class Finds:
         self.copies: dict[str, int | None] = dict.fromkeys(site.paths, 0)
         self.changes: list[int] = []
 
-    def note(self, url: str) -> None:
-        """Note a visit of a page, which has the version that the site shows now."""
-        path = url.removeprefix(self._site.url)
-        version = self._site.version(path)
+    def note(self, answer: httpx.Response) -> None:
+        """Note a visit of a page by the site's answer, which has the version that it shows."""
+        path = str(answer.url).removeprefix(self._site.url)
+        version = int(answer.headers[VERSION]) if answer.status_code == httpx.codes.OK else None
         self.changes.append((self.changes[-1] if self.changes else 0) + (version != self.copies[path]))
         self.copies[path] = version
 
@@ -158,8 +161,7 @@ async def crawl_oldest_first(site: ChangingSite, pace: Pace, http: httpx.AsyncCl
     finds, queue = Finds(site), deque(site.urls)
     while await pace.turn():
         url = queue.popleft()
-        await http.get(url)
-        finds.note(url)
+        finds.note(await http.get(url))
         queue.append(url)
     return finds
 

@@ -32,7 +32,7 @@ async def work(pages: LeasedPages, http: httpx.AsyncClient, pace: Pace, finds: F
             page.failed(error)
             continue
         page.done(answer.status_code, answer.content, headers=answer.headers, final_url=str(answer.url))
-        finds.note(page.url)
+        finds.note(answer)
 
 
 async def crawl(site: ChangingSite, client: AsyncClient, http: httpx.AsyncClient, pace: Pace) -> Finds:

@@ -62,7 +62,7 @@ async def follow(
     async def fetch_in_turn(url: str) -> httpx.Response:
         await pace.turn()
         answer = await http.get(url)
-        finds.note(url)
+        finds.note(answer)
         return answer
 
     index, texts, finds = VectorIndex((await client.read_changes("newest")).cursor), dict[str, str](), Finds(site)

@@ -37,6 +37,10 @@ def places(folder: Path) -> dict[str, list[str]]:
         "explain": ["https://h0.example/p0", "--state", state, "--now", str(NOW)],
         "evolutions": ["--state", state],
         "signals": ["--state", state],
+        "signals fetch": [
+            "--sitemap", "http://127.0.0.1:9/a.xml", "--to", str(folder / "signals.jsonl"),
+            "--state", str(folder / "documents"), "--once",
+        ],
         "use": ["t", "--state", state],
         "rules": ["h0.example", "delay=1s", "--service", "http://127.0.0.1:9"],
         "token": ["crawler", "--scope", "crawl", "--file", str(folder / "tokens.toml")],
@@ -48,7 +52,7 @@ def places(folder: Path) -> dict[str, list[str]]:
         "state export": ["--state", state, "--to", str(folder / "pages.arrow")],
         "state backup": ["--state", state, "--to", str(folder / "copy")],
         "state restore": ["--state", str(folder / "restored"), "--from", state],
-    }
+    }  # fmt: skip
 
 
 def parameters() -> list[tuple[str, click.Parameter]]:
