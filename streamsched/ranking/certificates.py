@@ -21,7 +21,8 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 CHUNK: Final = 64  # pages: two cache lines of ticks
 POOLED: Final = 0x7FFF  # as a tick: the page is in the pool
 FOREVER: Final = 0x7FFE  # as a tick: until the page changes
-_LAST: Final = 0x7FFD
+FOLLOWING: Final = 0x7FFD  # as a tick: until it is released, see `tie_classes`
+_LAST: Final = 0x7FFC
 _TICKS: Final = 0x7FFF  # mask
 BELOW_FLOOR: Final = 0x8000  # bit of a tick
 _HALF: Final = 1 << 14
@@ -240,7 +241,7 @@ def _convert(certificates: Certificates, start_s: float, tick_s: float) -> None:
 
 @inlined_kernel
 def _converted(tick: int, certificates: Certificates, start_s: float, tick_s: float) -> int:
-    if tick == 0 or tick >= FOREVER:
+    if tick == 0 or tick >= FOLLOWING:
         return tick
     until_s = certificates.start_s + certificates.tick_s * tick
     return int(min(max((until_s - start_s) / tick_s - 1.0, 0.0), float(_LAST)))  # 1: whatever was rounded

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from streamsched.politeness.limits import DEFAULT_LIMITS
 from streamsched.politeness.priority import read_overdue, select_best, tiers_of
 from streamsched.ranking.certificates import (
     CHUNK,
+    FOLLOWING,
     POOLED,
     CertificateTable,
     list_above,
@@ -39,6 +41,7 @@ from streamsched.ranking.page_examination import (
     Found,
     RankingArrays,
 )
+from streamsched.ranking.tie_classes import Bar, TieClasses
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
 
@@ -75,6 +78,7 @@ class IncrementalTopK:
         self._examiners = Examiners(formula, threads)
         self._only_new = only_new
         self._table = CertificateTable(VISITED if only_new else 0, 0)
+        self._ties = TieClasses()
         self._pool = np.empty(0, np.int64)
         self._fewest = fewest_pages
         self._host_slots, self._floors = HostSlots(), HostFloors()
@@ -130,6 +134,7 @@ class IncrementalTopK:
         elif rows.size and self._is_certified:
             bounded = rows[~np.isnan(self._table.arrays.bound[rows]) & (self._table.arrays.tick[rows] != 0)]
             self._table.remove(rows)
+            self._ties.note_changed(rows)
             self._run(shard, bounded, scored=True)
             summarise(self._table.arrays, bounded)
 
@@ -145,6 +150,7 @@ class IncrementalTopK:
         if first == 0:
             self._table.keep_time(self._clock, self._line.step_s, self._line.cycle_s)
             self._table.clear()
+            self._ties.clear(self._line.salt)
             self._begin(shard, None)
             self._is_certified = True
         rows = np.arange(first, min(first + count, self._table.pages))
@@ -160,11 +166,19 @@ class IncrementalTopK:
         line = self._line._replace(now=self._clock, since=self._clock - CLOCK_TOLERANCE_S)
         if not self._is_certified:
             return []
-        return find_false_certificates(shard, self._table.arrays, self._floors.levels, self._pool, self.scan, line)
+        faults = find_false_certificates(shard, self._table.arrays, self._floors.levels, self._pool, self.scan, line)
+        scores = self.scan.score(shard, line.now, line.cycle_s)
+        return faults + self._ties.find_false(shard, self._table.arrays, scores)
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return self._table.nbytes() + self._host_slots.nbytes() + self._floors.nbytes() + self._pool.nbytes
+        return (
+            self._table.nbytes()
+            + self._host_slots.nbytes()
+            + self._floors.nbytes()
+            + self._pool.nbytes
+            + self._ties.nbytes()
+        )
 
     def _cover(self, shard: ShardArrays) -> None:
         pages = int(shard.corpus["pages"][0])
@@ -198,18 +212,24 @@ class IncrementalTopK:
 
     def _search(self, shard: ShardArrays, query: Query) -> Ranked | None:
         """Return the best pages, or None if that takes examining too many."""
+        if self._ties.salt != query.salt:
+            self._is_certified = self._is_certified and not self._ties.size  # of another order
         if not self._is_certified and not self._certify(shard):
             return None
         self.examined, pooled = 0, self._pool
         expired = self._list_expired()
         if expired.size + pooled.size > self._most():
             return None
-        found = self._examine(shard, np.concatenate([pooled, expired, self._list_below_line()]))
-        while True:
+        released = self._ties.release_pending(shard, self._table.arrays, query.k)
+        found = self._examine(shard, np.concatenate([pooled, expired, self._list_below_line(), released]))
+        for turn in count():
             ranked = self._select(shard, query, found)
             rows = self._list_missing(shard, query, ranked, found)
             if rows is None or found.rows.size + rows.size > self._most():
                 return None
+            bar = _bar_of(query, ranked, found)
+            released = self._ties.release_reached(shard, self._table.arrays, found, ranked.rows, bar, turn)
+            rows = np.concatenate([rows, released])
             if not rows.size:
                 break
             found = Found._make(map(np.concatenate, zip(found, self._examine(shard, rows), strict=True)))
@@ -221,7 +241,7 @@ class IncrementalTopK:
         """Return pages that may belong to the batch and were not examined: int64[m]; None for too many."""
         slots = query.slot_limits
         if ranked.rows.size == query.k:
-            bar = least = _level_of_last(ranked, found)
+            bar = least = _bar_of(query, ranked, found).level
             rows = self._best(self._list_needed(shard, query, bar))
         else:
             bar, least = -math.inf, needed_level(shard, slots, self._host_slots.usage)
@@ -299,10 +319,11 @@ class IncrementalTopK:
 
     def _follow(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> None:
         """Move the line so that the pool holds several batches, and floors so that limited hosts do not fill it."""
-        bar = _level_of_last(ranked, found) if ranked.rows.size == query.k else -math.inf
+        bar = _bar_of(query, ranked, found).level
         above, levels = np.flatnonzero(found.levels >= bar), found.levels
         if -math.inf < bar and above.size > query.k:  # pages of full hosts do not count: they cannot be given soon
             levels = np.append(levels[levels < bar], np.full(query.k, bar))
+        levels = np.append(levels, self._ties.hidden_levels(found, 2 * self._target()))
         if above.size - query.k > self._target() // _MOST_SKIPPED:
             usage, levels_above = self._host_slots.usage, found.levels[above]
             hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
@@ -350,15 +371,19 @@ class IncrementalTopK:
         if scans == 0 or (scans & (scans - 1) and scans % _TRIES_AGAIN):
             return False
         self._begin(shard, self._table.arrays.bound)
+        self._ties.build(shard, self._table.arrays, self._line, self._random)
         sample = draw_rows(self._random, pages, _SAMPLE)
-        if self._run(shard, sample, scored=True)[0] * 2 * _MOST_EXAMINED > sample.size:
+        others = sample[self._table.arrays.tick[sample] != FOLLOWING]
+        if self._run(shard, others, scored=True)[0] * 2 * _MOST_EXAMINED > sample.size:
             return False
         self._examiners.certify(self._ranking(shard), pages, self._line)
         self._is_certified = True
         return True
 
 
-def _level_of_last(ranked: Ranked, found: Found) -> float:
-    """Return the level that a page needs to come before the last of a full batch, or to equal it. O(pool)."""
+def _bar_of(query: Query, ranked: Ranked, found: Found) -> Bar:
+    """Return the last page of a batch; one of infinite level if all pages are the query's first. O(pool)."""
+    if ranked.rows.size < query.k:
+        return Bar(-math.inf, (1 << 64) - 1)
     place = np.flatnonzero(found.rows == ranked.rows[-1])
-    return float(found.levels[place[0]]) if place.size else math.inf  # none, if all pages are the query's first
+    return Bar(float(found.levels[place[0]]), int(found.ties[place[0]])) if place.size else Bar(math.inf, 0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.politeness.eligibility import read_waits
-from streamsched.ranking.certificates import BELOW_FLOOR, CHUNK, FOREVER, POOLED, Certificates
+from streamsched.ranking.certificates import BELOW_FLOOR, CHUNK, FOLLOWING, FOREVER, POOLED, Certificates
 from streamsched.ranking.full_scan import FullScan
 from streamsched.ranking.host_slots import Singles
 from streamsched.ranking.line_control import Line, levels_of
@@ -44,10 +44,10 @@ def find_false_certificates(
 
 
 def ends_of(certificates: Certificates) -> Floats:
-    """Return when each certificate ends: float64[pages]; -inf for none, also in the pool, inf for no end."""
+    """Return when each certificate ends: float64[pages]; -inf in the pool, for none and for a page that follows."""
     ticks = certificates.tick.astype(np.int64) & POOLED
     ends = certificates.start_s + certificates.tick_s * ticks
-    return np.where((ticks == 0) | (ticks == POOLED), -np.inf, np.where(ticks == FOREVER, np.inf, ends))
+    return np.where(np.isin(ticks, (0, POOLED, FOLLOWING)), -np.inf, np.where(ticks == FOREVER, np.inf, ends))
 
 
 def _chunks_match(certificates: Certificates) -> bool:

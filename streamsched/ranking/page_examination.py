@@ -24,6 +24,7 @@ from streamsched.politeness.limits import overdue_at
 from streamsched.ranking.certificates import (
     BELOW_FLOOR,
     CHUNK,
+    FOLLOWING,
     POOLED,
     Certificates,
     Singles,
@@ -245,9 +246,9 @@ def _meeting(way: float, rise: float, line: Line) -> float:
 def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> None:
     """Certify the pages from row `first` to before `last`, and summarise their chunks, which must begin at `first`.
 
-    The bounds are about the scores. One end is tried for each page; where it is of no use, or the page is overdue, the
-    page is left without certificate unless it waits. O(m), three fifths of what `examine` takes: pages are read where
-    they are, and no host has a floor.
+    The bounds are about the scores. Pages that follow others stay as they are. One end is tried for each of the others;
+    where it is of no use, or the page is overdue, the page is left without certificate unless it waits. O(m), three
+    fifths of what `examine` takes: pages are read where they are, and no host has a floor.
     """
     shard, certificates, scorer = ranking.shard, ranking.certificates, ranking.scorer
     soonest, peak = np.uint16(POOLED), np.float32(np.nan)  # of the chunk so far
@@ -261,9 +262,10 @@ def certify_rows(ranking: RankingArrays, first: int, last: int, line: Line) -> N
         bound_block(scorer, pages, traces, context, line.since, line.cycle_s)
         for i in range(pages.size):
             row, end_s, bound = start + i, scorer.ends[i], scorer.bounds[i]
-            kept = round_up(bound) < line.level and set_certificate(certificates, row, bound, end_s, line.now)
-            if not (kept or _waits(ranking, row, line)):
-                certificates.tick[row], certificates.bound[row] = 0, np.float32(np.nan)
+            if certificates.tick[row] != FOLLOWING:
+                kept = round_up(bound) < line.level and set_certificate(certificates, row, bound, end_s, line.now)
+                if not (kept or _waits(ranking, row, line)):
+                    certificates.tick[row], certificates.bound[row] = 0, np.float32(np.nan)
             if row % CHUNK == 0:
                 soonest, peak = np.uint16(POOLED), np.float32(np.nan)
             soonest = min(soonest, certificates.tick[row])
