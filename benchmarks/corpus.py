@@ -66,7 +66,7 @@ class Crawl:
     """
 
     def __init__(self, pages: int, *, days: int = 1, large: bool = False) -> None:
-        """Visit `pages` pages on the first of `days` days, and on the others those that are due.
+        """Visit `pages` pages on the first of `days` days, and on the others those that are due; 0: only discover them.
 
         `large`: a third of the pages are on 50 hosts, the others on hosts of 2,000. O(pages * visits).
         """
@@ -76,9 +76,12 @@ class Crawl:
         self._large = large
         self._small_hosts = max((pages * 2 // 3 if large else pages) // _HOST_PAGES, 1)
         self._rates = self.rng.gamma(0.5, 0.4, pages).astype(np.float32)
-        self._visit_day(np.arange(pages), 0)
-        if days > 1:
+        if days:
+            self._visit_day(np.arange(pages), 0)
             self._live(days)
+        else:
+            for start in range(0, pages, _PART):
+                self.scheduler.discover(self._urls(np.arange(start, min(start + _PART, pages))), now=_BEGIN_S)
 
     @property
     def records(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:

@@ -1,5 +1,5 @@
-"""Batches by the default formula, beside scoring all pages in the same run: on the first day of a corpus and after
-weeks, with surges, a leap of the clock, and large hosts that want a second between two visits; by size, and by
+"""Batches by the default formula, beside scoring all pages in the same run: of a corpus that was discovered at one time,
+on the first day of one that is visited and after weeks, with surges, a leap of the clock, and large hosts that want a second between two visits; by size, and by
 other formulas.
 """
 
@@ -39,7 +39,7 @@ _SIZES: Final = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000)
 def measure(pages: int, repeats: int) -> list[Row]:
     """Return the rows of this benchmark at `pages` pages."""
     compile_kernels()
-    rows: list[Row] = []
+    rows = _new(pages, repeats)
     for name, days in (("first day", 1), ("settled", HISTORY_DAYS)):
         rows += _days(f"{pages:,} pages, {name}", Crawl(pages, days=days), repeats)
     return rows + _polite(pages, repeats)
@@ -83,6 +83,15 @@ def _state_rows(crawl: Crawl) -> list[Row]:
         Row("... state of the ranking, bytes a page", f"{parts['ranking']:.1f}"),
         Row("... all state but URLs, bytes a page", f"{sum(parts.values()) - parts['url_text']:.0f}"),
     ]
+
+
+def _new(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of a corpus whose pages were all discovered at one time, and not yet visited."""
+    crawl = Crawl(pages, days=0)
+    scan_s = crawl.scan_seconds(_K, repeats)
+    name = f"{pages:,} pages, new"
+    rows = [_first_row(f"{name}: next_batch({_K:,}), first", crawl, scan_s)]
+    return rows + _batch_rows(f"next_batch({_K:,}) of {name}", crawl, scan_s, _K, headline=True)
 
 
 def _days(name: str, crawl: Crawl, repeats: int) -> list[Row]:

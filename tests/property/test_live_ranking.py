@@ -220,6 +220,7 @@ class LiveRanking(RuleBasedStateMachine):
             found = search(standing, *arguments)
             part = "given up" if found is None else "all" if standing.examined >= standing._table.pages else "some"
             met[part] += 1
+            met["followed"] += found is not None and standing._ties.size > 0
             if HOURLY.intersection(self.twins.scheduler.formula.terminals) and not is_even(self.twins.scheduler):
                 met[f"{part}, by hours"] += 1
             return found
@@ -457,6 +458,7 @@ def run(
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     met = run(how_many(10, 25), 30)
     assert met["some"] > 5
+    assert met["followed"] > 5
     if how_many(0, 1) == 0:
         return  # a few sequences need not come by all of these
     assert met["some"] > 20

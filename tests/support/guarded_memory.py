@@ -15,7 +15,7 @@ import pytest
 
 from streamsched.numerics.arrays import Records
 from streamsched.numerics.growable_array import PageMemory, page_memory
-from streamsched.ranking import formula_switch, host_floors, incremental_topk
+from streamsched.ranking import formula_switch, host_floors, incremental_topk, tie_classes
 from streamsched.ranking.incremental_topk import IncrementalTopK
 
 FENCE_BYTES = 1 << 14  # more than any one write is long
@@ -91,4 +91,9 @@ def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
         patch.setattr(incremental_topk, "_MOST_SKIPPED", 8)
         patch.setattr(host_floors, "_FEWEST", 1)
         patch.setattr(formula_switch, "_CHUNK", 16)
+        patch.setattr(
+            tie_classes, "_LARGE_HOST", 256 if bits > 5 else 1
+        )  # each host has classes of its own, or none has
+        patch.setattr(tie_classes, "_BUCKET", 4)
+        patch.setattr(tie_classes, "_FEWEST_RELEASED", 1)
         yield
