@@ -1,6 +1,6 @@
-"""Batches by the default formula, beside scoring all pages in the same run: of a corpus that was discovered at one time,
-on the first day of one that is visited and after weeks, with surges, a leap of the clock, and large hosts that want a second between two visits; by size, and by
-other formulas.
+"""Batches by the default formula, beside scoring all pages in the same run: of pages that were all discovered at one
+time, on the first day of a crawl and after weeks, with surges, a leap of the clock, and large hosts that want a second
+between two visits; by size, and by other formulas.
 """
 
 from __future__ import annotations

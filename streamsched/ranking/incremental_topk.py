@@ -4,8 +4,8 @@ Each page either is in the pool or has a certificate: a level that it does not e
 examines the pool and the pages whose certificates have expired, gives host slots to the best, and continues with pages
 whose certificates allow as much, until no page that is left can belong to the batch. The line, above which pages are
 pooled, follows the batches so that the pool holds several of them; nothing but speed depends on it. Of pages that are
-alike only some are ranked (`tie_classes`). If scoring all pages is faster (a clock that jumps, nearly all pages wanted),
-the query scores all pages.
+alike only some are ranked (`tie_classes`). If scoring all pages is faster (a clock that jumps, nearly all pages
+wanted), the query scores all pages.
 """
 
 from __future__ import annotations

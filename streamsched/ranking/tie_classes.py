@@ -102,6 +102,9 @@ class TieClasses:
         best = np.sort(np.argsort(counts)[-_MOST_CLASSES:])
         best = best[counts[best] >= _FEWEST_DRAWN]
         found, sizes = found[best], counts[best] * (pages / drawn.size)
+        if not found.size:
+            certificates.tick[certificates.tick == FOLLOWING] = 0
+            return
         bits = np.ceil(np.log2(np.maximum(sizes / _BUCKET, 1.0))).astype(np.int64)
         self._first = np.concatenate([[0], np.cumsum(1 << bits)])
         bucket_of, fill = np.empty(pages, np.uint32), np.zeros(self._first[-1] + 1, np.int64)

@@ -106,6 +106,7 @@ def _serve_many() -> None:
     for day in range(2):  # visits all day long, so that scores differ and certificates are of use
         times = _START_S + _DAY_S * (day + np.arange(len(urls)) / len(urls))
         scheduler.observe(OutcomeBatch(urls, times, changed=np.arange(len(urls)) % 7 == day))
+    scheduler.discover([f"https://host{i % 100}.example/new/{i}" for i in range(20_000)], now=_START_S + _DAY_S)
     for second in range(6):
         now = _START_S + 2 * _DAY_S + second
         batch = scheduler.next_batch(k=100, now=now)

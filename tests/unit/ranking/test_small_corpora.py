@@ -12,6 +12,7 @@ from streamsched.ranking import (
     line_control,
     page_examination,
     page_scorer,
+    tie_classes,
 )
 from streamsched.scheduler.batches import surge_probes
 
@@ -21,6 +22,7 @@ KERNELS = {
     line_control: ("_write_levels",),
     page_scorer: ("score_block", "run_bounds"),
     certificates: ("_convert",),
+    tie_classes: ("_write_keys", "_divide", "_collect"),
     host_floors: ("_find_short", "_list_below_floors"),
     surge_probes: ("_list_due", "_list_candidates", "_choose_best"),
 }
