@@ -106,6 +106,7 @@ def test_pages_of_another_importance_are_another_class() -> None:
     twins = Twins("importance * posterior", OPEN)
     twins.discover(URLS[::2], 1.0)
     twins.discover(URLS[1::2], 3.0)
+    twins.now += 60.0
     given = list[str]()
     while taken := twins.take(4):
         given += taken
