@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import count
 from typing import Final
 
 import numpy as np
@@ -223,14 +222,15 @@ class IncrementalTopK:
             return None
         released = self._ties.release_pending(shard, self._table.arrays, query.k)
         found = self._examine(shard, np.concatenate([pooled, expired, self._list_below_line(), released]))
-        for turn in count():
+        turn = 0
+        while True:
             ranked = self._select(shard, query, found)
             rows = self._list_missing(shard, query, ranked, found)
             if rows is None or found.rows.size + rows.size > self._most():
                 return None
             bar = _bar_of(query, ranked, found)
             released = self._ties.release_reached(shard, self._table.arrays, found, ranked.rows, bar, turn)
-            rows = np.concatenate([rows, released])
+            rows, turn = np.concatenate([rows, released]), turn + 1
             if not rows.size:
                 break
             found = Found._make(map(np.concatenate, zip(found, self._examine(shard, rows), strict=True)))
