@@ -353,7 +353,8 @@ class Explanation(Answer, frozen=True, kw_only=True):
     - ``eligible_from_s``: the earliest time from now on at which the page is eligible, None if the clock alone does not
       determine it;
     - ``position``: its place among the eligible pages, 1 the best (pages asked for or overdue precede all others), None
-      while it is not eligible;
+      while it is not eligible; ``of_eligible``: how many these are; ``is_estimate``: whether both are estimates, as of
+      more than 65,536 pages;
     - ``terminals``: every terminal's value, whether the formula reads it or not;
     - ``prior_rate``: the mean of the prior it was last given;
     - ``reasons``: why the page is ranked and selected as it is, as codes with numbers (see ``docs/reasons.md``);
@@ -370,6 +371,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     eligible_from_s: float | None
     position: int | None
     of_eligible: int
+    is_estimate: bool
     terminals: dict[str, float]
     prior_rate: float
     prior_pages: int
@@ -382,7 +384,8 @@ class Explanation(Answer, frozen=True, kw_only=True):
     in_batch: bool | None = None
 
     def __str__(self) -> str:
-        place = f"{self.position} of {self.of_eligible} eligible pages " if self.position else "not "
+        about = "about " if self.is_estimate else ""
+        place = f"{about}{self.position} of {self.of_eligible} eligible pages " if self.position else "not "
         score = "not finite" if self.score is None else f"{self.score:.6g}"
         lines = [
             self.url,

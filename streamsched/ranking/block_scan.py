@@ -158,18 +158,18 @@ def collect(shard: ShardArrays, scores: Floats, start: int, query: KernelQuery, 
 
 @bare_kernel
 def count_before(
-    shard: ShardArrays, scores: Floats, start: int, query: KernelQuery, own: WorstOfBest, row: int
+    shard: ShardArrays, scores: Floats, rows: Ints, query: KernelQuery, own: WorstOfBest, row: int
 ) -> tuple[int, int]:
-    """Return how many eligible pages from row `start` on precede the page of `row`, and how many there are.
+    """Return how many eligible pages of ``rows``: int64[m] precede the page of `row`, and how many there are.
 
     `scores`: float64[m], theirs; `own`: what orders the page of `row`. O(m).
     """
     before = eligible = 0
     for i in range(scores.size):
-        if not is_eligible(shard.pages, shard.groups.records, start + i, query.limits, query.now):
+        if not is_eligible(shard.pages, shard.groups.records, rows[i], query.limits, query.now):
             continue
         eligible += 1
-        overdue_s = overdue_since(shard.pages.records[start + i], query.limits, query.now)
+        overdue_s = overdue_since(shard.pages.records[rows[i]], query.limits, query.now)
         if overdue_s != own.overdue_s:
             before += int(overdue_s < own.overdue_s)
             continue
@@ -177,8 +177,8 @@ def count_before(
         if key != own.key:
             before += int(key > own.key)
             continue
-        tie = mix(shard.pages.records[start + i].url_hash ^ query.salt)
-        if tie < own.tie or (tie == own.tie and start + i < row):
+        tie = mix(shard.pages.records[rows[i]].url_hash ^ query.salt)
+        if tie < own.tie or (tie == own.tie and rows[i] < row):
             before += 1
     return before, eligible
 

@@ -44,6 +44,7 @@ Result = TypeVar("Result")
 
 _SAMPLE_BLOCKS: Final = 1_024  # runs of rows in the sample that sets the first threshold: neighbours are alike
 _SAMPLE_ROWS: Final = 8  # rows of a run
+_MOST_COUNTED: Final = 1 << 16  # pages that are counted to find a page's place
 _MANY_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start, or than `scan_rows` is compiled
 
 
@@ -78,6 +79,14 @@ class Query:
         """Return the query as kernels read it. O(1)."""
         salt = np.uint64(self.salt)
         return KernelQuery(self.now, self.cycle_s, salt, self.limits, self.lease_s, self.domains, self.only_new, usage)
+
+
+class Place(NamedTuple):
+    """The place of a page in the ranking, 1 the best, and the number of eligible pages; both may be estimates."""
+
+    position: int
+    of_eligible: int
+    is_estimate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,28 +196,27 @@ class FullScan:
             scores[start:stop] = self._workers[0].score(shard, part, now, cycle_s)
         return scores
 
-    def place(self, shard: ShardArrays, query: Query, row: int) -> tuple[int, int]:
-        """Return the position of a page among the eligible ones, as if it were one of them, and how many these are.
+    def place(self, shard: ShardArrays, query: Query, row: int) -> Place:
+        """Return the place of a page among the eligible ones, as if it were one of them. O(pages), at most 65,536.
 
-        1 is the best. O(pages).
+        With more pages, both numbers are estimates from short runs of rows, evenly spread.
         """
         pages, rows = int(shard.corpus["pages"][0]), np.array([row])
         overdue_s = read_overdue(shard, rows, query.limits, query.now)[0]
         key = np.uint64(0) if overdue_s < np.inf else sort_keys(self.score(shard, query.now, query.cycle_s, rows))[0]
         own = WorstOfBest(overdue_s, key, tie_keys(shard.pages.records["url_hash"][rows], query.salt)[0])
         kernel_query = query.for_kernels(self._host_slots.usage)
-
-        def count(worker: _Worker, starts: Iterator[int]) -> tuple[int, int]:
-            before = eligible = 0
-            for start in starts:
-                block = slice(start, min(start + BLOCK, pages))
-                scores = worker.score(shard, block, query.now, query.cycle_s)
-                found = count_before(shard, scores, block.start, kernel_query, own, row)
-                before, eligible = before + found[0], eligible + found[1]
-            return before, eligible
-
-        counts = self._share(pages, count)
-        return 1 + sum(before for before, _ in counts), sum(eligible for _, eligible in counts)
+        counted = np.arange(pages)
+        if pages > _MOST_COUNTED:
+            counted = _spread_runs(pages, _MOST_COUNTED // _SAMPLE_ROWS)
+        before = eligible = 0
+        for start in range(0, counted.size, BLOCK):
+            block = counted[start : start + BLOCK]
+            scores = self._workers[0].score(shard, block, query.now, query.cycle_s)
+            found = count_before(shard, scores, block, kernel_query, own, row)
+            before, eligible = before + found[0], eligible + found[1]
+        scale = pages / max(counted.size, 1)
+        return Place(1 + round(before * scale), round(eligible * scale), counted.size < pages)
 
     def _share(self, pages: int, work: Callable[[_Worker, Iterator[int]], Result]) -> list[Result]:
         """Let each thread `work` on the blocks of pages that begin at some rows; return the results. Few take one."""
@@ -223,8 +231,7 @@ class FullScan:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
         if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS:
             return None
-        starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
-        rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
+        rows = _spread_runs(pages, _SAMPLE_BLOCKS)
         expected = query.k * rows.size / pages  # of the best k pages in the sample
         rows = rows[are_eligible(shard, rows, query.now, query.limits)]
         # Hosts and domains whose slots are in use are left out: the bar is for the others.
@@ -257,6 +264,13 @@ class FullScan:
         held = Held._make(map(np.concatenate, zip(*self._share(pages, scan), strict=True)))
         best = select_best(held.scores, held.overdue_s, held.ties, query.k, held.rows)
         return Ranked(held.rows[best], held.scores[best], tiers_of(held.overdue_s[best]))
+
+
+def _spread_runs(pages: int, count: int) -> Ints:
+    """Return the rows of `count` short runs, evenly spread over `pages` rows: int64[count * _SAMPLE_ROWS]."""
+    starts = np.linspace(0, pages - _SAMPLE_ROWS, count).astype(np.int64)
+    rows: Ints = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
+    return rows
 
 
 class _Worker:

@@ -55,7 +55,7 @@ class RankedBy(NamedTuple):
 
 
 def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> Explanation:
-    """Return the explanation of the page of `row` at `query.now`. O(pages), because of its position."""
+    """Return the explanation of the page of `row` at `query.now`. O(pages) for its place, at most 65,536."""
     rows = np.array([row])
     page = shard.pages.records[row]
     now = query.now
@@ -69,7 +69,7 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     eligible_from_s, reasons = eligibility_reasons(shard, row, now, ranked.limits, ranked.streams)
     visited = bool(page["flags"] & VISITED)
     last_outcome_s = shard.pages.traces["last_outcome_s"][row]
-    position, of_eligible = ranked.ranking.place(shard, query, row)
+    place = ranked.ranking.place(shard, query, row)
     return Explanation(
         url=url_text(shard.pages, row),
         host=group_name(shard.groups, int(group["host"])),
@@ -79,8 +79,9 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
         score=finite(ranked.score(shard, query, row)),
         eligible=eligible,
         eligible_from_s=eligible_from_s,
-        position=position if eligible else None,
-        of_eligible=of_eligible,
+        position=place.position if eligible else None,
+        of_eligible=place.of_eligible,
+        is_estimate=place.is_estimate,
         terminals=terminals,
         prior_rate=_prior_rate(page),
         prior_pages=int(group["pages"]),

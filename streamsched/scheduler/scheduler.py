@@ -764,8 +764,8 @@ class Scheduler:
     def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
         """Return what is known of a page, its score and rank at `now`, and why the next batch of `k` has it or not.
 
-        `lease`: of that batch; hosts with a delay have as many pages as can be visited in it. O(pages). Raises
-        UnknownPage.
+        `lease`: of that batch; hosts with a delay have as many pages as can be visited in it. O(k), and O(pages) for
+        its place, which is estimated for more than 65,536 pages. Raises UnknownPage.
         """
         now, k = check_time(now), check_whole("k", k, 1, "1 or more pages")
         lease_s = parse_lease(lease)

@@ -72,6 +72,6 @@ def test_ranking_is_the_full_sort(
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
     for row in range(0, len(pages), 7):  # eligible or not
         before = sum((place(other), other) < (place(row), row) for other in eligible)
-        assert scan.place(table.arrays, query, row) == (1 + before, len(eligible))
+        assert scan.place(table.arrays, query, row) == (1 + before, len(eligible), False)
     Leases().release(table.arrays, np.arange(len(pages)))
     assert scan.rank(table.arrays, Query(1000, 100.0, 1.0, salt, limits)).rows.size == len(pages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -204,3 +205,20 @@ def test_what_was_asked_for_goes_first_then_what_is_overdue_longest(pages: int) 
         )[:8]
         assert batch.tiers.tolist() == [2, 2, *[1] * 8]
         np.testing.assert_array_equal(batch.scores, scheduler.score(batch.urls, now=now))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
+def test_the_place_among_many_pages_is_estimated(share: float) -> None:
+    """Every other page is leased; the estimate is within five standard deviations of the place by a full sort."""
+    table, values = make_pages(MANY), np.random.default_rng(6).random(MANY)
+    Leases().grant(table.arrays, np.arange(0, MANY, 2), 0.0, 101.0)
+    set_scores(table, values)
+    query = Query(1, 100.0, 86_400.0, 1)
+    order = full_sort(table, values, replace(query, k=MANY))
+    exact = round(share * (order.size - 1))
+    place = FullScan(SCORE, 2).place(table.arrays, query, int(order[exact]))
+    assert place.is_estimate
+    assert (
+        abs(place.position - 1 - exact) <= 5 * MANY * np.sqrt(share / 4 / full_scan._MOST_COUNTED) + 5 * MANY / 65_536
+    )
+    assert abs(place.of_eligible - MANY // 2) <= 5 * MANY * np.sqrt(0.25 / full_scan._MOST_COUNTED)

@@ -126,9 +126,9 @@ function describeOutcome(page) {
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
-function describePlace({ position, of_eligible: of, in_batch: inBatch }) {
+function describePlace({ position, of_eligible: of, is_estimate: isEstimate, in_batch: inBatch }) {
   if (position === null) return "not in the ranking";
-  const place = `${count(position)} of ${count(of)}`;
+  const place = `${isEstimate ? "about " : ""}${count(position)} of ${count(of)}`;
   return inBatch ? `${place}, in the next batch of 1,000` : place;
 }
 
