@@ -1,0 +1,137 @@
+"""Lays out the documentation for mkdocs, below out/docs, and builds it into out/docs/site: ``make docs``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import cleandoc
+from pathlib import Path, PurePosixPath
+from posixpath import normpath, relpath
+from typing import Any, Final
+
+import click
+import griffe
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from streamsched.cli.program import program
+from tests.support.paths import ROOT
+
+FROM_OUTSIDE: Final = {  # by their place in the repository; all of docs/ keeps its names
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "data/README.md": "data.md",
+}
+PACKAGES: Final = (  # in this order; an object that two of them name is described below the first
+    "streamsched",
+    "streamsched.formula",
+    "streamsched.optimal",
+    "streamsched.content",
+    "streamsched.client",
+    "streamsched.connectors",
+    "streamsched.connectors.crawlers",
+    "streamsched.connectors.crawlee",
+    "streamsched.connectors.scrapy",
+    "streamsched.connectors.kafka",
+    "streamsched.connectors.signals",
+    "streamsched.replay",
+    "streamsched.replay.analysis",
+    "streamsched.replay.gp4c",
+    "streamsched.replay.optimisers",
+)
+_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+_DOCTEST: Final = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+
+
+class Doctests(griffe.Extension):
+    """Makes examples in docstrings blocks of code; Markdown would read ``>>>`` as quotations."""
+
+    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Fence the examples of one docstring."""
+        if obj.docstring is not None:
+            obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+
+
+def build_site(folder: Path) -> Path:
+    """Build the site in `folder`, which is emptied, and return where its pages are. Warnings are errors."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, text in pages().items():
+        path = folder / "pages" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    shutil.copy(ROOT / "docs" / "site.css", folder / "pages")
+    config = load_config(str(folder / "mkdocs.yml"))
+    build(config)
+    return Path(config.site_dir)
+
+
+def pages() -> dict[str, str]:
+    """Return the Markdown of all pages by their names in the site."""
+    places = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "docs").rglob("*.md"))}
+    names = {**{place: place.removeprefix("docs/") for place in places}, **FROM_OUTSIDE}
+    written = {name: _with_links((ROOT / place).read_text(), place, names) for place, name in names.items()}
+    described: dict[int, str] = {}
+    made = {f"api/{package}.md": "".join(_package_page(package, described)) for package in PACKAGES}
+    return written | made | {"command-line.md": "".join(_command_line())}
+
+
+def _with_links(text: str, place: str, names: dict[str, str]) -> str:
+    """Return a page whose links lead to pages of the site; those to other files of the repository become text."""
+
+    def link(found: re.Match[str]) -> str:
+        target = normpath(PurePosixPath(place).parent / found[2])
+        if target in names:
+            return f"[{found[1]}]({relpath(names[target], PurePosixPath(names[place]).parent)}{found[3] or ''})"
+        return found[1] if (ROOT / target).exists() else found[0]
+
+    return _LINK.sub(link, text)
+
+
+def _package_page(package: str, described: dict[int, str]) -> Iterator[str]:
+    """Yield the Markdown for the public names of a package; `described` has the packages of those seen before."""
+    module = import_module(package)
+    yield f"# `{package}`\n\n{cleandoc(module.__doc__ or '')}\n\n"
+    for name in module.__all__:
+        thing = getattr(module, name)
+        home = described.setdefault(id(thing), package) if callable(thing) else package
+        if home == package:
+            yield f"::: {package}.{name}\n\n"
+        else:
+            yield f"## `{name}`\n\nThat of [`{home}`]({home}.md#{home}.{name}).\n\n"
+
+
+def _command_line() -> Iterator[str]:
+    """Yield the Markdown for all commands."""
+    yield f"# Command line\n\n{cleandoc(program.help or '')}\n\n{_example(program.epilog)}"
+    yield from _commands(click.Context(program, info_name="streamsched"))
+
+
+def _commands(parent: click.Context) -> Iterator[str]:
+    group = parent.command
+    assert isinstance(group, click.Group)
+    for name in group.list_commands(parent):
+        command = group.get_command(parent, name)
+        assert command is not None
+        context = click.Context(command, info_name=name, parent=parent)
+        yield f"## {context.command_path}\n\n{cleandoc(command.help or '')}\n\n"
+        usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+        yield f"```text\n{usage}\n```\n\n"
+        records = [one.get_help_record(context) for one in command.get_params(context)]
+        rows = [f"| `{option}` | {meaning.replace('|', '&#124;')} |\n" for option, meaning in filter(None, records)]
+        yield "| option | meaning |\n| --- | --- |\n" + "".join(rows) + "\n" + _example(command.epilog)
+        if isinstance(command, click.Group):
+            yield from _commands(context)
+
+
+def _example(epilog: str | None) -> str:
+    return f"```text\n{cleandoc(epilog).replace(chr(8), '').strip()}\n```\n\n" if epilog else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{build_site(ROOT / 'out' / 'docs') / 'index.html'}\n")
