@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -14,8 +15,6 @@ from typing import Any, Final
 
 import click
 import griffe
-from mkdocs.commands.build import build
-from mkdocs.config import load_config
 
 from streamsched.cli.program import program
 from tests.support.paths import ROOT
@@ -65,10 +64,13 @@ def build_site(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    shutil.copy(ROOT / "docs" / "site.css", folder / "pages")
-    config = load_config(str(folder / "mkdocs.yml"))
-    build(config)
-    return Path(config.site_dir)
+    shutil.copytree(ROOT / "docs" / "site", folder / "pages" / "site")
+    shutil.copy(ROOT / "streamsched" / "http" / "console" / "static" / "icon.svg", folder / "pages" / "site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", folder / "mkdocs.yml"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise ValueError(answer.stderr)
+    return folder / "site"
 
 
 def pages() -> dict[str, str]:
