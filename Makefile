@@ -54,9 +54,10 @@ pytest: export PYTHONDONTWRITEBYTECODE =
 pytest: .venv/ready-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 
-docs: .venv/ready-dev ## make docs/settings.md out of the settings' classes, and the tables of fields out of FIELDS
+docs: .venv/ready-dev ## make docs/settings.md and the tables of fields out of the code, and the site out/docs/site
 	$(BIN)/python -m tests.support.settings_page
 	$(BIN)/python -m tests.support.field_tables
+	$(BIN)/python -m tests.support.site
 
 soak: .venv/ready-dev ## run what make test shortens, attacks first of all: 90 minutes at most; WITH='--seed 7 --json'
 	@$(BIN)/python -m tests.soak $(WITH)

@@ -43,7 +43,7 @@ PACKAGES: Final = (  # in this order; an object that two of them name is describ
     "streamsched.replay.gp4c",
     "streamsched.replay.optimisers",
 )
-_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+_LINK: Final = re.compile(r"\[([^\[\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _DOCTEST: Final = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 
@@ -66,7 +66,7 @@ def build_site(folder: Path) -> Path:
     shutil.copy(ROOT / "mkdocs.yml", folder)
     shutil.copytree(ROOT / "docs" / "site", folder / "pages" / "site")
     shutil.copy(ROOT / "streamsched" / "http" / "console" / "static" / "icon.svg", folder / "pages" / "site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", folder / "mkdocs.yml"]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(folder / "mkdocs.yml")]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise ValueError(answer.stderr)
@@ -84,15 +84,24 @@ def pages() -> dict[str, str]:
 
 
 def _with_links(text: str, place: str, names: dict[str, str]) -> str:
-    """Return a page whose links lead to pages of the site; those to other files of the repository become text."""
+    """Return a page whose links lead to pages of the site; those to other files of the repository become text.
+
+    A link whose words are the name of a page's file gets the page's title.
+    """
 
     def link(found: re.Match[str]) -> str:
         target = normpath(PurePosixPath(place).parent / found[2])
         if target in names:
-            return f"[{found[1]}]({relpath(names[target], PurePosixPath(names[place]).parent)}{found[3] or ''})"
+            words = _title(target) if found[1].endswith(".md") else found[1]
+            return f"[{words}]({relpath(names[target], PurePosixPath(names[place]).parent)}{found[3] or ''})"
         return found[1] if (ROOT / target).exists() else found[0]
 
     return _LINK.sub(link, text)
+
+
+def _title(place: str) -> str:
+    """Return the first heading of a page, which a comment may precede."""
+    return next(line.removeprefix("# ") for line in (ROOT / place).read_text().splitlines() if line.startswith("# "))
 
 
 def _package_page(package: str, described: dict[int, str]) -> Iterator[str]:
@@ -111,7 +120,7 @@ def _package_page(package: str, described: dict[int, str]) -> Iterator[str]:
 def _command_line() -> Iterator[str]:
     """Yield the Markdown for all commands."""
     yield f"# Command line\n\n{cleandoc(program.help or '')}\n\n{_example(program.epilog)}"
-    yield from _commands(click.Context(program, info_name="streamsched"))
+    yield from _commands(click.Context(program, info_name="streamsched", **program.context_settings))
 
 
 def _commands(parent: click.Context) -> Iterator[str]:
@@ -121,7 +130,8 @@ def _commands(parent: click.Context) -> Iterator[str]:
         command = group.get_command(parent, name)
         assert command is not None
         context = click.Context(command, info_name=name, parent=parent)
-        yield f"## {context.command_path}\n\n{cleandoc(command.help or '')}\n\n"
+        label = context.command_path.partition(" ")[2]
+        yield f"## {context.command_path} {{ data-toc-label='{label}' }}\n\n{cleandoc(command.help or '')}\n\n"
         usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
         yield f"```text\n{usage}\n```\n\n"
         records = [one.get_help_record(context) for one in command.get_params(context)]
@@ -132,7 +142,8 @@ def _commands(parent: click.Context) -> Iterator[str]:
 
 
 def _example(epilog: str | None) -> str:
-    return f"```text\n{cleandoc(epilog).replace(chr(8), '').strip()}\n```\n\n" if epilog else ""
+    blocks = [block.strip() for block in cleandoc(epilog or "").split("\b\n")]
+    return "".join(f"```text\n{block}\n```\n\n" for block in blocks if block)
 
 
 if __name__ == "__main__":
