@@ -44,16 +44,22 @@ PACKAGES: Final = (  # in this order; an object that two of them name is describ
     "streamsched.replay.optimisers",
 )
 _LINK: Final = re.compile(r"\[([^\[\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+_BLOCK_FOLLOWS: Final = re.compile(r"^::$|(:):$", re.MULTILINE)
 _DOCTEST: Final = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 
-class Doctests(griffe.Extension):
-    """Makes examples in docstrings blocks of code; Markdown would read ``>>>`` as quotations."""
+class Docstrings(griffe.Extension):
+    """Makes Markdown of docstrings."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Fence the examples of one docstring."""
+        """Rewrite one docstring."""
         if obj.docstring is not None:
-            obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+            obj.docstring.value = as_markdown(obj.docstring.value)
+
+
+def as_markdown(docstring: str) -> str:
+    """Return a docstring whose ``::`` stands for no block any more, and whose examples are blocks of code."""
+    return _DOCTEST.sub(r"```pycon\n\g<0>\n```", _BLOCK_FOLLOWS.sub(r"\1", docstring))
 
 
 def build_site(folder: Path) -> Path:
@@ -107,7 +113,7 @@ def _title(place: str) -> str:
 def _package_page(package: str, described: dict[int, str]) -> Iterator[str]:
     """Yield the Markdown for the public names of a package; `described` has the packages of those seen before."""
     module = import_module(package)
-    yield f"# `{package}`\n\n{cleandoc(module.__doc__ or '')}\n\n"
+    yield f"# `{package}`\n\n{as_markdown(cleandoc(module.__doc__ or ''))}\n\n"
     for name in module.__all__:
         thing = getattr(module, name)
         home = described.setdefault(id(thing), package) if callable(thing) else package
