@@ -162,7 +162,7 @@ class LeasedRequests(RequestManager):
                 "no page is added for %s %s: the service schedules GET requests", request.method, request.url
             )
             return None
-        url = request if isinstance(request, str) else request.url
+        url = (request if isinstance(request, str) else request.url).partition("#")[0]  # places within a page are one
         key = url if isinstance(request, str) else request.unique_key
         if forefront:
             await self.leases.client.ask([url])

@@ -208,8 +208,8 @@ class ScrapyFrontier:
         return False
 
     def add_link(self, url: str) -> None:
-        """Tell the service of a page, soon."""
-        self._links.append(url)
+        """Tell the service of a page, soon; a place within it is the same page."""
+        self._links.append(url.partition("#")[0])
         if len(self._links) == 1:
             self.later(_LINKS_S, self._flush_links)
         elif len(self._links) >= _LINKS:

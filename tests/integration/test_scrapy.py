@@ -57,7 +57,8 @@ def unruly(site: Site) -> None:
         "/large": Reply(body=b"<p>word</p>" * 600_000, headers={"content-type": "text/html"}),
         "/private": html("private"),
     }
-    links = [*(path for path in site.replies if path not in ("/robots.txt", "/target", "/outside")), "/gone"]
+    others = ("/robots.txt", "/target", "/outside", "/paper")
+    links = [*(path for path in site.replies if path not in others), "/gone", "/paper#page=2"]
     site.replies["/"] = html("all", *links, "/plain")
 
 

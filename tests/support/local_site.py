@@ -72,7 +72,7 @@ class LocalSite:
             status, target = _REDIRECTS[path]
             send(request, status, b"", Location=target.format(other=self.other))
         else:
-            text = f"<html><nav>Menu</nav><p>Edition {self.edition} of {path}, and <a href='/more'>more</a>"
+            text = f"<html><nav>Menu</nav><p>Edition {self.edition} of {path}, and <a href='/more#end'>more</a>"
             send(request, 200, text.encode())
 
 
