@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ ELSEWHERE = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(?:https?:)?//[^>]*>"""  # what a page loads, not what it links to
     r"""|<link[^>]*\shref=["']?(?:https?:)?//[^>]*>|@import[^;]*//[^;]*|url\(["']?(?:https?:)?//[^)]*"""
 )
+SHOWN = re.compile(r"^\$ (?:\w+=\S+ )*(streamsched [a-z].*?[^\\])$", re.MULTILINE | re.DOTALL)  # after a prompt
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,26 @@ def test_every_command_and_every_public_name_has_its_place(site: Path) -> None:
         places = {*re.findall(r'id="([^"]+)"', page)}
         public = import_module(package).__all__
         assert [name for name in public if not places & {f"{package}.{name}", name.lower()}] == []
+
+
+def test_commands_that_pages_show_can_be_given() -> None:
+    shown = {command for name, text in pages().items() if name != "command-line.md" for command in SHOWN.findall(text)}
+    assert len(shown) > 50
+    for command in shown:
+        parse(command)
+    with pytest.raises(click.UsageError):
+        parse("streamsched next --state state/ --lesae 1h")
+
+
+def parse(command: str) -> None:
+    """Parse the words of a command as `streamsched` does, and run nothing."""
+    words = [word for word in shlex.split(command.replace("\\\n", " "), comments=True) if word != "…"]
+    context, found = click.Context(program), program.get_command(click.Context(program), words[1])
+    rest = list(takewhile(lambda word: word not in {"&", ">", "|"}, words[2:]))
+    if isinstance(found, click.Group) and rest and (below := found.get_command(context, rest[0])) is not None:
+        context, found, rest = click.Context(found, parent=context), below, rest[1:]
+    assert found is not None, command
+    found.make_context(command, rest, parent=context)
 
 
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
