@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path, PurePosixPath
@@ -48,13 +48,18 @@ _BLOCK_FOLLOWS: Final = re.compile(r"^::$|(:):$", re.MULTILINE)
 _DOCTEST: Final = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 
-class Docstrings(griffe.Extension):
-    """Makes Markdown of docstrings."""
+class ForReaders(griffe.Extension):
+    """Makes Markdown of docstrings, and signatures that a reader can use."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite one docstring."""
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        """Show what a method of the clients returns, not the request that it is written as."""
+        if isinstance(func.returns, griffe.ExprSubscript) and str(func.returns.left) == "Call":
+            func.returns = func.returns.slice
 
 
 def as_markdown(docstring: str) -> str:
@@ -85,7 +90,8 @@ def pages() -> dict[str, str]:
     names = {**{place: place.removeprefix("docs/") for place in places}, **FROM_OUTSIDE}
     written = {name: _with_links((ROOT / place).read_text(), place, names) for place, name in names.items()}
     described: dict[int, str] = {}
-    made = {f"api/{package}.md": "".join(_package_page(package, described)) for package in PACKAGES}
+    public = {id(getattr(module, name)) for module in map(import_module, PACKAGES) for name in module.__all__}
+    made = {f"api/{package}.md": "".join(_package_page(package, described, public)) for package in PACKAGES}
     return written | made | {"command-line.md": "".join(_command_line())}
 
 
@@ -110,17 +116,26 @@ def _title(place: str) -> str:
     return next(line.removeprefix("# ") for line in (ROOT / place).read_text().splitlines() if line.startswith("# "))
 
 
-def _package_page(package: str, described: dict[int, str]) -> Iterator[str]:
-    """Yield the Markdown for the public names of a package; `described` has the packages of those seen before."""
+def _package_page(package: str, described: dict[int, str], public: Container[int]) -> Iterator[str]:
+    """Yield the Markdown for the public names of a package.
+
+    `described` has the packages of those seen before, `public` those of all packages, by their ids.
+    """
     module = import_module(package)
     yield f"# `{package}`\n\n{as_markdown(cleandoc(module.__doc__ or ''))}\n\n"
     for name in module.__all__:
         thing = getattr(module, name)
         home = described.setdefault(id(thing), package) if callable(thing) else package
         if home == package:
-            yield f"::: {package}.{name}\n\n"
+            yield f"::: {package}.{name}\n    options:\n      inherited_members: {_inherited(thing, public)}\n\n"
         else:
             yield f"## `{name}`\n\nThat of [`{home}`]({home}.md#{home}.{name}).\n\n"
+
+
+def _inherited(thing: object, public: Container[int]) -> list[str]:
+    """Return the public members that a class has from bases of streamsched which no package names."""
+    bases = [base for base in getattr(thing, "__mro__", ())[1:] if base.__module__.startswith("streamsched")]
+    return [name for base in bases if id(base) not in public for name in vars(base) if not name.startswith("_")]
 
 
 def _command_line() -> Iterator[str]:
