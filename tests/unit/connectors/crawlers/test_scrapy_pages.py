@@ -88,6 +88,11 @@ def test_a_callback_that_the_spider_lacks_is_refused() -> None:
         ({"URL": "http://a.example", "CALLBACKS": {"(": "parse"}}, "CALLBACKS"),
         ({"URL": "http://a.example", "IGNORE": {"a.example": ["("]}}, "IGNORE"),
         ({"URL": "http://a.example", "CLOCK_SPEED": 0}, "CLOCK_SPEED"),
+        ({"URL": "http://a.example", "CLOCK_SPEED": "fast"}, "CLOCK_SPEED"),
+        ({"URL": "a.example"}, "URL"),
+        ({"URL": "http://a.example", "DISCOVER": "maybe"}, "DISCOVER"),
+        ({"URL": "http://a.example", "META": "{"}, "META"),
+        ({"URL": "http://a.example", "IDEL_CLOSE": "5s"}, "IDEL_CLOSE"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, Any], named: str) -> None:
