@@ -72,6 +72,7 @@ class Evolver:
         self._lock = threading.RLock()
         self._job: Job | None = None
         self._draft: EvolutionRecord | None = None  # of the evolution under way
+        self._untried: Champion | None = None  # a crash came between the record of its trial and the trial
         self._number = 1
         self._metric = "changes"  # that formulas were last bred for
         self._last_cycle: int | None = None  # of the newest evolution's start
@@ -130,6 +131,9 @@ class Evolver:
         now = check_time(now)
         with self._lock:
             if self._job is None:
+                if self._untried is not None:
+                    self.scheduler.begin_trial(self._untried, now=now)
+                    self._untried = None
                 record = self.end_trial(now)
                 if record is not None:
                     return record
@@ -341,6 +345,10 @@ class Evolver:
         records = book.read()[0]
         if records:
             self._catch_up(records[-1].champion_after)
+            is_alone = self.scheduler.champion == records[-1].champion_after and self.scheduler.trial() is None
+            if records[-1].decision == "trial" and is_alone:
+                with suppress(FormulaError):
+                    self._untried = _challenger_of(records[-1])
         elites = read_elites(directory, self._number)
         self.archive = elites.formulas
         self._last_cycle = self._since_cycle = elites.since_cycle
@@ -399,10 +407,16 @@ def _judge(draft: EvolutionRecord, bred: EvolutionResult, current: Champion) -> 
     if not bred.verdict.promote:
         return replace(record, champion_after=current, why=bred.verdict.why)
     try:
-        formula = Formula.parse(bred.challenger)
+        champion = _challenger_of(record)
     except FormulaError as error:
         why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
         return replace(record, decision="failed", why=why)
-    gain = bred.verdict.relative_gain
-    champion = Champion(formula, BY_EVOLUTION, draft.number, draft.when_s, gain, bred.metric)
     return replace(record, decision="promoted", champion_after=champion, why=bred.verdict.why)
+
+
+def _challenger_of(record: EvolutionRecord) -> Champion:
+    """Return the challenger of a record with a verdict. Raises FormulaError if its formula cannot be parsed."""
+    assert record.challenger is not None
+    assert record.verdict is not None
+    formula, gain = Formula.parse(record.challenger), record.verdict.relative_gain
+    return Champion(formula, BY_EVOLUTION, record.number, record.when_s, gain, record.metric)

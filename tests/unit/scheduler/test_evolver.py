@@ -587,6 +587,28 @@ def test_another_evolver_goes_on_with_a_trial(tmp_path: Path) -> None:
     assert (record.number, record.decision) == (2, "promoted")
 
 
+def test_a_trial_that_was_recorded_but_not_begun_begins_after_a_crash(tmp_path: Path) -> None:
+    one = begin_trial(tmp_path)
+    tried = one.scheduler.core.trial.current
+    assert tried is not None
+    one.scheduler.end_trial()
+    one.scheduler.save(tmp_path / "state")
+    other = Evolver(Scheduler.load(tmp_path / "state"), one.plan, tmp_path)
+    assert other.tick(13 * DAY) is None
+    begun = other.scheduler.core.trial.current
+    assert begun is not None
+    assert (begun.challenger, begun.start_s) == (tried.challenger, 13 * DAY)
+
+
+def test_a_formula_set_by_hand_is_tried_against_no_earlier_challenger(tmp_path: Path) -> None:
+    one = begin_trial(tmp_path)
+    one.scheduler.use("posterior", wait=True)
+    one.scheduler.save(tmp_path / "state")
+    other = Evolver(Scheduler.load(tmp_path / "state"), one.plan, tmp_path)
+    other.tick(13 * DAY)
+    assert other.scheduler.trial() is None
+
+
 def test_a_formula_set_by_hand_ends_a_trial() -> None:
     one = begin_trial(None)
     one.scheduler.use("posterior", wait=True)
