@@ -95,6 +95,14 @@ rehearse_option: Final = setting(
 )
 
 
+frontier_option: Final = setting(
+    "--frontier",
+    setting="frontier.address",
+    metavar="HOST:PORT",
+    help="Also serve the url-frontier API, for StormCrawler, at this address.",
+)
+
+
 def service_options(command: Function) -> Function:
     """Give `command` the options that are settings of a service, ``--config``, ``--set`` and ``--json``."""
     for option in reversed(_OPTIONS):
@@ -166,10 +174,10 @@ def print_counts(counts: Mapping[str, int | str], *, as_json: bool) -> None:
 
 
 @contextmanager
-def needs_http() -> Iterator[None]:
+def needs_http(extra: str = "http") -> Iterator[None]:
     """Context manager for the imports of the service: SettingsError if a package of the extra is missing."""
     try:
         yield
     except ImportError as error:
-        expected = "an installed package: pip install 'streamsched[http]'"
-        raise SettingsError(error.name or "http", NOTHING, expected) from error
+        expected = f"an installed package: pip install 'streamsched[{extra}]'"
+        raise SettingsError(error.name or extra, NOTHING, expected) from error

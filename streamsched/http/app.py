@@ -58,7 +58,7 @@ class HttpApp:
     """An ASGI application of `service`. ``under_way``: the number of requests that are not answered yet.
 
     ``quiet_since_s``: when the last one was answered, by the monotonic clock; `decoder`: decodes large bodies, so that
-    other requests need not wait.
+    other requests need not wait. ``gate``, ``audit``: also of calls that do not come over HTTP.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class HttpApp:
         self.under_way = 0
         self.quiet_since_s = time.monotonic()
         self.service = service
-        self._gate = gate
-        self._audit = audit
+        self.gate = gate
+        self.audit = audit
         self._bounds = bounds
         self._decoder = decoder
         self._refusals = RefusalLog(service.scheduler, audit.path)
@@ -144,12 +144,12 @@ class HttpApp:
         if not route.operation.for_monitors:
             self._check_open()
         if scope is None:
-            self._gate.check_anonymous(request)
+            self.gate.check_anonymous(request)
             return await self._respond(request, route, path, b"")
-        caller, scopes = self._gate.identify(request)
+        caller, scopes = self.gate.identify(request)
         if scope == "admin":
             return await self._respond_to_admin(request, route, path, caller, scopes)
-        self._gate.check_scope(scopes, scope)
+        self.gate.check_scope(scopes, scope)
         return await self._respond(request, route, path, await self._read(request, route))
 
     def _check_open(self) -> None:
@@ -166,14 +166,14 @@ class HttpApp:
         """Answer an administrator; the audit log has the call before it is done, and its status afterwards."""
         refusal, body = None, b""
         try:
-            self._gate.check_scope(scopes, "admin")
+            self.gate.check_scope(scopes, "admin")
             body = await self._read(request, route)
         except HttpError as error:
             refusal = _refuse(error)
         address, called = address_of(request), request.scope["path"]
-        name = await asyncio.to_thread(self._audit.begin, caller, address, request.method, called, body)
+        name = await asyncio.to_thread(self.audit.begin, caller, address, request.method, called, body)
         answer = refusal or await self._guard(request, self._respond(request, route, path, body))
-        await asyncio.to_thread(self._audit.end, name, answer.status_code)
+        await asyncio.to_thread(self.audit.end, name, answer.status_code)
         if answer.status_code < HTTPStatus.BAD_REQUEST:
             self._refusals.accepted(audited=True)
         return answer

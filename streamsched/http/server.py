@@ -25,8 +25,8 @@ _LOOK_S: Final = 0.01  # between two looks at whether the last request is answer
 _BACKLOG: Final = 1024  # connections that wait to be accepted
 
 
-def listen(settings: HttpSettings) -> socket.socket:
-    """Return a socket that listens on the address of `settings`. Raises SettingsError if it cannot."""
+def listen(settings: HttpSettings, name: str = "http.address") -> socket.socket:
+    """Return a socket that listens on the address of `settings`. Raises SettingsError, for `name`, if it cannot."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
@@ -40,7 +40,7 @@ def listen(settings: HttpSettings) -> socket.socket:
             raise
     except OSError as error:
         expected = f"an address that can be listened on ({error.strerror or error})"
-        raise SettingsError("http.address", settings.address, expected) from error
+        raise SettingsError(name, settings.address, expected) from error
     return listener
 
 
@@ -54,7 +54,7 @@ class HttpServer:
         host, port = listener.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._drain_s = float(settings.drain_timeout)
-        self._app = app
+        self.app = app
         self._listener = listener
         self._server = Server(_configure(settings, app))
         self._thread = threading.Thread(target=self._run, name="streamsched http", daemon=True)
@@ -65,29 +65,29 @@ class HttpServer:
 
     def stop(self) -> None:
         """Refuse new requests, answer those under way, and close all connections."""
-        self._app.refuse_requests()
+        self.app.refuse_requests()
         begun_s = time.monotonic()
         end_s = begun_s + self._drain_s
-        while not _is_quiet(self._app, begun_s) and time.monotonic() < end_s:
+        while not _is_quiet(self.app, begun_s) and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
-        if self._app.under_way:
-            LOG.error("requests not answered before the stop", requests=self._app.under_way)
+        if self.app.under_way:
+            LOG.error("requests not answered before the stop", requests=self.app.under_way)
         self._server.should_exit = True
         self._thread.join(_STOP_S)
 
     @property
     def figures(self) -> ServiceFigures:
         """Figures of the service."""
-        return self._app.service.figures
+        return self.app.service.figures
 
     @property
     def requests_under_way(self) -> int:
         """The number of requests that are not answered yet."""
-        return self._app.under_way
+        return self.app.under_way
 
     def let_pass(self) -> None:
         """Return once no request waits for the scheduler; see `SchedulerThread.let_pass`."""
-        self._app.service.thread.let_pass()
+        self.app.service.thread.let_pass()
 
     def _run(self) -> None:
         try:

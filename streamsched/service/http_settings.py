@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -95,3 +95,37 @@ def _split(address: str) -> tuple[str, int]:
     if found is None or int(found[3]) > _MOST_PORT:
         raise SettingsError("address", address, _EXPECTED)
     return found[1] or found[2], int(found[3])
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierSettings:
+    """The url-frontier API, over gRPC, beside HTTP, with the tokens and bounds of HTTP.
+
+    - ``address``: HOST:PORT to serve the url-frontier API at, port 0 for any free one; None for not at all;
+    - ``crawl``: the crawl ID that the state is served as; items of other crawls are refused;
+    - ``certificate``, ``key``: PEM files of the server's certificate chain and its private key, for TLS;
+    - ``client_ca``: PEM file of the authority whose certificates let clients in without a token.
+
+    Raises SettingsError if a value is invalid.
+
+    >>> FrontierSettings("127.0.0.1:7071").crawl
+    'DEFAULT'
+    """
+
+    address: str | None = None
+    crawl: str = "DEFAULT"
+    certificate: str | Path | None = None
+    key: str | Path | None = None
+    client_ca: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.address is not None:
+            _split(self.address)
+        if (self.certificate is None) != (self.key is None):
+            raise SettingsError("key", self.key or NOTHING, "certificate and key, or none of them")
+        if self.client_ca is not None and self.certificate is None:
+            raise SettingsError("certificate", NOTHING, "a certificate, if there is client_ca")
+
+    def listening(self, http: HttpSettings) -> HttpSettings:
+        """Return where to listen; raises SettingsError for an address that needs tokens or `client_ca`."""
+        return replace(http, address=self.address, tokens=http.tokens or self.client_ca)

@@ -26,7 +26,7 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.http_settings import HttpSettings
+from streamsched.service.http_settings import FrontierSettings, HttpSettings
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
@@ -208,6 +208,7 @@ class RunSettings:
     batches: BatchPlan = BatchPlan()
     changes: ChangesSettings = ChangesSettings()
     http: Mapping[str, Any] = field(default_factory=dict)
+    frontier: FrontierSettings = FrontierSettings()
     clock: ClockSettings = ClockSettings()
     log: LogSettings = LogSettings()
     kafka: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
@@ -236,6 +237,7 @@ TABLES: Final[Mapping[str, Callable[..., Any]]] = {
     "batches": BatchPlan,
     "changes": ChangesSettings,
     "http": HttpSettings,
+    "frontier": FrontierSettings,
     "clock": ClockSettings,
     "log": LogSettings,
 }

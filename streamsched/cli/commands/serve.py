@@ -14,6 +14,7 @@ from rich.console import Console
 from streamsched.cli.exits import DONE, Cancelled, Interruption, after_drain
 from streamsched.cli.service_options import (
     compile_for_requests,
+    frontier_option,
     given_settings,
     log_run,
     needs_http,
@@ -36,6 +37,7 @@ _EPILOG: Final = """
 Examples:
   streamsched serve --state state/
   streamsched serve --state state/ --http 0.0.0.0:8080 --tokens tokens.toml
+  streamsched serve --state state/ --frontier 127.0.0.1:7071
   streamsched serve --config service.toml --set http.rate=100
   streamsched serve --state rehearsal/ --rehearse 1d=3s
 
@@ -46,6 +48,7 @@ service at once. docs/service.md describes requests, tokens and settings.
 
 @click.command("serve", epilog=_EPILOG)
 @rehearse_option
+@frontier_option
 @service_options
 def serve_command(**given: Any) -> int:
     """Serve a saved state over HTTP.
@@ -66,6 +69,11 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
     http = HttpSettings(**settings.http)
     with ExitStack() as stack:
         listener = stack.enter_context(listen(http))
+        frontier = settings.frontier
+        if frontier.address is not None:
+            with needs_http("frontier,http"):
+                from streamsched.frontier.open_frontier import open_frontier  # noqa: PLC0415  an extra
+            beside = stack.enter_context(listen(frontier.listening(http), "frontier.address"))
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
@@ -76,6 +84,8 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
         with suppress(Cancelled):
             prepare = partial(compile_for_requests, interruption)
             server = stack.enter_context(open_http(scheduler, http, wall, listener, prepare))
+            if frontier.address is not None:
+                stack.enter_context(open_frontier(server.app, frontier, http, beside))
             begin()
             saves = SaveLog(scheduler)
             for _ in interruption.until(_ticks()):

@@ -1,0 +1,221 @@
+"""The calls of the API: who may make them, and what answers them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+from starlette.requests import Request
+
+from streamsched.api.operations import BLOCK, FORGET, HOSTS, NEXT_BATCH, OBSERVE, PAGE, SET_RULES, STATS, Scope
+from streamsched.errors import SnapshotError, StreamschedError
+from streamsched.frontier.connections import Call, Code, GrpcError
+from streamsched.frontier.handout import Wanted, encode_pages
+from streamsched.frontier.intake import Items, is_crawl
+from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, SERVICES, message
+from streamsched.frontier.queues import Queues
+from streamsched.http.app import HttpApp
+from streamsched.http.protocol.problems import HttpError, problem_of
+from streamsched.service.event_log import LOG
+
+_CODES: Final = {
+    HTTPStatus.UNAUTHORIZED: Code.UNAUTHENTICATED,
+    HTTPStatus.FORBIDDEN: Code.PERMISSION_DENIED,
+    HTTPStatus.MISDIRECTED_REQUEST: Code.PERMISSION_DENIED,
+    HTTPStatus.NOT_FOUND: Code.NOT_FOUND,
+    HTTPStatus.UNPROCESSABLE_ENTITY: Code.INVALID_ARGUMENT,
+    HTTPStatus.TOO_MANY_REQUESTS: Code.RESOURCE_EXHAUSTED,
+    HTTPStatus.SERVICE_UNAVAILABLE: Code.UNAVAILABLE,
+}
+_SERVING, _NOT_SERVING, _SERVICE_UNKNOWN = 1, 2, 3
+_LOOK_S: Final = 1.0  # between two looks at whether the service is ready
+_FULL_S: Final = 0.05  # before a stream tries again to hand on its items
+_SENT_AT_ONCE: Final = 500  # URLs of a batch: those after them are given back if the client goes
+
+
+class Served(NamedTuple):
+    """A method that is answered: the scope that a token needs, None for none; and what answers it."""
+
+    scope: Scope | None
+    answer: Callable[[Call], Awaitable[None]]
+
+
+class FrontierCalls:
+    """Answers calls by the scheduler of `app`. ``stopping``: set once no further call is answered."""
+
+    def __init__(self, app: HttpApp, crawl: str) -> None:
+        self._app = app
+        self._service = app.service
+        self._crawl = crawl
+        self._is_active = True
+        self._warned: set[str] = set()
+        queues = Queues(app.service, crawl)
+        one = self._one
+        served = {
+            "GetURLs": Served(NEXT_BATCH.scope, self._get_urls),
+            "PutURLs": Served(OBSERVE.scope, self._put_urls),
+            "GetStats": Served(STATS.scope, one(queues.stats)),
+            "ListQueues": Served(HOSTS.scope, one(queues.list_queues)),
+            "ListCrawls": Served(STATS.scope, one(queues.list_crawls)),
+            "CountURLs": Served(PAGE.scope, one(queues.count_urls)),
+            "GetURLStatus": Served(PAGE.scope, one(queues.url_status)),
+            "ListURLs": Served(PAGE.scope, self._list_urls(queues)),
+            "BlockQueueUntil": Served(BLOCK.scope, one(queues.block)),
+            "SetDelay": Served(SET_RULES.scope, one(queues.set_delay)),
+            "DeleteQueue": Served(FORGET.scope, one(queues.delete_queue)),
+            "DeleteCrawl": Served(FORGET.scope, one(queues.delete_crawl)),
+            "SetActive": Served(BLOCK.scope, one(self._set_active)),
+            "GetActive": Served(STATS.scope, one(self._get_active)),
+        }
+        self._served = {f"/{FRONTIER}/{name}": one for name, one in served.items()}
+        self._served |= {
+            f"/{HEALTH}/Check": Served(None, one(self._check_health)),
+            f"/{HEALTH}/Watch": Served(None, self._watch_health),
+        }
+
+    async def handle(self, call: Call) -> None:
+        """Answer a call. Raises GrpcError."""
+        if call.method != "POST" or not call.media_type.startswith("application/grpc"):
+            raise GrpcError(Code.UNKNOWN, "expected a gRPC request")
+        served = self._served.get(call.path)
+        if served is None:
+            raise GrpcError(Code.UNIMPLEMENTED, f"{call.path} is not served")
+        try:
+            await self._admit(call, served)
+        except HttpError as error:
+            raise _as_grpc(error) from None
+        except StreamschedError as error:
+            raise _as_grpc(problem_of(error)) from None
+        except DecodeError:
+            raise GrpcError(Code.INVALID_ARGUMENT, "the message cannot be decoded") from None
+
+    async def _admit(self, call: Call, served: Served) -> None:
+        """Check the caller, then answer; the audit log has the call of an administrator before it is done."""
+        request = _as_request(call)
+        if served.scope is None:
+            await served.answer(call)
+            return
+        if self._service.is_stopping:
+            raise GrpcError(Code.UNAVAILABLE, "the service stops")
+        caller = call.connection.peer_name
+        if caller is None:
+            caller, scopes = self._app.gate.identify(request)
+            self._app.gate.check_scope(scopes, served.scope)
+        if served.scope != "admin":
+            await served.answer(call)
+            return
+        audit = self._app.audit
+        name = await asyncio.to_thread(audit.begin, caller, call.connection.address, "GRPC", call.path, b"")
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+        try:
+            await served.answer(call)
+            status = HTTPStatus.OK
+        finally:
+            await asyncio.to_thread(audit.end, name, status)
+
+    def _one(self, answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Call], Awaitable[None]]:
+        """Return what answers one message by one."""
+
+        async def answer_call(call: Call) -> None:
+            asked = METHODS[call.path].asked.FromString(await call.receive_one())
+            await call.send([(await answer(asked)).SerializeToString()])
+
+        return answer_call
+
+    async def _put_urls(self, call: Call) -> None:
+        while messages := await call.receive():
+            items = Items(self._crawl, self._service.clock())
+            for raw in messages:
+                items.add(raw)
+            self._warn(items)
+            await call.send(items.acknowledge(failed=not await self._apply(items)))
+
+    async def _apply(self, items: Items) -> bool:
+        """Apply items once there is room for them; return whether they are on disk."""
+        while True:
+            try:
+                await self._service.call(items.apply)
+                return True
+            except HttpError:  # too many calls wait: the client does too, as nothing more is read of its stream
+                if self._service.is_stopping:
+                    return False
+                await asyncio.sleep(_FULL_S)
+            except SnapshotError:
+                return False
+
+    def _warn(self, items: Items) -> None:
+        """Say once what the operator should change."""
+        if items.unproven and "unproven" not in self._warned:
+            self._warned.add("unproven")
+            LOG.warning("known URLs without fetch.statusCode and signature show no change: see docs/url-frontier.md")
+        if items.foreign and "foreign" not in self._warned:
+            self._warned.add("foreign")
+            LOG.warning("URLs of another crawl ID are not taken", served=self._crawl)
+
+    async def _get_urls(self, call: Call) -> None:
+        asked = METHODS[call.path].asked.FromString(await call.receive_one())
+        wanted = Wanted.of(asked)
+        is_served = asked.WhichOneof("item") != "crawlID" or is_crawl(asked.crawlID, self._crawl)
+        if not self._is_active or not is_served:
+            return
+        batch = await self._service.call(wanted.lease)
+        messages = encode_pages(batch, self._crawl)
+        sent = 0
+        try:
+            for start in range(0, len(messages), _SENT_AT_ONCE):
+                await call.send(messages[start : start + _SENT_AT_ONCE])
+                sent = start + _SENT_AT_ONCE
+        finally:
+            if sent < len(messages):  # the client has gone
+                self._service.thread.submit(lambda: self._service.scheduler.release(batch.urls[sent:]))
+
+    def _list_urls(self, queues: Queues) -> Callable[[Call], Awaitable[None]]:
+        async def answer(call: Call) -> None:
+            asked = METHODS[call.path].asked.FromString(await call.receive_one())
+            async for items in queues.list_urls(asked):
+                await call.send([item.SerializeToString() for item in items])
+
+        return answer
+
+    async def _set_active(self, asked: Any) -> Any:
+        self._is_active = asked.state
+        return message("urlfrontier.Empty")()
+
+    async def _get_active(self, asked: Any) -> Any:  # noqa: ARG002  it asks nothing
+        return message("urlfrontier.Boolean")(state=self._is_active)
+
+    def _health(self, asked: Any) -> int:
+        if asked.service not in ("", *SERVICES):
+            return _SERVICE_UNKNOWN
+        return _NOT_SERVING if self._service.trouble() else _SERVING
+
+    async def _check_health(self, asked: Any) -> Any:
+        status = self._health(asked)
+        if status == _SERVICE_UNKNOWN:
+            raise GrpcError(Code.NOT_FOUND, "there is no such service")
+        return message("grpc.health.v1.HealthCheckResponse")(status=status)
+
+    async def _watch_health(self, call: Call) -> None:
+        asked = METHODS[call.path].asked.FromString(await call.receive_one())
+        told = None
+        while not call.is_stopped:
+            status = self._health(asked)
+            if status != told:
+                await call.send([METHODS[call.path].answer(status=status).SerializeToString()])
+                told = status
+            await asyncio.sleep(_LOOK_S)
+
+
+def _as_request(call: Call) -> Request:
+    """Return the headers of a call as the gate of HTTP reads them."""
+    headers = [(name.encode(), value.encode()) for name, value in call.headers if not name.startswith(":")]
+    headers += [(b"host", value.encode()) for name, value in call.headers if name == ":authority"]
+    return Request({"type": "http", "headers": headers, "client": (call.connection.address, 0)})
+
+
+def _as_grpc(error: HttpError) -> GrpcError:
+    status = HTTPStatus(error.problem.status)
+    return GrpcError(_CODES.get(status, Code.INTERNAL), error.problem.detail)

@@ -1,0 +1,202 @@
+"""PutURLs: discovered URLs are discoveries, known ones are outcomes, by names in their metadata.
+
+What has arrived on a stream is applied in one call of the scheduler, and acknowledged once it is on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from datetime import datetime
+from math import inf, nextafter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from streamsched.errors import StreamschedError
+from streamsched.frontier.messages import message
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import ROBOTS_DENIED, OutcomeBatch
+from streamsched.scheduler.durable import DurableScheduler
+
+URL_ITEM: Final = message("urlfrontier.URLItem")
+ACK: Final = message("urlfrontier.AckMessage")
+OK, SKIPPED, FAIL = 0, 1, 2
+
+# Names in the metadata of known items. docs/url-frontier.md lists them.
+STATUS: Final = "fetch.statusCode"
+SIGNATURE: Final = "signature"
+FETCHED_AT: Final = "lastProcessedDate"
+MOVED_TO: Final = "_redirTo"
+ETAG: Final = "protocol.etag"
+LAST_MODIFIED: Final = "protocol.last-modified"
+RETRY_AFTER: Final = "protocol.retry-after"
+ERROR_CAUSE: Final = "error.cause"
+ERROR_COUNT: Final = "fetch.error.count"
+_ROBOTS: Final = "robots.txt"  # an error cause: robots.txt forbids the page
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_MOST_STATUS: Final = 999
+
+
+class Outcome(NamedTuple):
+    """A known item as an outcome. ``never``: whether the client wants no further visit."""
+
+    url: str
+    fetched_at: float
+    status: int | None
+    content: int | None
+    moved_to: str | None
+    etag: str | None
+    last_modified: str | None
+    retry_after: float | None
+    never: bool
+
+
+class Items:
+    """The items of one call of the scheduler, in their order, and how each is acknowledged.
+
+    ``outcomes``, ``discovered``: those to apply; ``unproven``: how many known ones show no state of the page.
+    """
+
+    def __init__(self, crawl: str, now: float) -> None:
+        self.outcomes: list[Outcome] = []
+        self.discovered: list[str] = []
+        self.unproven = 0
+        self.foreign = 0  # of other crawls
+        self._crawl = crawl
+        self._now = now
+        self._names: list[str] = []
+        self._statuses: list[int] = []
+        self._known: list[int] = []  # places of the outcomes
+        self._found: list[int] = []  # places of the discoveries
+
+    def add(self, raw: bytes) -> None:
+        """Add a message. Raises DecodeError if it is none."""
+        item = URL_ITEM.FromString(raw)
+        kind = item.WhichOneof("item")
+        holder = item.discovered if kind == "discovered" else item.known
+        info = holder.info
+        url = info.url
+        place = len(self._names)
+        self._names.append(item.ID or url)
+        if not url:
+            self._statuses.append(SKIPPED)
+            return
+        if not is_crawl(info.crawlID, self._crawl):
+            self._statuses.append(FAIL)
+            self.foreign += 1
+            return
+        self._statuses.append(OK)
+        if kind == "discovered":
+            self._found.append(place)
+            self.discovered.append(url)
+        else:
+            self._known.append(place)
+            outcome = read_outcome(url, info.metadata, self._now, never=not holder.refetchable_from_date)
+            self.unproven += outcome.status is None and outcome.content is None
+            self.outcomes.append(outcome)
+
+    def apply(self, scheduler: DurableScheduler, now: float) -> None:
+        """Apply the items."""
+        if self.discovered:
+            self._discover(scheduler, now)
+        if self.outcomes:
+            self._observe(scheduler)
+
+    def _discover(self, scheduler: DurableScheduler, now: float) -> None:
+        core = scheduler.core
+        packed = PackedUrls.pack(self.discovered)
+        with core.lock:
+            new = core.find(packed) < 0
+            added = scheduler.discover(packed, now=now).added
+            if added == len(packed):
+                return
+            new &= core.find(packed) >= 0
+        seen: set[str] = set()
+        for place, url, is_new in zip(self._found, self.discovered, new.tolist(), strict=True):
+            if not is_new or url in seen:  # known before, refused, or no URL
+                self._statuses[place] = SKIPPED
+            seen.add(url)
+
+    def _observe(self, scheduler: DurableScheduler) -> None:
+        batch = as_batch(self.outcomes)
+        wrong = scheduler.core.url_rule.check(batch, batch.problems())
+        left_out = {problem.record for problem in wrong}
+        for record in left_out:
+            self._statuses[self._known[record]] = SKIPPED
+        right = [record for record in range(len(batch)) if record not in left_out] if wrong else None
+        never = [one for at, one in enumerate(self.outcomes) if one.never and at not in left_out]
+        scheduler.observe(batch if right is None else batch.take(np.array(right, np.intp)))
+        if never:
+            times = [nextafter(one.fetched_at, inf) for one in never]
+            scheduler.observe(OutcomeBatch([one.url for one in never], times, status=[ROBOTS_DENIED] * len(never)))
+
+    def acknowledge(self, *, failed: bool = False) -> list[bytes]:
+        """Return the acknowledgements; `failed`: nothing was applied."""
+        return [
+            ACK(ID=name, status=FAIL if failed and status == OK else status).SerializeToString()
+            for name, status in zip(self._names, self._statuses, strict=True)
+        ]
+
+
+def is_crawl(given: str, crawl: str) -> bool:
+    """Return whether the crawl ID `given` names `crawl`; an empty one names the default crawl."""
+    return (given.strip() or "DEFAULT") == crawl
+
+
+def read_outcome(url: str, metadata: Any, now: float, *, never: bool) -> Outcome:
+    """Return the outcome in the metadata of a known item that has arrived at `now`.
+
+    >>> one = {"fetch.statusCode": message("urlfrontier.StringList")(values=["304"])}
+    >>> read_outcome("https://a.example/", one, 5.0, never=False).status
+    304
+    """
+    named = {name: texts.values[0] for name, texts in metadata.items() if texts.values} if metadata else {}
+    if not named:
+        return Outcome(url, now, None, None, None, None, None, None, never)
+    signature = named.get(SIGNATURE)
+    content = signature and int.from_bytes(hashlib.blake2b(signature.encode(), digest_size=8).digest())
+    return Outcome(
+        url,
+        _read_time(named.get(FETCHED_AT), now),
+        _read_status(named),
+        content or None,
+        named.get(MOVED_TO) or None,
+        named.get(ETAG),
+        named.get(LAST_MODIFIED),
+        _read_number(named.get(RETRY_AFTER)),
+        never,
+    )
+
+
+def as_batch(outcomes: list[Outcome]) -> OutcomeBatch:
+    """Return the columns of `outcomes`."""
+    columns = dict(zip(Outcome._fields, map(list, zip(*outcomes, strict=True)), strict=True))
+    del columns["never"]
+    present = {name: column for name, column in columns.items() if any(value is not None for value in column)}
+    return OutcomeBatch(present.pop("url"), present.pop("fetched_at"), **present)
+
+
+def _read_status(named: dict[str, str]) -> int | None:
+    status = _read_number(named.get(STATUS))
+    if status is not None and status <= _MOST_STATUS:
+        return int(status)
+    if named.get(ERROR_CAUSE) == _ROBOTS:
+        return ROBOTS_DENIED
+    return 0 if ERROR_COUNT in named or ERROR_CAUSE in named else None
+
+
+def _read_number(text: str | None) -> float | None:
+    return float(text) if text is not None and _NUMBER.fullmatch(text.strip()) else None
+
+
+def _read_time(text: str | None, now: float) -> float:
+    """Return the time in `text`, `now` if it has none or a later one."""
+    if text is None:
+        return now
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return now
+    return min(moment.timestamp(), now) if moment.tzinfo is not None and moment.year > 1970 else now
