@@ -21,7 +21,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import H2Error
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 
 from streamsched.service.event_log import LOG
 
@@ -29,6 +29,11 @@ _PREFIX: Final = struct.Struct(">BI")  # whether a message is compressed, and it
 _WINDOW: Final = 1 << 20  # bytes of a call that may arrive before its handler has read them
 _STREAMS: Final = 128  # calls at once on a connection
 _HEADERS: Final = 16 << 10  # bytes of a call's headers
+_SETTINGS: Final = {
+    SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
+    SettingCodes.MAX_CONCURRENT_STREAMS: _STREAMS,
+    SettingCodes.MAX_HEADER_LIST_SIZE: _HEADERS,
+}
 _MOST_RESETS: Final = 1_000  # calls that a client may cancel before they are answered, on one connection
 _TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])")
 _UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -254,13 +259,7 @@ class GrpcConnection(asyncio.Protocol):
             transport.abort()
             return
         self._open.add(self)
-        self.http2.local_settings.update(
-            {
-                SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
-                SettingCodes.MAX_CONCURRENT_STREAMS: _STREAMS,
-                SettingCodes.MAX_HEADER_LIST_SIZE: _HEADERS,
-            }
-        )
+        self.http2.local_settings = Settings(client=False, initial_values=_SETTINGS)
         self.http2.initiate_connection()
         self.http2.increment_flow_control_window(4 * _WINDOW)
         self.flush()
