@@ -23,6 +23,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
+from streamsched.frontier.data_frames import FrameJoiner
 from streamsched.service.event_log import LOG
 
 _PREFIX: Final = struct.Struct(">BI")  # whether a message is compressed, and its length
@@ -249,6 +250,7 @@ class GrpcConnection(asyncio.Protocol):
         self._handle = handle
         self._open = all_open
         self._resets = 0
+        self._joiner = FrameJoiner()
         self._transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
@@ -276,7 +278,7 @@ class GrpcConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Read frames."""
         try:
-            for event in self.http2.receive_data(data):
+            for event in self.http2.receive_data(self._joiner.join(data)):
                 self._take(event)
         except (H2Error, UnicodeDecodeError):  # h2 has said why to the client
             self.close()

@@ -108,11 +108,11 @@ class Items:
         core = scheduler.core
         packed = PackedUrls.pack(self.discovered)
         with core.lock:
-            new = core.find(packed) < 0
+            new = core.pages.find(packed) < 0
             added = scheduler.discover(packed, now=now).added
             if added == len(packed):
                 return
-            new &= core.find(packed) >= 0
+            new &= core.pages.find(packed) >= 0
         seen: set[str] = set()
         for place, url, is_new in zip(self._found, self.discovered, new.tolist(), strict=True):
             if not is_new or url in seen:  # known before, refused, or no URL
