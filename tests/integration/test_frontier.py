@@ -1,0 +1,431 @@
+"""The url-frontier API: what its calls do, what they refuse, and what a broken client cannot do."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from streamsched import DurableScheduler
+from streamsched.frontier.handout import LEASE_S
+from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, message
+from tests.support.frontier import (
+    FAIL,
+    LATER,
+    OK,
+    SKIPPED,
+    Client,
+    Frontier,
+    discovered,
+    fails,
+    known,
+    serving,
+)
+from tests.support.http_service import TOKENS, clock_now, exchange, started
+
+PAGES = [f"https://h{page % 7}.example/p{page}" for page in range(70)]
+UNSERVED = {"ListNodes", "SetLogLevel", "SetCrawlLimit"}
+CALLS = sorted(path for path, method in METHODS.items() if method.name not in UNSERVED | {"Watch"})
+CLIENTS = 32
+
+
+@pytest.fixture
+def frontier(tmp_path: Path) -> Iterator[Frontier]:
+    with serving(tmp_path) as running:
+        yield running
+
+
+def test_discovered_urls_are_acknowledged_each_with_its_fate(frontier: Frontier) -> None:
+    first, second = PAGES[:2]
+    items = [
+        discovered(first),
+        discovered(second, name="two"),
+        discovered(first),
+        discovered(""),
+        discovered("no url"),
+        discovered("https://other.example/", crawl="other"),
+        message("urlfrontier.URLItem")(ID="nothing"),
+    ]
+    assert frontier.client.put(items) == [
+        (first, OK),
+        ("two", OK),
+        (first, SKIPPED),
+        ("", SKIPPED),
+        ("no url", SKIPPED),
+        ("https://other.example/", FAIL),
+        ("nothing", SKIPPED),
+    ]
+    assert frontier.client.put([discovered(first)]) == [(first, SKIPPED)]
+    assert len(frontier.http.scheduler) == 2
+
+
+def test_known_urls_are_outcomes(frontier: Frontier) -> None:
+    scheduler, clock = frontier.http.scheduler, frontier.http.clock
+    url = PAGES[0]
+    frontier.client.put([discovered(url)])
+    (leased,) = frontier.client.get(max_urls_per_queue=1, max_queues=1, delay_requestable=600)
+    assert (leased.url, leased.key, leased.crawlID) == (url, "h0.example", "DEFAULT")
+    visit = {"fetch__statusCode": "200", "protocol__etag": '"a"', "protocol__last-modified": "yesterday"}
+    assert frontier.client.put([known(url, signature="x", **visit)]) == [(url, OK)]
+    clock.now_s += 86_400.0
+    assert frontier.client.put([known(url, signature="y", fetch__statusCode="200")]) == [(url, OK)]
+    page = scheduler.page(url, now=clock.now_s)
+    assert page is not None
+    assert (page.visits, page.changes, page.lease_until_s, page.etag) == (1, 1, None, None)
+    frontier.client.put([known(url, signature="y", **visit)])
+    clock.now_s += 86_400.0
+    (again,) = frontier.client.get()
+    assert {name: list(texts.values) for name, texts in again.metadata.items()} == {
+        "protocol.etag": ['"a"'],
+        "protocol.last-modified": ["yesterday"],
+    }
+
+
+def test_items_without_status_and_signature_are_counted(frontier: Frontier) -> None:
+    frontier.client.put([known(PAGES[0]), known(PAGES[1], fetch__statusCode="200")])
+    assert frontier.client("GetStats").counts["applied"] == 2
+
+
+def test_a_date_of_0_means_never(frontier: Frontier) -> None:
+    frontier.client.put([known(PAGES[0], 0, fetch__statusCode="200"), known(PAGES[1], 1, fetch__statusCode="200")])
+    frontier.http.clock.now_s += 10 * 86_400.0
+    assert [page.url for page in frontier.client.get()] == [PAGES[1]]
+    assert frontier.client("GetURLStatus", url=PAGES[0]).known.refetchable_from_date == 0
+    frontier.client.put([discovered(PAGES[0]), known(PAGES[0], LATER, fetch__statusCode="200")])
+    frontier.http.clock.now_s += 10 * 86_400.0
+    assert {page.url for page in frontier.client.get()} == set(PAGES[:2])
+
+
+def test_urls_are_leased_within_the_limits_of_a_call(frontier: Frontier) -> None:
+    frontier.client.put(map(discovered, PAGES))
+    some = frontier.client.get(max_queues=3, max_urls_per_queue=4)
+    hosts = [page.key for page in some]
+    assert len(some) == 12
+    assert {hosts.count(host) for host in hosts} == {4}
+    named = frontier.client.get(key="h5.example", max_queues=1)
+    assert {page.key for page in named} == {"h5.example"}
+    rest = frontier.client.get(anyCrawlID=message("urlfrontier.AnyCrawlID")(), delay_requestable=3_600)
+    assert sorted(page.url for page in [*some, *named, *rest]) == sorted(PAGES)
+    assert frontier.client.get(crawlID="other") == frontier.client.get() == []
+    frontier.http.clock.now_s += LEASE_S + 1.0
+    assert len(frontier.client.get()) == len(some) + len(named)
+
+
+def test_queues_are_shown_and_changed(frontier: Frontier) -> None:
+    call, clock = frontier.client, frontier.http.clock
+    call.put(map(discovered, PAGES))
+    call.put([known(PAGES[0], fetch__statusCode="200")])
+    stats = call("GetStats")
+    assert (stats.size, stats.numberOfQueues, stats.inProcess, stats.crawlID) == (70, 7, 0, "DEFAULT")
+    assert call("GetStats", key="h1.example").size == 10
+    assert call("GetStats", key="unknown.example").size == 0
+    assert list(call("ListCrawls").values) == ["DEFAULT"]
+    assert (call("CountURLs").value, call("CountURLs", key="h2.example").value) == (70, 10)
+    assert call("CountURLs", filter="/P1", ignoreCase=True).value == 11
+    call("BlockQueueUntil", key="h1.example", time=int(clock.now_s) + 1_000)
+    call("SetDelay", key="h2.example", delay_requestable=300)
+    active = call("ListQueues", start=1, size=3)
+    assert list(active.values) == ["h2.example", "h3.example", "h4.example"]
+    assert (active.total, active.start, active.size) == (7, 1, 3)
+    assert call("ListQueues", include_inactive=True).size == 7
+    assert {page.key for page in call.get(delay_requestable=600)} == {f"h{host}.example" for host in (0, 2, 3, 4, 5, 6)}
+    assert call("GetStats", key="h2.example").inProcess == 2
+    call("BlockQueueUntil", key="h1.example", time=0)
+    assert len(call.get(key="h1.example")) == 10
+    call("SetDelay", delay_requestable=7)
+    assert frontier.http.scheduler.politeness.delay == 7.0
+    assert call("DeleteQueue", key="h3.example").value == 10
+    assert call("DeleteCrawl", value="DEFAULT").value == 60
+    assert call("CountURLs", filter="h").value == 0
+
+
+def test_urls_are_shown(frontier: Frontier) -> None:
+    call = frontier.client
+    call.put([*map(discovered, PAGES), known(PAGES[0], fetch__statusCode="200")])
+    item = call("GetURLStatus", url=PAGES[0])
+    assert (item.known.info.key, item.known.refetchable_from_date > 0) == ("h0.example", True)
+    assert call("GetURLStatus", url=PAGES[1]).discovered.info.url == PAGES[1]
+    assert fails(call.open("GetURLStatus", message("urlfrontier.URLStatusRequest")(url="https://no.example/")))
+    params = message("urlfrontier.ListUrlParams")
+
+    def listed(**fields: Any) -> list[str]:
+        return [item.ID for item in call.open("ListURLs", params(**fields))]
+
+    assert listed(start=1, size=3) == PAGES[1:4]
+    assert listed() == PAGES
+    assert listed(key="h3.example", start=8) == PAGES[59::7]
+    assert listed(filter="/p6", size=2) == [PAGES[6], PAGES[60]]
+
+
+def test_an_inactive_crawl_hands_out_nothing(frontier: Frontier) -> None:
+    call = frontier.client
+    assert call("GetActive").state
+    call("SetActive", state=False)
+    assert call.put([discovered(PAGES[0])]) == [(PAGES[0], OK)]
+    assert (call.get(), call("GetActive").state) == ([], False)
+    call("SetActive", state=True)
+    assert len(call.get()) == 1
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_no_message_ends_the_service(frontier: Frontier, path: str) -> None:
+    service, _, name = path.removeprefix("/").partition("/")
+
+    def send(raw: bytes) -> grpc.StatusCode | None:
+        try:
+            return fails(frontier.client.open(name, iter([raw]) if name == "PutURLs" else raw, service))
+        except AssertionError:
+            return None
+
+    assert send(b"\xff\xff\xff") == grpc.StatusCode.INVALID_ARGUMENT
+    assert send(b"\x0a\x02\xff\xfe" * 3) in (grpc.StatusCode.INVALID_ARGUMENT, None)  # no UTF-8, in a text
+    assert send(bytes(9 << 20)) == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert send(b"") in (None, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
+    assert frontier.client.put([discovered(PAGES[0])]) == [(PAGES[0], OK)]
+
+
+@pytest.mark.parametrize("name", [*sorted(UNSERVED), "PutDiscovered", "GetCrawlStats"])
+def test_other_calls_are_unimplemented(frontier: Frontier, name: str) -> None:
+    assert fails(frontier.client.open(name, b"")) == grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("GetStats", {"crawlID": "other"}),
+        ("DeleteCrawl", {"value": "other"}),
+        ("BlockQueueUntil", {"key": "h1.example", "crawlID": "other"}),
+        ("ListURLs", {"crawlID": "other"}),
+    ],
+)
+def test_another_crawl_is_not_found(frontier: Frontier, name: str, fields: dict[str, str]) -> None:
+    asked = METHODS[f"/{FRONTIER}/{name}"].asked(**fields)
+    assert fails(frontier.client.open(name, asked)) == grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("name", ["GetURLs", "BlockQueueUntil", "SetDelay", "DeleteQueue", "CountURLs"])
+def test_a_key_that_is_no_host_is_refused(frontier: Frontier, name: str) -> None:
+    asked = METHODS[f"/{FRONTIER}/{name}"].asked(key="no host/")
+    assert fails(frontier.client.open(name, asked)) == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_what_a_client_that_goes_has_not_got_is_given_back(frontier: Frontier) -> None:
+    pages = [f"https://h{page % 50}.example/{'x' * 1_000}/{page}" for page in range(6_000)]
+    frontier.client.put(map(discovered, pages))
+    options = [("grpc.http2.lookahead_bytes", 1_024), ("grpc.http2.bdp_probe", 0)]
+    with grpc.insecure_channel(frontier.address, options=options) as channel:
+        call = Client(channel).open("GetURLs", message("urlfrontier.GetParams")(delay_requestable=3_600))
+        next(call)
+        call.cancel()
+    while frontier.client("GetStats").inProcess > 5_000:
+        time.sleep(0.01)
+    assert 0 < frontier.client("GetStats").inProcess
+
+
+def test_cancelled_streams_leave_the_service_whole(frontier: Frontier) -> None:
+    for round_ in range(40):
+        going = threading.Event()
+
+        def items(number: int = round_, going: threading.Event = going) -> Iterator[Any]:
+            yield discovered(f"https://h.example/{number}")
+            going.wait()
+
+        call = frontier.client.open("PutURLs", items())
+        if round_ % 2:
+            assert next(call).status == OK
+        call.cancel()
+        going.set()
+    assert frontier.client.put(map(discovered, PAGES)) == [(url, OK) for url in PAGES]
+
+
+def test_many_clients_lose_nothing(frontier: Frontier) -> None:
+    def crawl(number: int) -> list[str]:
+        with grpc.insecure_channel(frontier.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            client = Client(channel)
+            urls = [f"https://h{page % 20}.example/{number}/{page}" for page in range(100)]
+            assert client.put(map(discovered, urls)) == [(url, OK) for url in urls]
+            got = client.get(max_urls_per_queue=2, delay_requestable=3_600)
+            assert all(status == OK for _, status in client.put(known(page.url, fetch__statusCode="200") for page in got))
+            return [page.url for page in got]
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        leased = [url for urls in pool.map(crawl, range(CLIENTS)) for url in urls]
+    assert len(leased) == len(set(leased)) > CLIENTS
+    assert len(frontier.http.scheduler) == CLIENTS * 100
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n" + bytes(40),
+        PREFACE + frame(0, 0, 1, b"data of no stream"),
+        PREFACE + frame(4, 0, 0) + frame(1, 4, 1, b"\xff\xff\xff"),
+        PREFACE + frame(4, 0, 0) + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01" + bytes(100),
+        PREFACE + frame(4, 0, 0) + frame(0, 8, 1, b"\xff"),
+        PREFACE + frame(4, 0, 0) + frame(9, 0, 1, bytes(100)),
+    ],
+)
+def test_what_is_no_http2_closes_the_connection(frontier: Frontier, sent: bytes) -> None:
+    exchange(frontier.place, sent)
+    assert frontier.client("GetActive").state
+
+
+def test_messages_in_pieces_compressed_or_cut(frontier: Frontier) -> None:
+    with grpc.insecure_channel(frontier.address, compression=grpc.Compression.Gzip) as channel:
+        params = message("urlfrontier.GetParams")(key="a" * 1_000)
+        assert fails(Client(channel).open("GetURLs", params)) == grpc.StatusCode.UNIMPLEMENTED
+    long = f"https://h.example/{'x' * 8_000}"
+    assert frontier.client.put([discovered(long)] * 300) == [(long, OK), *[(long, SKIPPED)] * 299]
+
+
+def test_too_many_connections_are_closed(tmp_path: Path) -> None:
+    with serving(tmp_path, bounds={"connections_per_address": 2}) as frontier:
+        assert frontier.client("GetActive").state
+        with socket.create_connection(frontier.place), socket.create_connection(frontier.place) as third:
+            third.settimeout(10.0)
+            with suppress(ConnectionResetError):
+                assert third.recv(100) == b""
+        assert frontier.client("GetActive").state
+
+
+def test_tokens_need_the_scopes_of_http(tmp_path: Path) -> None:
+    with serving(tmp_path, tokens=True) as frontier:
+        channel = frontier.client.channel
+        assert frontier.client.put([discovered(PAGES[0])]) == [(PAGES[0], OK)]
+        crawler, reader = Client(channel, TOKENS["crawl"]), Client(channel, TOKENS["read"])
+        params = message("urlfrontier.GetParams")()
+        assert len(crawler.get()) == 1
+        assert fails(reader.open("GetURLs", params)) == grpc.StatusCode.PERMISSION_DENIED
+        assert fails(crawler.open("GetStats", b"")) == grpc.StatusCode.PERMISSION_DENIED
+        assert fails(crawler.open("DeleteCrawl", b"")) == grpc.StatusCode.PERMISSION_DENIED
+        for client in (Client(channel), Client(channel, TOKENS["expired"])):
+            assert fails(client.open("GetURLs", params)) == grpc.StatusCode.UNAUTHENTICATED
+        assert Client(channel)("Check", service=HEALTH).status == 1
+        frontier.client("BlockQueueUntil", key="h1.example", time=LATER)
+    lines = (tmp_path / "state" / "audit.jsonl").read_text().splitlines()
+    calls = [json.loads(line) for line in lines]
+    assert [(one["event"], one.get("path", one.get("status"))) for one in calls] == [
+        ("call", f"/{FRONTIER}/BlockQueueUntil"),
+        ("answer", 200),
+    ]
+
+
+def test_a_foreign_name_is_refused_without_tokens(frontier: Frontier) -> None:
+    options = [("grpc.default_authority", "evil.example")]
+    with grpc.insecure_channel(frontier.address, options=options) as channel:
+        assert fails(Client(channel).open("GetActive", b"")) == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_health_is_watched(frontier: Frontier) -> None:
+    watched = frontier.client.open("Watch", message("grpc.health.v1.HealthCheckRequest")(service=FRONTIER), HEALTH)
+    assert next(watched).status == 1
+    watched.cancel()
+    asked = message("grpc.health.v1.HealthCheckRequest")(service="unknown")
+    assert fails(frontier.client.open("Check", asked, HEALTH)) == grpc.StatusCode.NOT_FOUND
+    assert next(frontier.client.open("Watch", asked, HEALTH)).status == 3
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+def test_tls_with_and_without_certificates_of_clients(tmp_path: Path) -> None:
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
+
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    (tmp_path / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    for name in ("server", "crawler-1"):
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
+    ca, certificate, key = ((tmp_path / name).read_bytes() for name in ("ca.pem", "crawler-1.pem", "crawler-1.key"))
+    files = {"certificate": tmp_path / "server.pem", "key": tmp_path / "server.key"}
+    with serving(tmp_path, **files) as frontier:
+        with grpc.secure_channel(frontier.address, grpc.ssl_channel_credentials(ca)) as channel:
+            assert Client(channel).put(map(discovered, PAGES)) == [(url, OK) for url in PAGES]
+    with serving(tmp_path, client_ca=tmp_path / "ca.pem", **files) as frontier:
+        with grpc.secure_channel(frontier.address, grpc.ssl_channel_credentials(ca, key, certificate)) as channel:
+            Client(channel)("BlockQueueUntil", key="h1.example", time=LATER)
+        with grpc.secure_channel(frontier.address, grpc.ssl_channel_credentials(ca)) as channel:
+            assert fails(Client(channel).open("GetActive", b"")) == grpc.StatusCode.UNAVAILABLE
+    assert json.loads((tmp_path / "state" / "audit.jsonl").read_text().splitlines()[0])["caller"] == "crawler-1"
+
+
+def find_address(log: list[str]) -> str:
+    while True:
+        for line in log:
+            event = json.loads(line)
+            if event["event"] == "serving url-frontier":
+                return str(event["address"])
+        time.sleep(0.02)
+
+
+def put_until_it_ends(address: str, number: int, acknowledged: list[str]) -> grpc.StatusCode:
+    def items() -> Iterator[Any]:
+        for page in range(1_000_000):
+            yield discovered(f"https://h{page % 9}.example/{number}/{page}")
+
+    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        try:
+            for ack in Client(channel).open("PutURLs", items()):
+                acknowledged += [ack.ID] if ack.status == OK else []
+        except grpc.RpcError as error:
+            return error.code()
+    raise AssertionError("the stream has ended without an error")
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_acknowledged_is_lost(tmp_path: Path, ending: signal.Signals) -> None:
+    state, acknowledged = tmp_path / "state", [list[str]() for _ in range(4)]
+    for _ in range(2):
+        log = list[str]()
+        words = ("serve", "--state", state, "--frontier", "127.0.0.1:0", "--save-every", "100ms")
+        with started(*words, log=log) as (process, _), ThreadPoolExecutor(4) as pool:
+            address = find_address(log)
+            before = sum(map(len, acknowledged))
+            running = [
+                pool.submit(put_until_it_ends, address, before + number, urls)
+                for number, urls in enumerate(acknowledged)
+            ]
+            while sum(map(len, acknowledged)) < before + 5_000:
+                time.sleep(0.01)
+            process.send_signal(ending)
+            assert {one.result() for one in running} == {grpc.StatusCode.UNAVAILABLE}
+            process.wait(60)
+    with DurableScheduler.open(state) as scheduler:
+        assert [url for urls in acknowledged for url in urls if url not in scheduler] == []
+
+
+JARS = os.environ.get("URLFRONTIER_JARS", "")  # a folder with the API of url-frontier 2.5 and what it needs
+CRAWLER = Path(__file__).parents[1] / "support" / "FrontierCrawler.java"
+
+
+@pytest.mark.skipif(not JARS, reason="URLFRONTIER_JARS names no folder with the jars of url-frontier's API")
+@pytest.mark.skipif(shutil.which("javac") is None, reason="there is no Java compiler")
+def test_the_projects_own_java_client(frontier: Frontier) -> None:
+    words = ["java", "-cp", f"{JARS}/*", str(CRAWLER), frontier.address, "crawl", "500"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["put 500 ok 500", "got 500 of 7", "put 500 ok 500", "size 500 queues 7"]
+    assert frontier.http.scheduler.page("https://h0.example/0", now=clock_now()) is not None
