@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from h2.exceptions import FrameTooLargeError
+
 _HEAD: Final = struct.Struct(">BHBBI")  # length in two parts, kind, flags, stream
 _PREFACE: Final = 24  # bytes of a client before its first frame
 _DATA: Final = 0  # a kind, and flags: without padding, and not the last
@@ -27,7 +29,10 @@ class FrameJoiner:
         self._skip = _PREFACE  # bytes that are no frames
 
     def join(self, data: bytes) -> bytes:
-        """Return the whole frames of what has arrived, DATA frames that follow each other joined. O(bytes)."""
+        """Return the whole frames of what has arrived, DATA frames that follow each other joined. O(bytes).
+
+        Raises FrameTooLargeError for a frame that h2 would refuse once it is whole.
+        """
         data = self._rest + data if self._rest else data
         at = min(self._skip, len(data))
         self._skip -= at
@@ -36,10 +41,8 @@ class FrameJoiner:
         while size - at >= _HEAD.size:
             high, low, kind, flags, stream = _HEAD.unpack_from(data, at)
             length = high << 16 | low
-            if length > _MOST:  # h2 refuses it
-                at, size, out = size, size, [*out, *_close(run, run_size, run_stream), data[at:]]
-                run = []
-                break
+            if length > _MOST:
+                raise FrameTooLargeError(f"expected frames of at most {_MOST} bytes")
             end = at + _HEAD.size + length
             if end > size:
                 break

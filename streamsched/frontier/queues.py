@@ -200,7 +200,8 @@ def _read_urls(scheduler: DurableScheduler, host: str, start: int) -> tuple[list
     with scheduler.core.lock:
         shard = scheduler.core.pages.arrays
         if host:
-            rows: Ints = find_pages_of_hosts(shard.groups, shard.corpus, [host])[1]
+            named = read_host(host, "key").host
+            rows: Ints = find_pages_of_hosts(shard.groups, shard.corpus, [named])[1]
             rows = rows[np.searchsorted(rows, start) :]
             after = int(rows[_READ]) if rows.size > _READ else 0
             rows = rows[:_READ]

@@ -233,9 +233,9 @@ def test_what_a_client_that_goes_has_not_got_is_given_back(frontier: Frontier) -
         call = Client(channel).open("GetURLs", message("urlfrontier.GetParams")(delay_requestable=3_600))
         next(call)
         call.cancel()
-    while frontier.client("GetStats").inProcess > 5_000:
+    while frontier.client("GetStats").inProcess > 500:  # of the first part, which was being sent
         time.sleep(0.01)
-    assert 0 < frontier.client("GetStats").inProcess
+    assert len(frontier.client.get()) >= 5_500
 
 
 def test_cancelled_streams_leave_the_service_whole(frontier: Frontier) -> None:
