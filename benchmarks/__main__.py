@@ -16,6 +16,7 @@ from benchmarks import (
     crawlers,
     durability,
     evolution,
+    frontier,
     ingest,
     optimal,
     oracles,
@@ -130,6 +131,15 @@ BENCHMARKS: Final = (
         "the library called by the same threads, without HTTP",
         service.measure,
         10_000_000,
+    ),
+    Benchmark(
+        "frontier",
+        "The url-frontier API by its own Java classes: one stream, with 10,000 items that wait for their "
+        "acknowledgements, which come from the disk. The client runs on the same machine.",
+        "a server on grpcio that acknowledges and sends without a scheduler or a disk",
+        frontier.measure,
+        200_000,
+        always=False,
     ),
     Benchmark(
         "console",
