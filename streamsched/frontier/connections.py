@@ -100,10 +100,10 @@ class Call:
     ``path``, ``headers``: of its request; ``is_stopped``: whether the service stops.
     """
 
-    def __init__(self, connection: GrpcConnection, number: int, headers: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, connection: GrpcConnection, number: int, headers: Iterable[tuple[Any, Any]]) -> None:
         self.connection = connection
         self.number = number
-        self.headers = list(headers)
+        self.headers: list[tuple[str, str]] = list(headers)  # texts, as the connection's header_encoding is
         named = dict(self.headers)
         self.path = named.get(":path", "")
         self.method = named.get(":method", "")

@@ -17,11 +17,11 @@ _MOST: Final = 1 << 14  # bytes of a frame that h2 accepts
 
 
 class FrameJoiner:
-    """What a client has sent and h2 has not been given yet, which is less than a frame.
+    r"""What a client has sent and h2 has not been given yet, which is less than a frame.
 
     >>> one = bytes([0, 0, 1, 0, 0, 0, 0, 0, 1])
     >>> FrameJoiner().join(bytes(24) + one + b"a" + one + b"b")[24:]
-    b'\\x00\\x00\\x02\\x00\\x00\\x00\\x00\\x00\\x01ab'
+    b'\x00\x00\x02\x00\x00\x00\x00\x00\x01ab'
     """
 
     def __init__(self) -> None:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from datetime import datetime
 from math import inf, nextafter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.errors import StreamschedError
 from streamsched.frontier.messages import message
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import ROBOTS_DENIED, OutcomeBatch

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
 import numpy as np
 
+from streamsched.api.views import HostPage
 from streamsched.frontier.connections import Code, GrpcError
 from streamsched.frontier.intake import ETAG, LAST_MODIFIED, is_crawl
 from streamsched.frontier.messages import message
@@ -65,8 +67,7 @@ class Queues:
         size, found, passed = asked.size or _SIZE, list[str](), 0
         start: int | None = 0
         while start is not None and len(found) < size:
-            first = start
-            part = await self._service.read(lambda scheduler, now, at=first: scheduler.hosts(at, _READ, now=now))
+            part = await self._service.read(partial(_read_hosts, start=start))
             named = [host.host for host in part.hosts if asked.include_inactive or host.held_back is None]
             skipped = min(max(asked.start - passed, 0), len(named))
             found += named[skipped : skipped + size - len(found)]
@@ -89,7 +90,7 @@ class Queues:
     async def url_status(self, asked: Any) -> Any:
         """Return what is known of a page."""
         self._check_crawl(asked.crawlID)
-        item = await self._service.read(lambda scheduler, now: self._show(scheduler, asked.url, now))
+        (item,) = await self._service.read(partial(self._show, urls=[asked.url]))
         if item is None:
             raise GrpcError(Code.NOT_FOUND, "this URL is not known")
         return item
@@ -103,10 +104,7 @@ class Queues:
             chosen = urls[skip : skip + left]
             skip, left = max(skip - len(urls), 0), left - len(chosen)
             for start in range(0, len(chosen), _SIZE):
-                some = chosen[start : start + _SIZE]
-                shown = await self._service.read(
-                    lambda scheduler, now, urls=some: [self._show(scheduler, url, now) for url in urls]
-                )
+                shown = await self._service.read(partial(self._show, urls=chosen[start : start + _SIZE]))
                 yield [item for item in shown if item is not None]
             if not left:
                 return
@@ -146,14 +144,14 @@ class Queues:
         self._check_crawl(asked.value)
         count = 0
         async for urls in self._urls(""):
-            count += await self._service.call(lambda scheduler, _, urls=urls: scheduler.forget(urls))
+            count += await self._service.call(partial(_forget, urls=urls))
         return _LONG(value=count)
 
     async def _urls(self, host: str) -> AsyncIterator[list[str]]:
         """Yield the URLs of a host, or of all if it is empty, in parts."""
         start = 0
         while True:
-            urls, start = await self._service.read(lambda scheduler, _, at=start: _read_urls(scheduler, host, at))
+            urls, start = await self._service.read(partial(_read_urls, host=host, start=start))
             if urls:
                 yield urls
             if not start:
@@ -163,8 +161,11 @@ class Queues:
         if not is_crawl(given, self._crawl):
             raise GrpcError(Code.NOT_FOUND, f"the only crawl is {self._crawl}")
 
-    def _show(self, scheduler: DurableScheduler, url: str, now: float) -> Any:
-        """Return a page as a message, None if it is not known."""
+    def _show(self, scheduler: DurableScheduler, now: float, *, urls: list[str]) -> list[Any]:
+        """Return pages as messages, None for those that are not known."""
+        return [self._show_page(scheduler, now, url) for url in urls]
+
+    def _show_page(self, scheduler: DurableScheduler, now: float, url: str) -> Any:
         page = scheduler.page(url, now=now)
         if page is None:
             return None
@@ -195,7 +196,15 @@ def _count_hosts(scheduler: DurableScheduler) -> int:
         return int(np.count_nonzero((groups["depth"] == 0) & (groups["host_pages"] > 0)))
 
 
-def _read_urls(scheduler: DurableScheduler, host: str, start: int) -> tuple[list[str], int]:
+def _read_hosts(scheduler: DurableScheduler, now: float, *, start: int) -> HostPage:
+    return scheduler.hosts(start, _READ, now=now)
+
+
+def _forget(scheduler: DurableScheduler, _: float, *, urls: list[str]) -> int:
+    return scheduler.forget(urls)
+
+
+def _read_urls(scheduler: DurableScheduler, _: float, *, host: str, start: int) -> tuple[list[str], int]:
     """Return URLs from the row `start` on, and the row after them, 0 if there are none."""
     with scheduler.core.lock:
         shard = scheduler.core.pages.arrays

@@ -128,4 +128,5 @@ class FrontierSettings:
 
     def listening(self, http: HttpSettings) -> HttpSettings:
         """Return where to listen; raises SettingsError for an address that needs tokens or `client_ca`."""
-        return replace(http, address=self.address, tokens=http.tokens or self.client_ca)
+        address = http.address if self.address is None else self.address
+        return replace(http, address=address, tokens=http.tokens or self.client_ca)

@@ -208,7 +208,7 @@ class RunSettings:
     batches: BatchPlan = BatchPlan()
     changes: ChangesSettings = ChangesSettings()
     http: Mapping[str, Any] = field(default_factory=dict)
-    frontier: FrontierSettings = FrontierSettings()
+    frontier: FrontierSettings = field(default_factory=FrontierSettings)
     clock: ClockSettings = ClockSettings()
     log: LogSettings = LogSettings()
     kafka: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords

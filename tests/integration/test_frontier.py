@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import shutil
 import signal
 import socket
-import ssl
 import struct
 import subprocess
 import threading
@@ -81,7 +79,11 @@ def test_known_urls_are_outcomes(frontier: Frontier) -> None:
     frontier.client.put([discovered(url)])
     (leased,) = frontier.client.get(max_urls_per_queue=1, max_queues=1, delay_requestable=600)
     assert (leased.url, leased.key, leased.crawlID) == (url, "h0.example", "DEFAULT")
-    visit = {"fetch__statusCode": "200", "protocol__etag": '"a"', "protocol__last-modified": "yesterday"}
+    visit: dict[str, Any] = {
+        "fetch__statusCode": "200",
+        "protocol__etag": '"a"',
+        "protocol__last-modified": "yesterday",
+    }
     assert frontier.client.put([known(url, signature="x", **visit)]) == [(url, OK)]
     clock.now_s += 86_400.0
     assert frontier.client.put([known(url, signature="y", fetch__statusCode="200")]) == [(url, OK)]
@@ -261,7 +263,9 @@ def test_many_clients_lose_nothing(frontier: Frontier) -> None:
             urls = [f"https://h{page % 20}.example/{number}/{page}" for page in range(100)]
             assert client.put(map(discovered, urls)) == [(url, OK) for url in urls]
             got = client.get(max_urls_per_queue=2, delay_requestable=3_600)
-            assert all(status == OK for _, status in client.put(known(page.url, fetch__statusCode="200") for page in got))
+            assert all(
+                status == OK for _, status in client.put(known(page.url, fetch__statusCode="200") for page in got)
+            )
             return [page.url for page in got]
 
     with ThreadPoolExecutor(CLIENTS) as pool:
@@ -356,14 +360,27 @@ def test_tls_with_and_without_certificates_of_clients(tmp_path: Path) -> None:
     openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
     (tmp_path / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
     for name in ("server", "crawler-1"):
-        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        openssl(
+            "req",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.csr",
+            "-subj",
+            f"/CN={name}",
+        )
         signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2")
         openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
     ca, certificate, key = ((tmp_path / name).read_bytes() for name in ("ca.pem", "crawler-1.pem", "crawler-1.key"))
-    files = {"certificate": tmp_path / "server.pem", "key": tmp_path / "server.key"}
-    with serving(tmp_path, **files) as frontier:
-        with grpc.secure_channel(frontier.address, grpc.ssl_channel_credentials(ca)) as channel:
-            assert Client(channel).put(map(discovered, PAGES)) == [(url, OK) for url in PAGES]
+    files: dict[str, Any] = {"certificate": tmp_path / "server.pem", "key": tmp_path / "server.key"}
+    with (
+        serving(tmp_path, **files) as frontier,
+        grpc.secure_channel(frontier.address, grpc.ssl_channel_credentials(ca)) as channel,
+    ):
+        assert Client(channel).put(map(discovered, PAGES)) == [(url, OK) for url in PAGES]
     with serving(tmp_path, client_ca=tmp_path / "ca.pem", **files) as frontier:
         with grpc.secure_channel(frontier.address, grpc.ssl_channel_credentials(ca, key, certificate)) as channel:
             Client(channel)("BlockQueueUntil", key="h1.example", time=LATER)

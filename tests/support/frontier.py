@@ -98,8 +98,8 @@ class Frontier:
 def serving(folder: Path, *, tokens: bool = False, bounds: Any = None, **settings: Any) -> Iterator[Frontier]:
     """Serve the state in `folder` over both within the block; `bounds`: settings of HTTP."""
     given = FrontierSettings("127.0.0.1:0", **settings)
-    limits = dict(bounds or {})
-    http = HttpSettings("127.0.0.1:0", **({"tokens": folder / "tokens.toml"} if tokens else {}), **limits)
+    limits: dict[str, Any] = dict(bounds or {})
+    http = HttpSettings("127.0.0.1:0", tokens=folder / "tokens.toml" if tokens else None, **limits)
     with (
         running(folder, tokens=tokens, **limits) as service,
         listen(given.listening(http)) as listener,
