@@ -1,7 +1,7 @@
 # A machine needs Python 3.11 to 3.15 and make. Everything else is installed into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live test lint style mypy pyright pytest soak bench docs wheel clean
+.PHONY: help demo live test lint style mypy pyright pytest soak bench docs frontier-messages wheel clean
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
@@ -58,6 +58,10 @@ docs: .venv/ready-dev ## make docs/settings.md and the tables of fields out of t
 	$(BIN)/python -m tests.support.settings_page
 	$(BIN)/python -m tests.support.field_tables
 	$(BIN)/python -m tests.support.site
+
+frontier-messages: .venv/ready-dev ## make the descriptors of the url-frontier API out of its proto files
+	cd streamsched/frontier && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=messages.binpb \
+		urlfrontier.proto health.proto
 
 soak: .venv/ready-dev ## run what make test shortens, attacks first of all: 90 minutes at most; WITH='--seed 7 --json'
 	@$(BIN)/python -m tests.soak $(WITH)

@@ -6,6 +6,7 @@ import inspect
 from typing import Final
 
 from streamsched.cli.commands.run import run_command
+from streamsched.cli.commands.serve import serve_command
 from streamsched.cli.service_options import SettingOption
 from streamsched.service.run_settings import SETTINGS, TABLES
 from tests.support.paths import ROOT
@@ -22,7 +23,11 @@ is the value None. [run.md](run.md#settings) has an example of a file, and descr
 
 def settings_page() -> str:
     """Return the page: a table for each TOML table, with option, default and meaning of its settings."""
-    options = {one.setting: one.opts[0] for one in run_command.params if isinstance(one, SettingOption)}
+    options = {
+        one.setting: one.opts[0]
+        for one in [*serve_command.params, *run_command.params]
+        if isinstance(one, SettingOption)
+    }
     lines = [_OPENING]
     for table, target in TABLES.items():
         title = f"`[{table}]`: `{target.__name__}`" if table else "Outside of tables"

@@ -1,0 +1,86 @@
+"""What the metadata of known items says of a visit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamsched.frontier.intake import Outcome, as_batch, is_crawl, read_outcome
+from streamsched.frontier.messages import message
+from streamsched.outcomes import ROBOTS_DENIED
+
+URL = "https://a.example/"
+NOW = 1_755_820_800.0  # 2025-08-22
+
+
+def read(never: bool = False, **texts: str) -> Outcome:
+    metadata = {
+        name.replace("__", "."): message("urlfrontier.StringList")(values=[text]) for name, text in texts.items()
+    }
+    return read_outcome(URL, metadata, NOW, never=never)
+
+
+def test_a_visit_without_metadata_has_a_url_and_a_time_only() -> None:
+    assert read() == Outcome(URL, NOW, None, None, None, None, None, None, never=False)
+    assert read_outcome(URL, {"signature": message("urlfrontier.StringList")()}, NOW, never=True) == read(never=True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "status"),
+    [
+        ({"fetch__statusCode": "304"}, 304),
+        ({"fetch__statusCode": " 200 "}, 200),
+        ({"fetch__statusCode": "1000"}, None),
+        ({"fetch__statusCode": "-1"}, None),
+        ({"fetch__statusCode": "OK"}, None),
+        ({"fetch__statusCode": "٣"}, None),
+        ({"fetch__statusCode": "404", "error__cause": "robots.txt"}, 404),
+        ({"error__cause": "robots.txt"}, ROBOTS_DENIED),
+        ({"error__cause": "timeout"}, 0),
+        ({"fetch__error__count": "1"}, 0),
+        ({"depth": "1"}, None),
+    ],
+)
+def test_statuses(texts: dict[str, Any], status: int | None) -> None:
+    assert read(**texts).status == status
+
+
+@pytest.mark.parametrize(
+    ("text", "fetched_at"),
+    [
+        ("2025-08-21T23:00:00Z", NOW - 3_600.0),
+        ("2025-08-22T00:00:00.500+02:00", NOW - 7_199.5),
+        ("2025-08-22T01:00:00Z", NOW),  # a clock that is ahead
+        ("2025-08-21T23:00:00", NOW),  # in no zone
+        ("0001-01-01T00:00:00Z", NOW),
+        ("yesterday", NOW),
+    ],
+)
+def test_times(text: str, fetched_at: float) -> None:
+    assert read(lastProcessedDate=text).fetched_at == fetched_at
+
+
+def test_equal_signatures_are_equal_contents() -> None:
+    assert read(signature="abc").content == read(signature="abc").content != read(signature="abd").content
+    assert read(signature="").content is None
+
+
+def test_columns_have_what_any_outcome_has() -> None:
+    visits = [
+        read(fetch__statusCode="301", _redirTo="https://b.example/"),
+        read(protocol__etag='"a"', protocol__retry__after="5"),
+        read(**{"protocol__last-modified": "yesterday", "protocol__retry-after": "7"}),
+    ]
+    batch = as_batch(visits)
+    assert [one.moved_to for one in visits] == ["https://b.example/", None, None]
+    assert list(batch.moved_to) == ["https://b.example/", "", ""]
+    assert [one.retry_after for one in visits] == [None, None, 7.0]
+    assert (len(batch.status), len(batch.content)) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "crawl", "same"), [("", "DEFAULT", True), (" ", "DEFAULT", True), ("a", "a", True), ("", "a", False)]
+)
+def test_an_empty_crawl_id_is_the_default_one(given: str, crawl: str, same: bool) -> None:
+    assert is_crawl(given, crawl) == same
