@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from streamsched.frontier.intake import ETAG, LAST_MODIFIED
 from streamsched.frontier.messages import message
+from streamsched.frontier.queues import count_hosts
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Batch
 
@@ -34,7 +35,7 @@ class Wanted(NamedTuple):
         most_hosts = 1 if self.host else self.hosts or MOST_URLS
         per_host = min(self.per_host or MOST_URLS, MOST_URLS)
         k = min(most_hosts * per_host, MOST_URLS)
-        if hosts is None and 0 < self.hosts < k:
+        if hosts is None and 0 < self.hosts < min(k, count_hosts(scheduler)):
             offered = scheduler.offer(k, now=now, lease=self.lease_s, per_host=per_host)
             best = dict.fromkeys(offered.hosts)
             hosts = list(best)[: self.hosts] if len(best) > self.hosts else None

@@ -50,7 +50,7 @@ class Queues:
             if asked.key:
                 host = scheduler.host(asked.key, now=now)
                 return (0, 0, 0) if host is None else (host.pages, host.leased, 1)
-            return len(scheduler), watch.leased(now=now), _count_hosts(scheduler)
+            return len(scheduler), watch.leased(now=now), count_hosts(scheduler)
 
         pages, leased, hosts = await self._service.read(read)
         outcomes = watch.observed.counts()
@@ -73,7 +73,7 @@ class Queues:
             found += named[skipped : skipped + size - len(found)]
             passed += len(named)
             start = part.next
-        total = await self._service.read(lambda scheduler, _: _count_hosts(scheduler))
+        total = await self._service.read(lambda scheduler, _: count_hosts(scheduler))
         return _QUEUES(values=found, total=total, start=asked.start, size=len(found), crawlID=self._crawl)
 
     async def count_urls(self, asked: Any) -> Any:
@@ -188,7 +188,7 @@ def _matcher(asked: Any) -> Callable[[str], bool] | None:
     return (lambda url: wanted in url.lower()) if asked.ignoreCase else lambda url: wanted in url
 
 
-def _count_hosts(scheduler: DurableScheduler) -> int:
+def count_hosts(scheduler: DurableScheduler) -> int:
     """Return how many hosts have pages. O(groups)."""
     with scheduler.core.lock:
         shard = scheduler.core.pages.arrays

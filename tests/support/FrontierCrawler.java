@@ -75,10 +75,32 @@ public class FrontierCrawler {
     return taken.get();
   }
 
-  private static List<URLInfo> get(ManagedChannel channel) {
+  /** Returns the pages of one call, as StormCrawler's spout gets them. */
+  private static List<URLInfo> get(ManagedChannel channel) throws Exception {
     GetParams params = GetParams.newBuilder().setMaxUrlsPerQueue(100).setMaxQueues(1000).setDelayRequestable(3600).build();
     List<URLInfo> pages = new ArrayList<>();
-    URLFrontierGrpc.newBlockingStub(channel).getURLs(params).forEachRemaining(pages::add);
+    CountDownLatch done = new CountDownLatch(1);
+    URLFrontierGrpc.newStub(channel)
+        .getURLs(
+            params,
+            new StreamObserver<URLInfo>() {
+              @Override
+              public void onNext(URLInfo page) {
+                pages.add(page);
+              }
+
+              @Override
+              public void onError(Throwable error) {
+                error.printStackTrace();
+                done.countDown();
+              }
+
+              @Override
+              public void onCompleted() {
+                done.countDown();
+              }
+            });
+    done.await();
     return pages;
   }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pytest
 from h2.exceptions import FrameTooLargeError
@@ -48,7 +48,7 @@ frames = st.tuples(st.integers(0, 2), st.sampled_from([0, 0, 0, 1, 8]), st.integ
 def test_the_meaning_stays_however_bytes_arrive(sent: list[Frame], cuts: list[int]) -> None:
     data = PREFACE + b"".join(map(encode, sent))
     joiner, places = FrameJoiner(), sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    joined = b"".join(joiner.join(data[start:end]) for start, end in zip(places, places[1:], strict=False))
+    joined = b"".join(joiner.join(data[start:end]) for start, end in pairwise(places))
     assert joined.startswith(PREFACE)
     got = decode(joined[len(PREFACE) :])
     assert by_meaning(got) == by_meaning(sent)
