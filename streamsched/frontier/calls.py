@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, SERVICES, m
 from streamsched.frontier.queues import Queues
 from streamsched.http.app import HttpApp
 from streamsched.http.protocol.problems import HttpError, problem_of
+from streamsched.http.scheduler_thread import QueueFull
 from streamsched.service.event_log import LOG
 
 _CODES: Final = {
@@ -95,12 +97,14 @@ class FrontierCalls:
     async def _admit(self, call: Call, served: Served) -> None:
         """Check the caller, then answer; the audit log has the call of an administrator before it is done."""
         request = _as_request(call)
+        caller = call.connection.peer_name
         if served.scope is None:
+            if caller is None:
+                self._app.gate.check_anonymous(request)
             await served.answer(call)
             return
         if self._service.is_stopping:
             raise GrpcError(Code.UNAVAILABLE, "the service stops")
-        caller = call.connection.peer_name
         if caller is None:
             caller, scopes = self._app.gate.identify(request)
             self._app.gate.check_scope(scopes, served.scope)
@@ -170,7 +174,8 @@ class FrontierCalls:
                 sent = start + _SENT_AT_ONCE
         finally:
             if sent < len(messages):  # the client has gone
-                self._service.thread.submit(lambda: self._service.scheduler.release(batch.urls[sent:]))
+                with suppress(QueueFull):  # then their leases expire
+                    self._service.thread.submit(lambda: self._service.scheduler.release(batch.urls[sent:]))
 
     def _list_urls(self, queues: Queues) -> Callable[[Call], Awaitable[None]]:
         async def answer(call: Call) -> None:

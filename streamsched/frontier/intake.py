@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from datetime import datetime
 from math import inf, nextafter
 from typing import Any, Final, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 
 from streamsched.frontier.messages import message
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import ROBOTS_DENIED, OutcomeBatch
+from streamsched.outcomes import OPTIONAL, ROBOTS_DENIED, OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
 
 URL_ITEM: Final = message("urlfrontier.URLItem")
@@ -150,39 +151,58 @@ def read_outcome(url: str, metadata: Any, now: float, *, never: bool) -> Outcome
     >>> read_outcome("https://a.example/", one, 5.0, never=False).status
     304
     """
-    named = {name: texts.values[0] for name, texts in metadata.items() if texts.values} if metadata else {}
-    if not named:
+    if not metadata:
         return Outcome(url, now, None, None, None, None, None, None, never)
-    signature = named.get(SIGNATURE)
-    content = signature and int.from_bytes(hashlib.blake2b(signature.encode(), digest_size=8).digest())
+
+    def first(name: str) -> str | None:
+        texts = metadata.get(name)
+        values = () if texts is None else texts.values
+        return values[0] if values else None
+
+    signature = first(SIGNATURE)
+    hashed = hashlib.blake2b(signature.encode(), digest_size=8).digest() if signature else None
     return Outcome(
         url,
-        _read_time(named.get(FETCHED_AT), now),
-        _read_status(named),
-        content or None,
-        named.get(MOVED_TO) or None,
-        named.get(ETAG),
-        named.get(LAST_MODIFIED),
-        _read_number(named.get(RETRY_AFTER)),
+        _read_time(first(FETCHED_AT), now),
+        _read_status(first),
+        None if hashed is None else int.from_bytes(hashed),
+        first(MOVED_TO) or None,
+        first(ETAG),
+        first(LAST_MODIFIED),
+        _read_number(first(RETRY_AFTER)),
         never,
     )
 
 
 def as_batch(outcomes: list[Outcome]) -> OutcomeBatch:
     """Return the columns of `outcomes`."""
-    columns = dict(zip(Outcome._fields, map(list, zip(*outcomes, strict=True)), strict=True))
-    del columns["never"]
-    present = {name: column for name, column in columns.items() if any(value is not None for value in column)}
-    return OutcomeBatch(present.pop("url"), present.pop("fetched_at"), **present)
+    columns = dict(zip(Outcome._fields, zip(*outcomes, strict=True), strict=True))
+    given: dict[str, Any] = {}
+    lacking = []
+    for field in OPTIONAL:
+        values = columns.get(field.name, ())
+        absent = [value is None for value in values]
+        if not all(absent):
+            empty = "" if field.kind.dtype is None else 0
+            filled: list[Any] = [empty if value is None else value for value in values]
+            given[field.name] = (
+                PackedUrls.pack(filled) if field.kind.dtype is None else np.array(filled, field.kind.dtype)
+            )
+            lacking.append((field.bit, absent))
+    batch = OutcomeBatch(PackedUrls.pack(columns["url"]), np.array(columns["fetched_at"]), **given)
+    for bit, absent in lacking:
+        batch.given[absent] &= ~batch.given.dtype.type(bit)
+    return batch
 
 
-def _read_status(named: dict[str, str]) -> int | None:
-    status = _read_number(named.get(STATUS))
+def _read_status(first: Callable[[str], str | None]) -> int | None:
+    status = _read_number(first(STATUS))
     if status is not None and status <= _MOST_STATUS:
         return int(status)
-    if named.get(ERROR_CAUSE) == _ROBOTS:
+    cause = first(ERROR_CAUSE)
+    if cause == _ROBOTS:
         return ROBOTS_DENIED
-    return 0 if ERROR_COUNT in named or ERROR_CAUSE in named else None
+    return None if cause is None and first(ERROR_COUNT) is None else 0
 
 
 def _read_number(text: str | None) -> float | None:

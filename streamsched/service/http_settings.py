@@ -99,7 +99,7 @@ def _split(address: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FrontierSettings:
-    """The url-frontier API, over gRPC, beside HTTP, with the tokens and bounds of HTTP.
+    """The url-frontier API of `serve`, over gRPC, beside HTTP, with the tokens and bounds of HTTP.
 
     - ``address``: HOST:PORT to serve the url-frontier API at, port 0 for any free one; None for not at all;
     - ``crawl``: the crawl ID that the state is served as; items of other crawls are refused;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
+from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 from streamsched.frontier import messages
@@ -15,7 +16,7 @@ def test_the_shipped_descriptors_are_those_of_the_proto_files(tmp_path: Path) ->
     words = ["protoc", f"-I{folder}", f"--descriptor_set_out={made}", "urlfrontier.proto", "health.proto"]
     assert protoc.main(words) == 0
     found, shipped = (
-        messages.descriptor_pb2.FileDescriptorSet.FromString(raw)
+        descriptor_pb2.FileDescriptorSet.FromString(raw)
         for raw in (made.read_bytes(), folder.joinpath("messages.binpb").read_bytes())
     )
     assert found == shipped
