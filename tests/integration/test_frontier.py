@@ -389,6 +389,22 @@ def test_tls_with_and_without_certificates_of_clients(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "state" / "audit.jsonl").read_text().splitlines()[0])["caller"] == "crawler-1"
 
 
+def test_a_disk_that_is_full_acknowledges_nothing(frontier: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    items = [discovered(PAGES[0]), known(PAGES[1], fetch__statusCode="200")]
+    with monkeypatch.context() as patch:
+        patch.setattr("streamsched.persistence.call_log.os.fdatasync", fail)
+        assert frontier.client.put(items) == [(PAGES[0], FAIL), (PAGES[1], FAIL)]
+        asked = message("urlfrontier.GetParams")()
+        assert fails(frontier.client.open("GetURLs", asked)) == grpc.StatusCode.UNAVAILABLE
+        assert frontier.client("Check", service=HEALTH).status == 2
+    frontier.http.scheduler.snapshot()
+    assert dict(frontier.client.put(items[1:2])) == {PAGES[1]: OK}
+    assert frontier.client("Check", service=HEALTH).status == 1
+
+
 def find_address(log: list[str]) -> str:
     while True:
         for line in log:
@@ -401,7 +417,8 @@ def find_address(log: list[str]) -> str:
 def put_until_it_ends(address: str, number: int, acknowledged: list[str]) -> grpc.StatusCode:
     def items() -> Iterator[Any]:
         for page in range(1_000_000):
-            yield discovered(f"https://h{page % 9}.example/{number}/{page}")
+            url = f"https://h{page % 9}.example/{number}/{page}"
+            yield known(url, fetch__statusCode="200") if page % 2 else discovered(url)
 
     with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         try:
@@ -431,7 +448,10 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, ending: signal.Signals) ->
             assert {one.result() for one in running} == {grpc.StatusCode.UNAVAILABLE}
             process.wait(60)
     with DurableScheduler.open(state) as scheduler:
-        assert [url for urls in acknowledged for url in urls if url not in scheduler] == []
+        pages = {url: scheduler.page(url, now=clock_now()) for urls in acknowledged for url in urls}
+    assert [url for url, page in pages.items() if page is None] == []
+    visited = {url for url, page in pages.items() if page is not None and page.last_outcome_s is not None}
+    assert visited == {url for url in pages if int(url.rpartition("/")[2]) % 2}
 
 
 JARS = os.environ.get("URLFRONTIER_JARS", "")  # a folder with the API of url-frontier 2.5 and what it needs
