@@ -351,7 +351,7 @@ class GrpcConnection(asyncio.Protocol):
         for call in self.calls.values():
             call.may_send.set()
 
-    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  asyncio calls it
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio calls it
         """End its calls."""
         if self in self._open:
             self._open.discard(self)

@@ -13,7 +13,7 @@ SERVICES: Final = (FRONTIER, HEALTH)
 
 _pool: Final = descriptor_pool.DescriptorPool()
 for _file in descriptor_pb2.FileDescriptorSet.FromString(
-    resources.files(__package__).joinpath("messages.binpb").read_bytes()
+    resources.files("streamsched.frontier").joinpath("messages.binpb").read_bytes()
 ).file:
     _pool.Add(_file)
 

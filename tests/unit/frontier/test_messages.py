@@ -12,7 +12,7 @@ from streamsched.frontier import messages
 
 
 def test_the_shipped_descriptors_are_those_of_the_proto_files(tmp_path: Path) -> None:
-    folder, made = resources.files(messages.__package__), tmp_path / "made"
+    folder, made = resources.files("streamsched.frontier"), tmp_path / "made"
     words = ["protoc", f"-I{folder}", f"--descriptor_set_out={made}", "urlfrontier.proto", "health.proto"]
     assert protoc.main(words) == 0
     found, shipped = (
