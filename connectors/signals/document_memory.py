@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from crc32c import crc32c
 
-from streamsched.connectors.signals.entry_columns import Entries
+from streamsched.connectors.signals.entry_columns import MAX_ENTRIES, Entries
 from streamsched.errors import SnapshotError
 from streamsched.numerics.argument_checks import check_path, check_whole
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Rows
@@ -245,3 +245,18 @@ def to_remembered(entries: Entries, read_at: float) -> RememberedDocument:
     """Return what to remember of a document's entries, each of another URL. O(n log n)."""
     order = np.argsort(entries.keys)
     return RememberedDocument(read_at, entries.keys[order], entries.times[order], entries.contents[order])
+
+
+def merge_remembered(last: RememberedDocument, read: RememberedDocument) -> RememberedDocument:
+    """Return `read` with those entries of `last` that it lacks, if these are not too many for one document.
+
+    O(n log n).
+    """
+    is_kept = np.isin(last.keys, read.keys, invert=True)
+    if len(read) + int(is_kept.sum()) > MAX_ENTRIES:
+        return read
+    keys = np.concatenate((read.keys, last.keys[is_kept]))
+    order = np.argsort(keys)
+    times = np.concatenate((read.times, last.times[is_kept]))
+    contents = np.concatenate((read.contents, last.contents[is_kept]))
+    return RememberedDocument(read.read_at, keys[order], times[order], contents[order])

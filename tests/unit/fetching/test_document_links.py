@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from streamsched.fetching.document_links import find_feeds, read_ttl
+from streamsched.fetching.document_links import find_feeds, read_head, read_link_headers
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from streamsched.fetching.document_links import find_feeds, read_ttl
     ],
 )
 def test_ttl(document: str, ttl_s: float) -> None:
-    assert read_ttl(document.encode(), "https://a.example/feed") == ttl_s
+    assert read_head(document.encode(), "https://a.example/feed").ttl_s == ttl_s
 
 
 def test_feeds_of_a_page() -> None:
