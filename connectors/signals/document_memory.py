@@ -104,6 +104,24 @@ class DocumentMemory:
             self.forget(next(iter(self._documents)))
             self.forgotten += 1
 
+    def keep_too(self, url: str, last: RememberedDocument) -> None:
+        """Keep the entries of `last` that the newest reading of `url` lacks: it was one of a part. O(n log n).
+
+        If these are too many for one document, `last` alone is kept.
+        """
+        read = self.recall(url)
+        if read is None:
+            return
+        is_kept = np.isin(last.keys, read.keys, invert=True)
+        if len(read) + int(is_kept.sum()) > MAX_ENTRIES:
+            self.remember(url, last)
+            return
+        keys = np.concatenate((read.keys, last.keys[is_kept]))
+        order = np.argsort(keys)
+        times = np.concatenate((read.times, last.times[is_kept]))[order]
+        contents = np.concatenate((read.contents, last.contents[is_kept]))[order]
+        self.remember(url, RememberedDocument(read.read_at, keys[order], times, contents))
+
     def forget(self, url: str) -> None:
         """Forget the document at `url`, if it is known. O(1)."""
         document = self._documents.pop(url, None)
@@ -245,18 +263,3 @@ def to_remembered(entries: Entries, read_at: float) -> RememberedDocument:
     """Return what to remember of a document's entries, each of another URL. O(n log n)."""
     order = np.argsort(entries.keys)
     return RememberedDocument(read_at, entries.keys[order], entries.times[order], entries.contents[order])
-
-
-def merge_remembered(last: RememberedDocument, read: RememberedDocument) -> RememberedDocument:
-    """Return `read` with those entries of `last` that it lacks, if these are not too many for one document.
-
-    O(n log n).
-    """
-    is_kept = np.isin(last.keys, read.keys, invert=True)
-    if len(read) + int(is_kept.sum()) > MAX_ENTRIES:
-        return read
-    keys = np.concatenate((read.keys, last.keys[is_kept]))
-    order = np.argsort(keys)
-    times = np.concatenate((read.times, last.times[is_kept]))
-    contents = np.concatenate((read.contents, last.contents[is_kept]))
-    return RememberedDocument(read.read_at, keys[order], times[order], contents[order])

@@ -20,7 +20,6 @@ from streamsched.connectors.signals.document_memory import (
     find_documents,
     has_one_time,
     keep_newest,
-    merge_remembered,
     to_remembered,
 )
 from streamsched.connectors.signals.entry_columns import ANY_PAGE, Entries, EntryColumns, EntryScope, find_host
@@ -87,7 +86,6 @@ def read_document(
     memory: DocumentMemory | None = None,
     since: float | None = None,
     scope: EntryScope | None = None,
-    partial: bool = False,
 ) -> Reading:
     """Return what the document at `url`, fetched at `read_at` (UTC epoch seconds), announces.
 
@@ -95,8 +93,7 @@ def read_document(
     or gzip. `memory` knows its last reading and keeps this one; without one, and at the first reading, entries with a
     time after `since` are announced, none if `since` is None. An IndexNow notice is no list that is read again: it
     announces all that it has, and `memory` does not keep it. `scope`: which pages it may announce, by default those of
-    the host at `url` for a sitemap and any for a feed; a notice always names its host. `partial`: it may lack entries
-    of the last reading, as what a WebSub hub sends: `memory` keeps those too, and keeps no first reading.
+    the host at `url` for a sitemap and any for a feed; a notice always names its host.
 
     A signal's time is the entry's own, the newest of lastmod, updated, published and their like. For a day, a month or
     a year it is the last second, or `read_at` if that is earlier, as the change may be as late. It is `read_at` if the
@@ -116,11 +113,8 @@ def read_document(
     if parsing.is_index:
         rows = np.flatnonzero(find_documents(changes, first=last is None, since=since))
         reading = replace(reading, signals=SignalBatch([], [], parsing.kind), documents=list(entries.urls.take(rows)))
-    read = to_remembered(entries, parsing.read_at)
-    if memory is not None and not partial:
-        memory.remember(url, read)
-    elif memory is not None and last is not None:
-        memory.remember(url, merge_remembered(last, read))
+    if memory is not None:
+        memory.remember(url, to_remembered(entries, parsing.read_at))
     return reading
 
 

@@ -113,6 +113,11 @@ class DocumentSchedule:
             new = [document.url for document in documents if _is_url(document.url) and self.book.add(document)]
             self._ask(new)
 
+    def last_visit_s(self, document: Document) -> float | None:
+        """Return when `document` was visited last, None if never. O(1)."""
+        page = self.scheduler.page(document.url, now=self._clock())
+        return None if page is None else page.last_visit_s
+
     def choose(self, room: int) -> list[tuple[Document, float | None]]:
         """Lease at most `room` documents to visit now; return each with the time of its last visit."""
         now = self._clock()
@@ -156,10 +161,13 @@ class DocumentSchedule:
             self._note(visits)
 
     def _note(self, visits: list[Visit]) -> None:
-        self.scheduler.observe([_to_outcome(visit) for visit in visits])
+        self.scheduler.observe([_to_outcome(visit) for visit in visits if not visit.is_pushed])
         rules: dict[str, Rule | HostRule | None] = {}
         for visit in visits:
             document = visit.document
+            if visit.is_pushed:
+                self._follow(visit)
+                continue
             if visit.status != NOT_ATTEMPTED:
                 self._wanted.discard(document.url)
             if visit.status == ROBOTS_DENIED:

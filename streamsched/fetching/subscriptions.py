@@ -146,16 +146,15 @@ class Subscriptions:
         self._drop(one, one.asked)
         one.asked = Callback(self.base, secrets.token_urlsafe(_TOKEN_BYTES), secrets.token_urlsafe(_TOKEN_BYTES))
         self._by_token[one.asked.token] = one
-        self._plan(one, now + VERIFIED_WITHIN_S)
         one.failures += 1  # until it is verified
+        self._plan(one, now + max(VERIFIED_WITHIN_S, _wait_s(one.failures)))
         return one.asked
 
     def fail(self, one: Subscription, callback: Callback, now: float, retry_after_s: float = 0.0) -> None:
         """Note that the hub did not take the request with `callback`, unless it has verified it nevertheless."""
         if one.asked is callback:
             self._drop(one, callback)
-            wait_s = min(FIRST_RETRY_S * 2.0 ** min(one.failures - 1, 20), LONGEST_RETRY_S)
-            self._plan(one, now + max(wait_s, min(retry_after_s, LONGEST_RETRY_S)))
+            self._plan(one, now + max(_wait_s(one.failures), min(retry_after_s, LONGEST_RETRY_S)))
 
     def verify(self, token: str, topic: str, lease_s: float, now: float) -> bool:
         """Return whether a hub may know that `token` is a callback for `topic`; it then is, for `lease_s`. O(log n).
@@ -208,3 +207,12 @@ class Subscriptions:
             one.asked = None
         if one.active is callback:
             one.active = None
+
+
+def _wait_s(failures: int) -> float:
+    """Return how long to wait after `failures` requests in a row.
+
+    >>> _wait_s(1), _wait_s(3), _wait_s(50)
+    (60.0, 240.0, 86400.0)
+    """
+    return min(FIRST_RETRY_S * 2.0 ** min(failures - 1, 20), LONGEST_RETRY_S)
