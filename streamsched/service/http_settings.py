@@ -61,7 +61,7 @@ class HttpSettings:
     sample_every: str | float = "5s"
 
     def __post_init__(self) -> None:
-        _split(self.address)
+        split_address(self.address)
         check_whole("max_body", self.max_body, _LEAST_BODY, f"{_LEAST_BODY:,} or more bytes")
         for name in ("rate", "connections", "connections_per_address", "queue"):
             check_whole(name, getattr(self, name), 1, "1 or more")
@@ -73,12 +73,12 @@ class HttpSettings:
     @property
     def host(self) -> str:
         """The host to listen on."""
-        return _split(self.address)[0]
+        return split_address(self.address)[0]
 
     @property
     def port(self) -> int:
         """The port to listen on, 0 for any free one."""
-        return _split(self.address)[1]
+        return split_address(self.address)[1]
 
     @property
     def is_loopback(self) -> bool:
@@ -89,8 +89,8 @@ class HttpSettings:
             return self.host == "localhost"
 
 
-def _split(address: str) -> tuple[str, int]:
-    """Return host and port of an address. Raises SettingsError."""
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of an address, HOST:PORT. Raises SettingsError."""
     found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if found is None or int(found[3]) > _MOST_PORT:
         raise SettingsError("address", address, _EXPECTED)

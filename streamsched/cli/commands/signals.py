@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +28,7 @@ from streamsched.cli.options import DURATION, FILE, Parsed, current_time, parse_
 from streamsched.cli.output import STDOUT, echo, echo_error, echo_json, plain
 from streamsched.cli.progress import show_bar
 from streamsched.cli.remote import TOKEN_VARIABLE, open_client
-from streamsched.cli.service_options import print_counts
+from streamsched.cli.service_options import needs_http, print_counts
 from streamsched.connectors.kafka import open_sink
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.signals.entry_columns import find_host
@@ -41,7 +42,7 @@ from streamsched.signals import SignalBatch
 if TYPE_CHECKING:
     from streamsched.api.views import SourceReliability
     from streamsched.fetching.document_book import Kind
-    from streamsched.fetching.fetcher import Deliver, Fetcher
+    from streamsched.fetching.fetcher import Deliver, Fetcher, FetchSettings
 
 _ALL_HOSTS: Final = "all hosts"
 _HEAD: Final = ("source", "host", "signals", "pages", "precision", "recall", "lateness")
@@ -71,6 +72,8 @@ Documents stay in the state: without --sitemap, --feed and --discover it continu
 _WEB: Final = ("http://", "https://")
 _ATTEMPTS: Final = 3  # of a delivery to a service; later it is tried again as a whole
 _SIGNALS_A_CALL: Final = 10_000  # the most that a service takes
+_WEBSUB_ADDRESS: Final = "127.0.0.1:8090"
+_LONGEST_CALLBACK: Final = 1_024
 _AGENT: Final = re.compile(r"[\x20-\x7e]{1,256}")
 
 
@@ -161,6 +164,19 @@ def _parse_agent(text: str) -> str:
     return text
 
 
+def _parse_callback(text: str) -> str:
+    """Return the URL below which callbacks are.
+
+    >>> _parse_callback("https://crawler.example/websub")
+    'https://crawler.example/websub/'
+    """
+    if find_host(text) is None or re.search(r"[?#@]", text) or len(text) > _LONGEST_CALLBACK:
+        raise SettingsError(
+            "URL", text, "an absolute http or https URL without a query, such as https://a.example/hub/"
+        )
+    return text if text.endswith("/") else f"{text}/"
+
+
 @signals_command.command("fetch", epilog=_FETCH_EPILOG)
 @click.option("--sitemap", multiple=True, type=Parsed("URL", _parse_document), help="Fetch this sitemap or index.")
 @click.option("--feed", multiple=True, type=Parsed("URL", _parse_document), help="Fetch this feed.")
@@ -186,6 +202,17 @@ def _parse_agent(text: str) -> str:
     help="Of addresses of --allow, beside 80 and 443.",
 )
 @click.option("--agent", type=Parsed("TEXT", _parse_agent), help="Add this to the User-Agent: how to reach you.")
+@click.option(
+    "--websub-callback",
+    type=Parsed("URL", _parse_callback),
+    help="Subscribe at WebSub hubs, which reach this process below this URL.",
+)
+@click.option(
+    "--websub-listen",
+    metavar="HOST:PORT",
+    default=_WEBSUB_ADDRESS,
+    help="Serve what comes for --websub-callback here.",
+)
 @click.option("--once", is_flag=True, help="Visit what is due, then end.")
 @click.option(
     "--log-level", type=click.Choice(["info", "warning", "error"]), default="warning", help="Least level of the log."
@@ -198,6 +225,8 @@ def fetch_command(**given: Any) -> int:
     announced. The command runs until it is stopped.
     """
     arguments = SimpleNamespace(**given)
+    if arguments.once and arguments.websub_callback:
+        raise click.UsageError("--websub-callback needs a process that runs on: it cannot be used with --once")
     try:
         from streamsched.fetching.fetcher import Fetcher, FetchSettings  # noqa: PLC0415  httpx is an extra
         from streamsched.web.reach import Reach, read_networks  # noqa: PLC0415
@@ -211,9 +240,11 @@ def fetch_command(**given: Any) -> int:
         jobs=arguments.jobs,
         reach=Reach(read_networks(arguments.allow, "--allow"), allow_ports=frozenset(arguments.allow_port)),
         agent=f"{AGENT} ({arguments.agent})" if arguments.agent else AGENT,
+        callback=arguments.websub_callback or "",
     )
     console = Console(stderr=True)
     with (
+        _open_callbacks(settings, arguments.websub_listen) as settings,
         _open_sink(arguments.to, arguments.token_file) as deliver,
         log_to(console, arguments.log_level, "text"),
         Fetcher(
@@ -230,6 +261,18 @@ def fetch_command(**given: Any) -> int:
         return DONE if number is None else after_drain(number)
     print_counts(counts, as_json=arguments.json)
     return DONE if number is None else after_drain(number)
+
+
+@contextmanager
+def _open_callbacks(settings: FetchSettings, address: str) -> Iterator[FetchSettings]:
+    """Yield `settings` with what serves the callbacks of hubs at `address`, if there are any. Raises SettingsError."""
+    if not settings.callback:
+        yield settings
+        return
+    with needs_http():
+        from streamsched.http.server import listen_on, serving  # noqa: PLC0415  an extra
+    with listen_on(address, "websub-listen") as listener:
+        yield replace(settings, serve=partial(serving, listener=listener))
 
 
 def _add(fetcher: Fetcher, named: dict[Kind, tuple[str, ...]]) -> None:
