@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +20,7 @@ from streamsched.cli import main
 from tests.support.cases import how_many
 from tests.support.child_processes import child_process
 from tests.support.http_service import TOKENS, Clock, clock_now, running
+from tests.support.websub_hub import Hub, running_hub
 
 KILLS = how_many(1, 12)
 
@@ -32,6 +34,7 @@ class News(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.pages: list[tuple[str, str]] = []
         self.served = 0  # pages that a whole answer had
+        self.link = ""  # a header
 
     @property
     def url(self) -> str:
@@ -56,6 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200 if is_map else 404)
         self.send_header("Content-Length", str(len(body) if is_map else 0))
         self.send_header("ETag", f'"{count}"')
+        if self.news.link:
+            self.send_header("Link", self.news.link)
         self.end_headers()
         if is_map:
             self.wfile.write(body)
@@ -143,6 +148,10 @@ def test_lines_on_standard_output(news: News, tmp_path: Path, capsys: pytest.Cap
         ["--agent", "a\nb"],
         ["--to", "signals.csv"],
         ["--delay", "x"],
+        ["--websub-callback", "crawler.example"],
+        ["--websub-callback", "https://crawler.example/?a"],
+        ["--websub-callback", "https://crawler.example/", "--once"],
+        ["--websub-callback", "https://crawler.example/", "--websub-listen", "x"],
         [],
     ],
 )
@@ -182,6 +191,47 @@ def test_kill_9_loses_no_signal(news: News, tmp_path: Path) -> None:
     assert main([*words(news, tmp_path), "--once"]) == 0
     assert news.served > before
     assert announced(tmp_path) >= {f"{news.url}/{n}" for n in range(1, news.served)}
+
+
+@pytest.mark.longer
+def test_subscriptions_after_kill_9_and_restart(news: News, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    topic = f"{news.url}/map.xml"
+
+    def wait_for(holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + 300.0
+        while not holds():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def publish(hub: Hub, name: str) -> list[int]:
+        entry = f"<url><loc>{news.url}/{name}</loc></url>"
+        body = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entry}</urlset>'
+        return hub.publish(topic, body.encode())
+
+    with running_hub() as hub:
+        news.link = f'<{hub.url}>; rel="hub", <{topic}>; rel="self"'
+        own = [*words(news, tmp_path), "--allow-port", str(hub.port), "--every", "5s"]
+        own += ["--websub-callback", f"http://127.0.0.1:{port}/", "--websub-listen", f"127.0.0.1:{port}"]
+        command = [sys.executable, "-m", "streamsched", *own]
+        with child_process([*command, "--sitemap", topic]) as process:
+            wait_for(lambda: any(one.is_verified for one in hub.known()))
+            process.kill()
+            process.wait(60.0)
+        assert publish(hub, "a") == [0], "nobody is there"
+        with child_process(command) as process:
+            wait_for(lambda: publish(hub, f"b{time.monotonic_ns()}")[-1] == 202)
+            wait_for(lambda: any("/b" in url for url in announced(tmp_path)))
+            process.terminate()
+            assert process.wait(60.0) == 0
+        count = len(hub.known())
+        with child_process(command) as process:
+            wait_for(lambda: publish(hub, f"c{time.monotonic_ns()}")[-1] == 202)
+            wait_for(lambda: any("/c" in url for url in announced(tmp_path)))
+            process.terminate()
+            assert process.wait(60.0) == 0
+        assert len(hub.known()) == count, "the subscription was kept"
 
 
 def test_the_state_of_a_crawl_is_not_one_of_documents(news: News, tmp_path: Path) -> None:

@@ -116,13 +116,13 @@ def verify(one: Known, behaviour: Behaviour) -> None:
 
 def ask(callback: str, query: dict[str, str]) -> tuple[int, str]:
     """GET the callback with a query; return status and body."""
-    return _open(Request(f"{callback}?{urlencode(query)}"))  # noqa: S310  http
+    return _open(Request(f"{callback}?{urlencode(query)}"))
 
 
 def send(callback: str, body: bytes, signature: str | None) -> int:
     """POST `body` to the callback; return the status."""
     headers = {"Content-Type": "application/rss+xml"} | ({} if signature is None else {"X-Hub-Signature": signature})
-    return _open(Request(callback, data=body, headers=headers))[0]  # noqa: S310
+    return _open(Request(callback, data=body, headers=headers))[0]
 
 
 def sign(secret: str, body: bytes, method: str = "sha256") -> str:
@@ -131,7 +131,7 @@ def sign(secret: str, body: bytes, method: str = "sha256") -> str:
 
 def _open(request: Request) -> tuple[int, str]:
     try:
-        with urlopen(request, timeout=60) as answer:  # noqa: S310
+        with urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -167,7 +167,8 @@ def running_hub() -> Iterator[Hub]:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.support.websub_hub"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             yield Hub(int(process.stdout.readline()))
         finally:
@@ -177,7 +178,8 @@ def running_hub() -> Iterator[Hub]:
 
 def main() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        print(server.server_address[1], flush=True)
+        sys.stdout.write(f"{server.server_address[1]}\n")
+        sys.stdout.flush()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         sys.stdin.read()
         server.shutdown()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from streamsched.fetching.document_links import find_feeds, read_head, read_link_headers
+from streamsched.fetching.document_links import find_feeds, read_head
 
 
 @pytest.mark.parametrize(
