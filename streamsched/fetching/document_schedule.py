@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -149,6 +150,18 @@ class DocumentSchedule:
             page is not None and page.eligible_from_s is not None and page.eligible_from_s - now < _SOON_S
             for page in pages
         )
+
+    def next_due_s(self) -> float | None:
+        """Return in how many seconds a document may be visited, None if none ever is. O(documents)."""
+        now, rate = self._clock(), len(self.book) / self._every_s
+        allowed_s = max(1.0 - self.book.allowance, 0.0) / rate if rate else math.inf
+        waits: list[float] = []
+        for document in self.book:
+            page = self.scheduler.page(document.url, now=now)
+            if page is not None and page.eligible_from_s is not None and not document.gone:
+                wait_s = max(page.eligible_from_s - now, 0.0)
+                waits.append(wait_s if document.url in self._wanted else max(wait_s, allowed_s))
+        return min(waits, default=None)
 
     def give_back(self, urls: list[str]) -> None:
         """Give documents back that were not visited. O(1) each."""

@@ -19,9 +19,7 @@ from streamsched.persistence.files import list_segments, segment_path
 from streamsched.persistence.log_segments import LogName, Segment, Torn, read_segment
 from streamsched.signals import SignalBatch
 
-_WAY_ON: Final = (
-    "restore the file from a copy, or continue without these calls: `streamsched state repair --drop-lost-calls`"
-)
+_WAY_ON: Final = "restore the file from a copy, or continue without these calls: `streamsched state repair --drop-lost-calls --state {}`"
 
 
 @dataclass(frozen=True, slots=True)

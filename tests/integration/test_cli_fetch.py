@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -71,8 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def news() -> Iterator[News]:
+@contextmanager
+def serving_news() -> Iterator[News]:
     with News() as server:
         server.add()
         thread = threading.Thread(target=server.serve_forever)
@@ -82,8 +83,15 @@ def news() -> Iterator[News]:
         thread.join()
 
 
+@pytest.fixture
+def news() -> Iterator[News]:
+    with serving_news() as server:
+        yield server
+
+
 def words(news: News, folder: Path) -> list[str]:
     port = str(news.server_address[1])
+    folder.mkdir(exist_ok=True)
     words = [
         "signals",
         "fetch",
@@ -129,6 +137,28 @@ def test_a_service_gets_the_signals(news: News, tmp_path: Path) -> None:
         assert service.scheduler.page(f"{news.url}/2", now=clock_now()) is not None, "what was refused is found again"
 
 
+def test_when_documents_are_due_next(news: News, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [*words(news, tmp_path), "--every", "2h", "--once", "--json"]
+    assert main([*given, "--sitemap", f"{news.url}/map.xml"]) == 0
+    capsys.readouterr()
+    assert main(given) == 0
+    found = capsys.readouterr()
+    counts = json.loads(found.out)
+    assert counts["visits"] == 0
+    assert 0 < counts["next_due_s"] <= 2 * 3_600
+    assert "the next one is in" in found.err
+
+
+@pytest.mark.parametrize("page", ["missing.xml", "map.xml"])
+def test_exit_codes_of_documents_and_sinks(news: News, tmp_path: Path, page: str) -> None:
+    named = ["--sitemap", f"{news.url}/{page}", "--once"]
+    assert main([*words(news, tmp_path / "a"), *named]) == (3 if page == "missing.xml" else 0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert main([*words(news, tmp_path / "b"), *named, "--to", f"http://127.0.0.1:{port}"]) == 6
+    assert main([*words(news, tmp_path / "c"), *named, "--to", str(tmp_path / "none" / "s.jsonl")]) == 3
+
+
 def test_lines_on_standard_output(news: News, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [*words(news, tmp_path), "--to", "-", "--once"]
     assert main([*given, "--sitemap", f"{news.url}/map.xml"]) == 0
@@ -162,7 +192,7 @@ def test_what_cannot_work(tmp_path: Path, wrong: list[str]) -> None:
 
 def test_private_addresses_need_a_word(news: News, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["signals", "fetch", "--to", "-", "--state", str(tmp_path), "--once", "--sitemap", f"{news.url}/map.xml"]
-    assert main(words) == 0
+    assert main(words) == 3
     assert "may be connected to" in capsys.readouterr().err
     assert news.served == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import signal
 import sys
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.progress import TimeElapsedColumn
 
 from streamsched.cli import options
-from streamsched.cli.exits import DONE, NOTHING, after_drain, after_signal
+from streamsched.cli.exits import DONE, NOTHING, UNREADABLE, after_drain, after_signal
 from streamsched.cli.options import DURATION, FILE, Parsed, current_time, parse_whole, whole
 from streamsched.cli.output import STDOUT, echo, echo_error, echo_json, plain
 from streamsched.cli.progress import show_bar
@@ -33,7 +34,7 @@ from streamsched.connectors.kafka import open_sink
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.errors import NOTHING as NO_VALUE
-from streamsched.errors import SettingsError
+from streamsched.errors import ServiceError, SettingsError
 from streamsched.numerics.durations import format_duration
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.event_log import LOG, log_to
@@ -66,12 +67,14 @@ Examples:
   streamsched signals fetch --feed https://example.org/feed --to kafka://localhost:9092/signals --state documents/
 
 \b
+Exit code of --once: 3 if a document could not be read, 6 if the service refuses or is away.
 It obeys robots.txt, ETag, Last-Modified, max-age, ttl, Retry-After and 410, and asks a host one thing at a time.
 Documents stay in the state: without --sitemap, --feed and --discover it continues with those that it has.
 """
 _WEB: Final = ("http://", "https://")
 _ATTEMPTS: Final = 3  # of a delivery to a service; later it is tried again as a whole
 _SIGNALS_A_CALL: Final = 10_000  # the most that a service takes
+_FAILED: Final = "failed_"  # counts of documents that could not be read
 _WEBSUB_ADDRESS: Final = "127.0.0.1:8090"
 _LONGEST_CALLBACK: Final = 1_024
 _AGENT: Final = re.compile(r"[\x20-\x7e]{1,256}")
@@ -245,7 +248,7 @@ def fetch_command(**given: Any) -> int:
     console = Console(stderr=True)
     with (
         _open_callbacks(settings, arguments.websub_listen) as settings,
-        _open_sink(arguments.to, arguments.token_file) as deliver,
+        _open_sink(arguments.to, arguments.token_file, once=arguments.once) as deliver,
         log_to(console, arguments.log_level, "text"),
         Fetcher(
             arguments.state, deliver, settings, clock=partial(current_time, None), monotonic=time.monotonic
@@ -256,11 +259,16 @@ def fetch_command(**given: Any) -> int:
             fetcher.on_progress = partial(_show, update)
         _add(fetcher, {"sitemap": arguments.sitemap, "feed": arguments.feed, "site": arguments.discover})
         number = asyncio.run(_run(fetcher, once=arguments.once))
-    counts = dict(fetcher.counts)
-    if arguments.to == STDOUT:
-        return DONE if number is None else after_drain(number)
-    print_counts(counts, as_json=arguments.json)
-    return DONE if number is None else after_drain(number)
+        due_s = fetcher.schedule.next_due_s() if arguments.once else None
+    if due_s is not None:
+        fetcher.counts["next_due_s"] = math.ceil(due_s)
+    if arguments.to != STDOUT:
+        print_counts(dict(fetcher.counts), as_json=arguments.json)
+    if number is not None:
+        return after_drain(number)
+    if due_s is not None and not fetcher.counts["visits"]:
+        echo_error(f"streamsched: no document is due; the next one is in {format_duration(math.ceil(due_s))}")
+    return UNREADABLE if any(name.startswith(_FAILED) and count for name, count in fetcher.counts.items()) else DONE
 
 
 @contextmanager
@@ -307,10 +315,18 @@ async def _run(fetcher: Fetcher, *, once: bool) -> int | None:
 
 
 @contextmanager
-def _open_sink(to: str, token_file: Path | None) -> Iterator[Deliver]:
-    """Yield what delivers signals to `to`. Raises SettingsError, SourceError or ServiceError."""
+def _open_sink(to: str, token_file: Path | None, *, once: bool) -> Iterator[Deliver]:
+    """Yield what delivers signals to `to`. Raises SettingsError, SourceError or ServiceError.
+
+    A service that refuses is found out before anything is fetched, and with `once` one that is away too.
+    """
     if to.startswith(_WEB):
         with open_client(to, token_file, _ATTEMPTS) as client:
+            try:
+                client.notice([])
+            except ServiceError as error:
+                if once or not error.retriable:
+                    raise
 
             def notice(signals: SignalBatch) -> None:
                 for part in _parts(signals):
