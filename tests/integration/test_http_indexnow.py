@@ -43,10 +43,10 @@ class Site:
 def serving_site() -> Iterator[Site]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            site.asked.append(self.path)
+            served.asked.append(self.path)
             if self.path.startswith("/slow"):
-                site.hold.wait(60.0)
-            status, headers, body = site.files.get(self.path, (404, {}, b""))
+                served.hold.wait(60.0)
+            status, headers, body = served.files.get(self.path, (404, {}, b""))
             self.send_response(status)
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
@@ -57,14 +57,14 @@ def serving_site() -> Iterator[Site]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        site = Site(f"127.0.0.1:{server.server_address[1]}")
-        site.files[f"/{KEY}.txt"] = (200, {}, KEY.encode())
+        served = Site(f"127.0.0.1:{server.server_address[1]}")
+        served.files[f"/{KEY}.txt"] = (200, {}, KEY.encode())
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield site
+            yield served
         finally:
-            site.hold.set()
+            served.hold.set()
             server.shutdown()
             thread.join()
 
