@@ -223,6 +223,8 @@ def test_key_files_are_not_fetched_from_addresses_that_are_not_public(tmp_path: 
     with running(tmp_path, indexnow=True) as service:
         answer = post(service, site.notice("/a"))
         assert (answer.status_code, code(answer), site.asked) == (403, "no_key_file", [])
+        names = post(service, site.notice("/a") | {"host": "localhost:1", "urlList": ["http://localhost:1/"]})
+        assert "127.0.0.1" not in names.text, "what a name is resolved to is not told"
 
 
 def test_a_slow_key_file_holds_nobody_up(service: Running, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
