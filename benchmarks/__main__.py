@@ -16,6 +16,7 @@ from benchmarks import (
     crawlers,
     durability,
     evolution,
+    fetching,
     frontier,
     ingest,
     optimal,
@@ -200,6 +201,13 @@ BENCHMARKS: Final = (
         scrapy.measure,
         2_000,
         always=False,
+    ),
+    Benchmark(
+        "fetching",
+        "A first run of `signals fetch` over sitemaps on many hosts of this machine, and how it treats a host.",
+        "what a host was promised",
+        fetching.measure,
+        10_000,
     ),
 )
 

@@ -1,6 +1,7 @@
 """The fetcher of sitemaps on many hosts: the addresses of 127.0.0.0/8, all served by one process.
 
-`python -m benchmarks.fetching [DOCUMENTS [HOSTS]]` prints visits a second, the shortest pause of a host and the memory.
+`python -m benchmarks.fetching [DOCUMENTS [HOSTS]]` prints visits a second, the shortest pause of a host and the memory
+as JSON; `python -m benchmarks --only fetching` makes rows of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import json
 import multiprocessing
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,12 +20,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.report import ROOT, Row, digits
 from streamsched.fetching.document_book import Document
 from streamsched.fetching.fetcher import Fetcher, FetchSettings
 from streamsched.web.reach import Reach, read_networks
 
 _ENTRIES: Final = 20  # a usual number for a feed
 _DELAY_S: Final = 1.0
+_OF_A_HOST: Final = 5  # documents
 _DOCUMENT: Final = (
     '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
     + "".join(f"<url><loc>http://HOST/page/{n}</loc><lastmod>2026-01-01</lastmod></url>" for n in range(_ENTRIES))
@@ -31,7 +35,23 @@ _DOCUMENT: Final = (
 )
 
 
-def measure(documents: int, hosts: int) -> dict[str, Any]:
+def measure(documents: int, _repeats: int) -> list[Row]:
+    """Return the rows of a first run over `documents`, five of them a host, in a process of its own."""
+    command = (sys.executable, "-m", "benchmarks.fetching", str(documents), str(max(documents // _OF_A_HOST, 1)))
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
+    return [
+        Row(
+            f"{found['documents']:,} documents of {_ENTRIES} entries on {found['hosts']:,} hosts",
+            f"{found['seconds']:.0f} s",
+        ),
+        Row("visits a second", digits(found["visits_per_second"])),
+        Row("shortest pause of a host", f"{found['shortest_pause_s']:.3f} s", f"{_DELAY_S:g} s"),
+        Row("most requests to a host at a time", str(found["most_at_a_host"]), "1"),
+        Row("memory of the process", f"{found['memory_mb']} MB"),
+    ]
+
+
+def run(documents: int, hosts: int) -> dict[str, Any]:
     """Return what a first run over `documents` on `hosts` takes, and how hosts were asked."""
     here, there = multiprocessing.get_context("spawn").Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(there,), daemon=True)
@@ -109,4 +129,4 @@ def _serve(pipe: Connection) -> None:
 
 if __name__ == "__main__":
     sizes = [int(text) for text in sys.argv[1:3]]
-    print(json.dumps(measure(*sizes, *[10_000, 2_000][len(sizes) :]), indent=2))
+    print(json.dumps(run(*sizes, *[10_000, 2_000][len(sizes) :]), indent=2))

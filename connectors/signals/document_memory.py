@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from crc32c import crc32c
 
-from streamsched.connectors.signals.entry_columns import Entries
+from streamsched.connectors.signals.entry_columns import MAX_ENTRIES, Entries
 from streamsched.errors import SnapshotError
 from streamsched.numerics.argument_checks import check_path, check_whole
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Rows
@@ -103,6 +103,24 @@ class DocumentMemory:
         while self.entries > self.max_entries or len(self._documents) > self.max_documents:
             self.forget(next(iter(self._documents)))
             self.forgotten += 1
+
+    def keep_too(self, url: str, last: RememberedDocument) -> None:
+        """Keep the entries of `last` that the newest reading of `url` lacks: it was one of a part. O(n log n).
+
+        If these are too many for one document, `last` alone is kept.
+        """
+        read = self.recall(url)
+        if read is None:
+            return
+        is_kept = np.isin(last.keys, read.keys, invert=True)
+        if len(read) + int(is_kept.sum()) > MAX_ENTRIES:
+            self.remember(url, last)
+            return
+        keys = np.concatenate((read.keys, last.keys[is_kept]))
+        order = np.argsort(keys)
+        times = np.concatenate((read.times, last.times[is_kept]))[order]
+        contents = np.concatenate((read.contents, last.contents[is_kept]))[order]
+        self.remember(url, RememberedDocument(read.read_at, keys[order], times, contents))
 
     def forget(self, url: str) -> None:
         """Forget the document at `url`, if it is known. O(1)."""

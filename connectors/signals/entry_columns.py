@@ -72,6 +72,11 @@ class EntryScope:
             return False
         return _path_of(rest).startswith(self.directory[1]) and _DOTS.search(_path_of(rest)) is None
 
+    def covers_url(self, url: str) -> bool:
+        """Return whether the page at `url` may be announced; False for what is no http or https URL. O(length)."""
+        match = _URL.fullmatch(url)
+        return match is not None and self.covers(_normalise(match[1], match[2]), url[match.end(2) :])
+
 
 def _path_of(rest: str) -> str:
     """Return the path of a URL whose text behind the authority is `rest`."""

@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from streamsched.connectors.signals.entry_columns import EntryScope, find_host
 from streamsched.errors import SnapshotError
+from streamsched.fetching.subscriptions import Subscription, Subscriptions
 from streamsched.persistence.files import as_snapshot_errors, read_regular, write_file
 from streamsched.web.robots import Robots
 
@@ -67,10 +68,11 @@ class _Content(msgspec.Struct):
     denied: dict[str, float]
     allowance: float
     saved_at: float
+    subscriptions: list[Subscription] = []
 
 
 class DocumentBook:
-    """The documents by their URLs, at most `MOST_DOCUMENTS`.
+    """The documents by their URLs, at most `MOST_DOCUMENTS`, and the subscriptions to them.
 
     ``robots``: by scheme, host and port; ``denied``: documents that robots.txt forbids, and when it was asked;
     ``allowance``: visits that may be made at ``saved_at``, UTC epoch seconds, 0 in a new book.
@@ -79,6 +81,7 @@ class DocumentBook:
     def __init__(self) -> None:
         self.robots: dict[str, Robots] = {}
         self.denied: dict[str, float] = {}
+        self.subscriptions = Subscriptions()
         self.allowance = 0.0
         self.saved_at = 0.0
         self.refused = 0
@@ -147,10 +150,13 @@ class DocumentBook:
     def save(self, path: Path, now: float) -> None:
         """Write the book to the file at `path`, atomically. O(documents). Raises SnapshotError."""
         self.saved_at = now
-        content = _Content([*self._documents.values()], self.robots, self.denied, self.allowance, now)
+        subscriptions = self.subscriptions.records()
+        documents = [*self._documents.values()]
+        content = _Content(documents, self.robots, self.denied, self.allowance, now, subscriptions)
         raw = msgspec.msgpack.encode(content)
         with as_snapshot_errors(path, "cannot be written"):
-            write_file(path, msgspec.msgpack.encode(_Saved(_FORMAT, crc32c(raw), msgspec.Raw(raw))))
+            saved = msgspec.msgpack.encode(_Saved(_FORMAT, crc32c(raw), msgspec.Raw(raw)))
+            write_file(path, saved, mode=0o600)  # subscriptions have secrets
 
     @classmethod
     def load(cls, path: Path) -> DocumentBook:
@@ -167,6 +173,7 @@ class DocumentBook:
         for origin, robots in content.robots.items():
             book.keep_robots(origin, robots)
         book.denied = content.denied
+        book.subscriptions = Subscriptions(content.subscriptions)
         book.allowance, book.saved_at = content.allowance, content.saved_at
         return book
 

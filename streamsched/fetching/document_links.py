@@ -1,9 +1,11 @@
-"""What the head of a feed says of how long it may be kept, and the feeds that a page names."""
+"""What documents name: how long a feed may be kept, its WebSub hub, and the feeds of a page."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from html import unescape
 from typing import Final
 from urllib.parse import urljoin
@@ -20,6 +22,10 @@ _ENTRIES: Final = frozenset(("item", "entry", "url", "sitemap"))
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 _MOST_LINKS: Final = 20  # of a document
 _LONGEST_TTL: Final = 8  # digits
+_ATOM_LINK: Final = "http://www.w3.org/2005/Atom link"
+_LONGEST_LINK_HEADER: Final = 1 << 14
+_LINK_VALUE: Final = re.compile(r"<([^<>]*+)>((?:[^<>\",]|\"[^\"]*+\")*+)")
+_PARAMETER: Final = re.compile(r";\s*+([A-Za-z*-]++)\s*+=\s*+(?:\"([^\"]*+)\"|([^\s\";,]++))")
 _LINK_TAG: Final = re.compile(r"<link(?=[\s/])([^<>]{0,16384}+)>", re.IGNORECASE)
 _ATTRIBUTE: Final = re.compile(r"([a-z-]++)\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>]++))", re.IGNORECASE)
 
@@ -28,19 +34,54 @@ class _Enough(Exception):
     """Ends the parsing at the first entry."""
 
 
-def read_ttl(document: bytes, url: str) -> float:
-    """Return for how many seconds the RSS document at `url` may be kept by its ``ttl``, 0 if it does not say.
+@dataclass(slots=True)
+class Head:
+    """What a document says of itself.
 
-    O(bytes before the first entry). What cannot be read says nothing. Source: RSS 2.0, where it is in minutes.
+    ``ttl_s``: for how many seconds it may be kept, 0 if it does not say; ``hubs``: its WebSub hubs, in its order;
+    ``topic``: the URL by which hubs know it, "" if it has none.
+    """
 
-    >>> read_ttl(b"<rss><channel><ttl>90</ttl></channel></rss>", "https://a.example/feed")
+    ttl_s: float = 0.0
+    hubs: list[str] = field(default_factory=list)
+    topic: str = ""
+
+    def add(self, rel: str, base: str, target: str | None) -> None:
+        """Take a link of the relation types `rel`, whose target is relative to `base`. O(length)."""
+        relations = rel.lower().split()
+        if "hub" in relations and len(self.hubs) < _MOST_LINKS and (url := _resolve(base, target)):
+            self.hubs.append(url)
+        if "self" in relations and not self.topic:
+            self.topic = _resolve(base, target)
+
+
+def read_head(document: bytes, url: str) -> Head:
+    """Return what the XML document at `url` says of itself before its first entry.
+
+    O(bytes before the first entry). What cannot be read says nothing. Sources: RSS 2.0, whose ttl is in minutes;
+    WebSub, 4, for links in the namespace of Atom.
+
+    >>> read_head(b"<rss><channel><ttl>90</ttl></channel></rss>", "https://a.example/feed").ttl_s
     5400.0
     """
-    reader = _TtlReader()
+    reader = _HeadReader(url)
     if document.lstrip(_BLANK)[:1] != b"{":
         with suppress(DocumentError, _Enough):
             parse_xml(read_blocks(document, url), url, reader.open_root)
-    return reader.ttl_s
+    return reader.head
+
+
+def read_link_headers(headers: Mapping[str, str], url: str) -> Head:
+    """Return what the Link header of the answer from `url` says. O(length). Source: RFC 8288.
+
+    >>> read_link_headers({"link": '<https://h.example/>; rel=hub, </feed>; rel="self"'}, "https://a.example/x").topic
+    'https://a.example/feed'
+    """
+    head = Head()
+    for target, parameters in _LINK_VALUE.findall(headers.get("link", "")[:_LONGEST_LINK_HEADER]):
+        rels = ("".join(values) for name, *values in _PARAMETER.findall(parameters) if name.lower() == "rel")
+        head.add(next(rels, ""), url, target)
+    return head
 
 
 def _resolve(base: str, target: str | None) -> str:
@@ -54,11 +95,12 @@ def _resolve(base: str, target: str | None) -> str:
     return found if find_host(found) is not None else ""
 
 
-class _TtlReader:
+class _HeadReader:
     """The handlers of an XML document until its first entry."""
 
-    def __init__(self) -> None:
-        self.ttl_s = 0.0
+    def __init__(self, url: str) -> None:
+        self.head = Head()
+        self._url = url
         self._text: list[str] | None = None  # of ttl
 
     def open_root(self, parser: expat.XMLParserType, _name: str, _attributes: dict[str, str]) -> None:
@@ -67,10 +109,12 @@ class _TtlReader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._take
 
-    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
         if name.rpartition(" ")[2] in _ENTRIES:
             raise _Enough
         self._text = [] if name == "ttl" else None
+        if name == _ATOM_LINK:
+            self.head.add(attributes.get("rel", ""), self._url, attributes.get("href"))
 
     def _take(self, text: str) -> None:
         if self._text is not None and len(self._text) < _LONGEST_TTL:
@@ -79,7 +123,7 @@ class _TtlReader:
     def _end(self, _name: str) -> None:
         text, self._text = "".join(self._text or ()).strip(), None
         if text.isdecimal() and text.isascii() and len(text) <= _LONGEST_TTL:
-            self.ttl_s = 60.0 * int(text)
+            self.head.ttl_s = 60.0 * int(text)
 
 
 def find_feeds(page: bytes, url: str) -> list[str]:

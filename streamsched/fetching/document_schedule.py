@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -113,6 +114,11 @@ class DocumentSchedule:
             new = [document.url for document in documents if _is_url(document.url) and self.book.add(document)]
             self._ask(new)
 
+    def last_visit_s(self, document: Document) -> float | None:
+        """Return when `document` was visited last, None if never. O(1)."""
+        page = self.scheduler.page(document.url, now=self._clock())
+        return None if page is None else page.last_visit_s
+
     def choose(self, room: int) -> list[tuple[Document, float | None]]:
         """Lease at most `room` documents to visit now; return each with the time of its last visit."""
         now = self._clock()
@@ -145,6 +151,18 @@ class DocumentSchedule:
             for page in pages
         )
 
+    def next_due_s(self) -> float | None:
+        """Return in how many seconds a document may be visited, None if none ever is. O(documents)."""
+        now, rate = self._clock(), len(self.book) / self._every_s
+        allowed_s = max(1.0 - self.book.allowance, 0.0) / rate if rate else math.inf
+        waits: list[float] = []
+        for document in self.book:
+            page = self.scheduler.page(document.url, now=now)
+            if page is not None and page.eligible_from_s is not None and not document.gone:
+                wait_s = max(page.eligible_from_s - now, 0.0)
+                waits.append(wait_s if document.url in self._wanted else max(wait_s, allowed_s))
+        return min(waits, default=None)
+
     def give_back(self, urls: list[str]) -> None:
         """Give documents back that were not visited. O(1) each."""
         if urls:
@@ -156,10 +174,13 @@ class DocumentSchedule:
             self._note(visits)
 
     def _note(self, visits: list[Visit]) -> None:
-        self.scheduler.observe([_to_outcome(visit) for visit in visits])
+        self.scheduler.observe([_to_outcome(visit) for visit in visits if not visit.is_pushed])
         rules: dict[str, Rule | HostRule | None] = {}
         for visit in visits:
             document = visit.document
+            if visit.is_pushed:
+                self._follow(visit)
+                continue
             if visit.status != NOT_ATTEMPTED:
                 self._wanted.discard(document.url)
             if visit.status == ROBOTS_DENIED:

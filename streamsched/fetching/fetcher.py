@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from streamsched.connectors.signals.document_memory import DocumentMemory
 from streamsched.errors import StreamschedError
@@ -27,6 +28,9 @@ from streamsched.signals import SignalBatch
 from streamsched.web.reach import PUBLIC, Reach
 from streamsched.web.safe_fetch import AGENT, Resolve, SafeClient
 
+if TYPE_CHECKING:
+    from streamsched.fetching.hubs import Serve, Subscriber
+
 Deliver: TypeAlias = Callable[[SignalBatch], None]
 """Hands signals over; returns once they are safe. Raises StreamschedError, with ``retriable`` if that may pass."""
 
@@ -38,6 +42,7 @@ _COMMIT_VISITS: Final = 256
 _MOST_PENDING: Final = 4 * _COMMIT_VISITS  # visits that wait for a delivery: then none begins
 _PAUSE_S: Final = 10.0  # after a delivery that failed
 _SAVE_S: Final = 30.0  # between two saves, at least
+_PUSHES: Final = 4  # of hubs that are read side by side; one at a time is parsed
 _SAVE_SHARE: Final = 20.0  # seconds without a save after one that took a second
 _FATES: Final = ("entries", "invalid", "other_host", "untimed", "future", "repeated")
 
@@ -49,7 +54,9 @@ class FetchSettings:
     - ``every_s``: mean time between two visits of a document; the scheduler decides which ones come sooner;
     - ``delay_s``: between two requests to a host; ``jobs``: visits at a time;
     - ``reach``: the addresses that may be connected to; ``agent``: the User-Agent header;
-    - ``resolve``: what looks names up, by default the machine.
+    - ``resolve``: what looks names up, by default the machine;
+    - ``callback``: the URL below which hubs reach this process, and ``serve``, what serves there; without them it
+      subscribes to nothing.
     """
 
     every_s: float = 3_600.0
@@ -58,6 +65,8 @@ class FetchSettings:
     reach: Reach = PUBLIC
     agent: str = AGENT
     resolve: Resolve | None = None
+    callback: str = ""
+    serve: Serve | None = None
 
 
 class Fetcher:
@@ -88,6 +97,7 @@ class Fetcher:
         self._leased: deque[tuple[Document, float | None]] = deque()  # what is visited next
         self._done: list[Visit] = []  # visits that are not delivered and noted
         self._choose_at = 0.0
+        self._hubs: Subscriber | None = None
         self._is_exhausted = False  # the last choice found nothing, and nothing was noted since
         self._commit_at = self._save_at = 0.0
 
@@ -115,11 +125,13 @@ class Fetcher:
         """
         settings = self._settings
         gate = HostGate(settings.delay_s, self._monotonic)
-        async with SafeClient(
-            settings.reach, agent=settings.agent, connections=settings.jobs, resolve=settings.resolve
-        ) as client:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
+                SafeClient(settings.reach, agent=settings.agent, connections=settings.jobs, resolve=settings.resolve)
+            )
             visitor = Visitor(client, gate, self.schedule.book, self.memory, self._clock)
             visitor.on_robots = self.schedule.take_robots
+            await self._subscribe(stack, visitor, client)
             tasks: set[asyncio.Task[Visit]] = set()
             stopping = asyncio.create_task(stop.wait())
             try:
@@ -130,12 +142,44 @@ class Fetcher:
                     begun = self._begin(visitor, tasks)
                     if once and not (begun or tasks or self._done or self._is_due()):
                         break
+                    self._begin_pushed(visitor, tasks)
                     await asyncio.wait({stopping, *tasks}, timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED)
                     self._collect(tasks)
                     await self._commit(visitor, tasks, once=once)
             finally:
                 stopping.cancel()
                 await self._end(visitor, tasks)
+
+    async def _subscribe(self, stack: AsyncExitStack, visitor: Visitor, client: SafeClient) -> None:
+        """Serve the callbacks of hubs until `stack` ends, if hubs can reach this process."""
+        if self._settings.serve is None:
+            return
+        from streamsched.fetching.hubs import Subscriber  # noqa: PLC0415  starlette is an extra
+
+        subscriptions = self.schedule.book.subscriptions
+        subscriptions.open(self._settings.callback, self._clock())
+        self._hubs = Subscriber(subscriptions, client, visitor.passing, self._clock, self.counts)
+        stack.push_async_callback(self._hubs.close)
+        await stack.enter_async_context(self._settings.serve(self._hubs.app))
+
+    def _begin_pushed(self, visitor: Visitor, tasks: set[asyncio.Task[Visit]]) -> None:
+        """Ask the hubs that are due, and begin to read what hubs have sent."""
+        if self._hubs is None:
+            return
+        self._hubs.ask_hubs()
+        room = _PUSHES - sum(not task.get_name() for task in tasks)
+        while self._hubs.inbox and room > 0 and len(self._done) < _MOST_PENDING:
+            push = self._hubs.inbox.popleft()
+            document = self.schedule.book.find(push.url)
+            if document is None or document.gone:
+                self._hubs.release(push)
+                continue
+            last_visit_s = self.schedule.last_visit_s(document)
+            reading = visitor.read_pushed(document, push.body, push.at, last_visit_s)
+            task = asyncio.create_task(reading, name="")
+            task.add_done_callback(partial(self._hubs.release, push))
+            tasks.add(task)
+            room -= 1
 
     def _is_due(self) -> bool:
         """Return whether there may be documents to choose now, or soon."""
@@ -165,8 +209,10 @@ class Fetcher:
     def _count(self, visit: Visit) -> None:
         counts, reading = self.counts, visit.reading
         counts["documents"] = len(self.schedule)
-        counts["visits"] += 1
+        counts["visits"] += not visit.is_pushed
         counts["bytes"] += visit.size
+        if self._hubs is not None:
+            self._hubs.take(visit)
         if visit.kind:
             counts[f"failed_{visit.kind}"] += 1
             LOG.warning("document not read", url=visit.document.url, reason=visit.failure)
@@ -226,7 +272,8 @@ class Fetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         cancelled = {task for task in tasks if task.cancelled()}
-        self.schedule.give_back([task.get_name() for task in cancelled] + [one.url for one, _ in self._leased])
+        names = [task.get_name() for task in cancelled if task.get_name()]
+        self.schedule.give_back(names + [one.url for one, _ in self._leased])
         self._leased.clear()
         tasks -= cancelled
         await self._save(visitor, tasks)

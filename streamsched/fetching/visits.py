@@ -16,7 +16,7 @@ from streamsched.connectors.signals.document_reader import Reading, read_documen
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.errors import DocumentError, FetchError, StreamschedError
 from streamsched.fetching.document_book import Document, DocumentBook
-from streamsched.fetching.document_links import find_feeds, read_ttl
+from streamsched.fetching.document_links import Head, find_feeds, read_head, read_link_headers
 from streamsched.fetching.host_gate import HostGate, HostRests
 from streamsched.outcomes import NOT_ATTEMPTED, ROBOTS_DENIED
 from streamsched.service.event_log import LOG
@@ -40,7 +40,9 @@ class Visit:
     - ``reading``: what a sitemap or feed announces; ``feeds``: what a front page names;
     - ``rest_s``: the least time until the next visit that the answer asks for;
     - ``validators``: ETag and Last-Modified of what was read; ``moved_to``: where it has moved permanently;
-    - ``blocked_s``: how long its host must be left alone; ``is_read``: whether the memory may have changed.
+    - ``blocked_s``: how long its host must be left alone; ``is_read``: whether the memory may have changed;
+    - ``head``: what the document says of itself, None if it was not read;
+    - ``is_pushed``: whether a hub sent the document: then nothing was asked for.
     """
 
     document: Document
@@ -58,6 +60,8 @@ class Visit:
     blocked_s: float = 0.0
     size: int = 0
     is_read: bool = False
+    head: Head | None = None
+    is_pushed: bool = False
 
 
 class Visitor:
@@ -111,8 +115,20 @@ class Visitor:
         except StreamschedError:
             raise
         except Exception as error:  # noqa: BLE001  no site may stop the visits of all others
-            LOG.exception("defect of streamsched: please report it", url=document.url)
-            visit.status, visit.kind, visit.failure = 0, "defect", repr(error)
+            _note_defect(visit, error)
+        finally:
+            self.unfinished -= visit.is_read
+        return visit
+
+    async def read_pushed(self, document: Document, body: bytes, at: float, last_visit_s: float | None) -> Visit:
+        """Return what `body` announces, which a hub sent at `at` for `document`, visited last at `last_visit_s`."""
+        visit = Visit(document, at, last_visit_s, status=200, size=len(body), is_pushed=True)
+        try:
+            await self._read(visit, body)
+        except DocumentError as error:
+            visit.kind, visit.failure = "malformed", str(error)
+        except Exception as error:  # noqa: BLE001  as of a visit
+            _note_defect(visit, error)
         finally:
             self.unfinished -= visit.is_read
         return visit
@@ -123,7 +139,7 @@ class Visitor:
         async with self._asking.setdefault(place, asyncio.Lock()):
             found = self._book.robots.get(place)
             if found is None or not found.is_fresh(self._clock()):
-                found = await fetch_robots(self._client, url, self._clock(), permit=self._pass)
+                found = await fetch_robots(self._client, url, self._clock(), permit=self.passing)
                 self._gate.slow(host_name(url), found.delay_s())
                 self._book.keep_robots(place, found)
                 self.on_robots(url, found)
@@ -141,11 +157,12 @@ class Visitor:
             raise FetchError(url, "unreachable", reason)
         if not robots.allows(url):
             raise FetchError(url, "robots", "robots.txt forbids it")
-        async with self._pass(url):
+        async with self.passing(url):
             yield
 
     @asynccontextmanager
-    async def _pass(self, url: str) -> AsyncIterator[None]:
+    async def passing(self, url: str) -> AsyncIterator[None]:
+        """Let a request pass once its host may be asked again. Raises FetchError."""
         try:
             async with self._gate.passing(host_name(url), _LONGEST_WAIT_S):
                 yield
@@ -176,9 +193,11 @@ class Visitor:
         if document.kind == "site":
             visit.feeds = await asyncio.to_thread(find_feeds, answer.body, answer.url)
             return
-        ttl_s = await asyncio.to_thread(read_ttl, answer.body, answer.url)
-        visit.rest_s = min(max(visit.rest_s, ttl_s), LONGEST_REST_S)
+        head = await asyncio.to_thread(read_head, answer.body, answer.url)
+        visit.rest_s = min(max(visit.rest_s, head.ttl_s), LONGEST_REST_S)
         await self._read(visit, answer.body)
+        linked = read_link_headers(headers, answer.url)  # which come first, by WebSub, 4
+        visit.head = Head(head.ttl_s, linked.hubs or head.hubs, linked.topic or head.topic)
 
     async def _read(self, visit: Visit, body: bytes) -> None:
         """Read the document; once that has begun, it ends, even if the visit is cancelled: the memory has it then."""
@@ -186,21 +205,30 @@ class Visitor:
         async with self._reading:
             self.unfinished += 1
             visit.is_read = True
-            reading = asyncio.ensure_future(
-                asyncio.to_thread(
-                    read_document,
-                    body,
-                    url=document.url,
-                    read_at=visit.at,
-                    memory=self._memory,
-                    since=document.since if visit.last_visit_s is None else visit.last_visit_s,
-                    scope=self._book.scope(document),
-                )
-            )
+            reading = asyncio.ensure_future(asyncio.to_thread(self._parse, visit, body))
             try:
-                visit.reading = await asyncio.shield(reading)
+                found = await asyncio.shield(reading)
             except asyncio.CancelledError:
-                visit.reading = await reading
+                found = await reading
+        if found.kind == "indexnow":  # which may speak of any host that it names
+            raise DocumentError(document.url, "expected a sitemap or a feed, found an IndexNow notice")
+        visit.reading = found
+
+    def _parse(self, visit: Visit, body: bytes) -> Reading:
+        """Return what the document announces. A hub may leave out what it sent before: that stays remembered."""
+        document = visit.document
+        last = self._memory.recall(document.url) if visit.is_pushed else None
+        reading = read_document(
+            body,
+            url=document.url,
+            read_at=visit.at,
+            memory=None if visit.is_pushed and last is None else self._memory,
+            since=document.since if visit.last_visit_s is None else visit.last_visit_s,
+            scope=self._book.scope(document),
+        )
+        if last is not None:
+            self._memory.keep_too(document.url, last)
+        return reading
 
 
 class _Waiting(FetchError):
@@ -209,6 +237,11 @@ class _Waiting(FetchError):
     def __init__(self, url: str, seconds: float) -> None:
         self.seconds = seconds
         super().__init__(url, "wait", f"its host may be asked in {seconds:.0f} seconds")
+
+
+def _note_defect(visit: Visit, error: Exception) -> None:
+    LOG.exception("defect of streamsched: please report it", url=visit.document.url)
+    visit.status, visit.kind, visit.failure = 0, "defect", repr(error)
 
 
 def host_name(url: str) -> str:

@@ -37,6 +37,8 @@ from streamsched.service.event_log import LOG
 
 _INTERNAL: Final = "the service has failed; its log says why"
 _LARGE: Final = 1 << 18  # bytes of a body that takes longer to decode than other requests should wait
+_ANONYMOUS_BODIES: Final = 16  # that arrive at a time
+_ANONYMOUS_BYTES: Final = 2 << 20  # of each: 10,000 URLs of 200 bytes
 _SECURITY_HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -71,6 +73,7 @@ class HttpApp:
         decoder: Executor,
     ) -> None:
         self.under_way = 0
+        self._anonymous = 0  # bodies of callers without tokens that arrive
         self.quiet_since_s = time.monotonic()
         self.service = service
         self.gate = gate
@@ -145,7 +148,7 @@ class HttpApp:
             self._check_open()
         if scope is None:
             self.gate.check_anonymous(request)
-            return await self._respond(request, route, path, b"")
+            return await self._respond(request, route, path, await self._read_anonymous(request, route))
         caller, scopes = self.gate.identify(request)
         if scope == "admin":
             return await self._respond_to_admin(request, route, path, caller, scopes)
@@ -178,8 +181,11 @@ class HttpApp:
             self._refusals.accepted(audited=True)
         return answer
 
-    async def _read(self, request: Request, route: Route) -> bytes:
-        """Return the body, empty if the route has none. Raises HttpError if its type is not accepted."""
+    async def _read(self, request: Request, route: Route, most: int | None = None) -> bytes:
+        """Return the body, empty if the route has none. Raises HttpError if its type is not accepted.
+
+        `most`: its bytes, by default those of the setting.
+        """
         if route.body is None:
             return b""
         media_type = _media_type(request)
@@ -191,7 +197,21 @@ class HttpApp:
                 f"expected a body of one of these types: {expected}",
                 fields={"field": "content-type", "found": shorten(media_type), "expected": expected},
             )
-        return await _read_body(request, self._bounds)
+        return await _read_body(request, BodyBounds(most or self._bounds.most, self._bounds.timeout_s))
+
+    async def _read_anonymous(self, request: Request, route: Route) -> bytes:
+        """Return the body of a caller without a token, who could hold as much memory as there are connections."""
+        if route.body is None:
+            return b""
+        if self._anonymous >= _ANONYMOUS_BODIES:
+            detail = "too many bodies of callers without tokens arrive"
+            headers = {"retry-after": "5", "connection": "close"}
+            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, "too_many_bodies", detail, headers=headers)
+        self._anonymous += 1
+        try:
+            return await self._read(request, route, min(self._bounds.most, _ANONYMOUS_BYTES))
+        finally:
+            self._anonymous -= 1
 
     async def _respond(self, request: Request, route: Route, path: dict[str, str], body: bytes) -> Response:
         """Decode the query and the body, call the handler, and encode what it returns."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from streamsched.errors import NOTHING, SettingsError
 from streamsched.http.app import BodyBounds, HttpApp
 from streamsched.http.console import CONTENT_POLICY, Console, read_files
 from streamsched.http.console.documentation import Documentation
@@ -27,6 +28,7 @@ from streamsched.http.tokens import TokenFile
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
+from streamsched.web.reach import Reach, read_networks
 
 
 @contextmanager
@@ -74,7 +76,25 @@ def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable
         gate = Gate(tokens, RateLimit(settings.rate, time.monotonic), settings.host)
         bounds = BodyBounds(settings.max_body, float(settings.body_timeout))
         decoder = stack.enter_context(ThreadPoolExecutor(1, "streamsched decoder"))
-        yield HttpApp(service, make_routes(service), gate, audit, bounds, decoder)
+        routes = make_routes(service) + _open_indexnow(stack, service, settings)
+        yield HttpApp(service, routes, gate, audit, bounds, decoder)
+
+
+def _open_indexnow(stack: ExitStack, service: Service, settings: HttpSettings) -> list[Route]:
+    """Return the routes of IndexNow if the setting asks for them. Raises SettingsError if a package is missing."""
+    if not settings.indexnow:
+        return []
+    try:
+        from streamsched.http.endpoints.indexnow import MOST_UNDER_WAY, IndexNow  # noqa: PLC0415  httpx is an extra
+        from streamsched.web.safe_fetch import SafeClient  # noqa: PLC0415
+    except ImportError as error:
+        expected = "an installed package: pip install 'streamsched[fetch,http]'"
+        raise SettingsError(error.name or "httpx", NOTHING, expected) from error
+    networks = read_networks((settings.indexnow_allow or "").split(), "indexnow_allow")
+    reach = Reach(networks, allow_ports=range(1, 1 << 16))
+    client = SafeClient(reach, connections=MOST_UNDER_WAY, keeps=False)
+    stack.callback(client.end_lookups)
+    return IndexNow(service, client).routes()
 
 
 def make_routes(service: Service) -> list[Route]:

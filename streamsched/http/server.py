@@ -1,4 +1,4 @@
-"""The server: uvicorn in a thread of its own, from its start to the last answer."""
+"""The server: uvicorn in a thread of its own, from its start to the last answer, or in a loop that runs already."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import asyncio
 import socket
 import threading
 import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final
 
+from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
 from streamsched.errors import SettingsError
@@ -16,7 +20,7 @@ from streamsched.http.app import HttpApp
 from streamsched.http.connections import Connection, ConnectionBounds
 from streamsched.http.service_figures import ServiceFigures
 from streamsched.service.event_log import LOG
-from streamsched.service.http_settings import HttpSettings
+from streamsched.service.http_settings import HttpSettings, split_address
 
 _STOP_S: Final = 10.0  # most time of the server's own end, once every request is answered
 _QUIET_S: Final = 0.2  # without a request before connections are closed
@@ -25,10 +29,16 @@ _LOOK_S: Final = 0.01  # between two looks at whether the last request is answer
 _BACKLOG: Final = 1024  # connections that wait to be accepted
 
 
-def listen(settings: HttpSettings, name: str = "http.address") -> socket.socket:
-    """Return a socket that listens on the address of `settings`. Raises SettingsError, for `name`, if it cannot."""
+def listen(settings: HttpSettings) -> socket.socket:
+    """Return a socket that listens on the address of `settings`. Raises SettingsError if it cannot."""
+    return listen_on(settings.address, "http.address")
+
+
+def listen_on(place: str, setting: str) -> socket.socket:
+    """Return a socket that listens on `place`, HOST:PORT. Raises SettingsError naming `setting` if it cannot."""
+    host, port = split_address(place)
     try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
         try:
@@ -40,8 +50,32 @@ def listen(settings: HttpSettings, name: str = "http.address") -> socket.socket:
             raise
     except OSError as error:
         expected = f"an address that can be listened on ({error.strerror or error})"
-        raise SettingsError(name, settings.address, expected) from error
+        raise SettingsError(setting, place, expected) from error
     return listener
+
+
+_CALLBACKS: Final = HttpSettings(connections=256, connections_per_address=256)  # all of them may come from one proxy
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` on `listener`, in the loop that runs, within the block. `Connection` bounds what clients can hold."""
+    server = _Server(_configure(_CALLBACKS, app, Counter()))
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+class _Server(Server):
+    """A server within a program that has handlers of signals."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the handlers as they are."""
+        yield
 
 
 class HttpServer:
@@ -56,7 +90,7 @@ class HttpServer:
         self._drain_s = float(settings.drain_timeout)
         self.app = app
         self._listener = listener
-        self._server = Server(_configure(settings, app))
+        self._server = Server(_configure(settings, app, app.service.statuses))
         self._thread = threading.Thread(target=self._run, name="streamsched http", daemon=True)
 
     def start(self) -> None:
@@ -105,13 +139,13 @@ def _is_quiet(app: HttpApp, begun_s: float) -> bool:
     return not app.under_way and time.monotonic() > until_s
 
 
-def _configure(settings: HttpSettings, app: HttpApp) -> Config:
+def _configure(settings: HttpSettings, app: ASGIApp, statuses: Counter[int]) -> Config:
     bounds = ConnectionBounds(
         most=settings.connections,
         most_of_address=settings.connections_per_address,
         idle_s=float(settings.idle_timeout),
         write_s=float(settings.write_timeout),
-        statuses=app.service.statuses,
+        statuses=statuses,
     )
     connect: Any = partial(Connection, bounds)  # which uvicorn calls as it calls a class
     return Config(

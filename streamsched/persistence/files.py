@@ -153,10 +153,13 @@ def write_whole(handle: int, raw: bytes | memoryview) -> None:
         view = view[os.write(handle, view) :]
 
 
-def write_file(path: Path, raw: bytes) -> None:
-    """Put `raw` in place of the file `path`, atomically and synced. O(bytes). Raises OSError."""
+def write_file(path: Path, raw: bytes, *, mode: int = 0o666) -> None:
+    """Put `raw` in place of the file `path`, atomically and synced. O(bytes). Raises OSError.
+
+    `mode`: of the file, less what the process's umask takes.
+    """
     draft = draft_of(path)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         write_whole(handle, raw)
         os.fsync(handle)

@@ -6,10 +6,11 @@ Records of streams are not logged; a stream is read again up to where the log sa
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,6 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.files import list_segments, segment_path
 from streamsched.persistence.log_segments import LogName, Segment, Torn, read_segment
 from streamsched.signals import SignalBatch
-
-_WAY_ON: Final = (
-    "restore the file from a copy, or continue without these calls: `streamsched state repair --drop-lost-calls`"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ class LoggedCalls:
         except FileNotFoundError as error:
             raise _missing(path, first) from error
         if segment.header is not None and segment.header.identity != name.identity:
-            raise SnapshotError(str(path), f"belongs to another log of calls: {_WAY_ON}")
+            raise SnapshotError(str(path), f"belongs to another log of calls: {_way_on(path)}")
         return segment
 
     def _calls(self, segment: Segment, *, is_last: bool) -> Iterator[tuple[int, bytes]]:
@@ -157,13 +154,19 @@ def has_calls(directory: Path) -> bool:
     return False
 
 
+def _way_on(path: Path) -> str:
+    """Return what to do about the segment at `path` that cannot be read."""
+    command = f"streamsched state repair --drop-lost-calls --state {shlex.quote(str(path.parent))}"
+    return f"restore the file from a copy, or continue without these calls: `{command}`"
+
+
 def _missing(path: Path, first: int, last: int | None = None) -> SnapshotError:
     which = f"from number {first} on, if there were any," if last is None else f"number {first} to {last}"
-    return SnapshotError(str(path), f"is missing: the calls {which} are lost; {_WAY_ON}")
+    return SnapshotError(str(path), f"is missing: the calls {which} are lost; {_way_on(path)}")
 
 
 def _with_way_on(error: SnapshotError) -> SnapshotError:
-    return SnapshotError(error.path, f"{error.reason}; {_WAY_ON}")
+    return SnapshotError(error.path, f"{error.reason}; {_way_on(Path(error.path))}")
 
 
 class RereadStream:

@@ -147,10 +147,9 @@ class TieClasses:
         rows = self._standing_rows[members]
         places = _places_of(found.rows, rows)
         pooled = places >= 0
-        levels = np.where(pooled, found.levels[places], certificates.bound[rows])
-        reached = (levels > bar.level) | (
-            (levels == bar.level) & (~pooled | (found.ties[places] <= np.uint64(bar.tie)))
-        )
+        levels, ties = certificates.bound[rows].astype(np.float64), np.zeros(rows.size, np.uint64)
+        levels[pooled], ties[pooled] = found.levels[places[pooled]], found.ties[places[pooled]]
+        reached = (levels > bar.level) | ((levels == bar.level) & (ties <= np.uint64(bar.tie)))
         chosen = members[np.where(self.is_own[members], np.isin(rows, batch), reached)]
         return self._release(shard, certificates, chosen, max(batch.size // max(chosen.size, 1), 1) << min(turn, 20))
 

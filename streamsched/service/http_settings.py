@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from streamsched.errors import NOTHING, SettingsError
-from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.argument_checks import check_type, check_whole
 from streamsched.numerics.durations import parse_duration
+from streamsched.web.reach import read_networks
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:8080"
 _EXPECTED: Final = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
@@ -37,6 +38,9 @@ class HttpSettings:
     - ``idle_timeout``: how long a connection may be open without a request, or a request's head incomplete;
     - ``write_timeout``: how long a client may leave an answer unread;
     - ``drain_timeout``: how long a stop waits for the requests under way;
+    - ``indexnow``: whether everybody may announce changed pages at ``/indexnow``;
+    - ``indexnow_allow``: networks, such as ``"10.0.0.0/8 fd00::/8"``, from which key files of IndexNow are fetched
+      though their addresses are not public, None for none;
     - ``sample_every``: time between two samples of the service's figures.
 
     Raises SettingsError if a value is invalid.
@@ -58,27 +62,31 @@ class HttpSettings:
     idle_timeout: str | float = "30s"
     write_timeout: str | float = "30s"
     drain_timeout: str | float = "30s"
+    indexnow: bool = False
+    indexnow_allow: str | None = None
     sample_every: str | float = "5s"
 
     def __post_init__(self) -> None:
-        _split(self.address)
+        split_address(self.address)
         check_whole("max_body", self.max_body, _LEAST_BODY, f"{_LEAST_BODY:,} or more bytes")
         for name in ("rate", "connections", "connections_per_address", "queue"):
             check_whole(name, getattr(self, name), 1, "1 or more")
         for name in ("body_timeout", "idle_timeout", "write_timeout", "drain_timeout", "sample_every"):
             object.__setattr__(self, name, parse_duration(getattr(self, name), name))
+        check_type("indexnow", self.indexnow, bool, "True or False")
+        read_networks((self.indexnow_allow or "").split(), "indexnow_allow")
         if self.tokens is None and not self.is_loopback:
             raise SettingsError("tokens", NOTHING, "a file of tokens: without one only loopback addresses are served")
 
     @property
     def host(self) -> str:
         """The host to listen on."""
-        return _split(self.address)[0]
+        return split_address(self.address)[0]
 
     @property
     def port(self) -> int:
         """The port to listen on, 0 for any free one."""
-        return _split(self.address)[1]
+        return split_address(self.address)[1]
 
     @property
     def is_loopback(self) -> bool:
@@ -89,8 +97,8 @@ class HttpSettings:
             return self.host == "localhost"
 
 
-def _split(address: str) -> tuple[str, int]:
-    """Return host and port of an address. Raises SettingsError."""
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of an address, HOST:PORT. Raises SettingsError."""
     found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if found is None or int(found[3]) > _MOST_PORT:
         raise SettingsError("address", address, _EXPECTED)

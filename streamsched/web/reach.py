@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
@@ -68,7 +68,7 @@ class Reach:
 
     allow: tuple[Network, ...] = ()
     ports: frozenset[int] | None = WEB_PORTS
-    allow_ports: frozenset[int] = frozenset()
+    allow_ports: Container[int] = frozenset()
 
     def may_serve(self, port: int) -> bool:
         """Return whether any address may be connected to at `port`. O(1)."""

@@ -80,7 +80,8 @@ class SafeClient:
     """Sends requests to hosts within `reach`; an asynchronous context manager.
 
     `agent`: the User-Agent header; `connections`: the most that are open at a time; `resolve`: looks names up, by
-    default as the machine does. Bodies beyond 512 KiB are read two at a time.
+    default as the machine does; `keeps`: whether connections stay open for the next request. Bodies beyond 512 KiB are
+    read two at a time.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class SafeClient:
         agent: str = AGENT,
         connections: int = 64,
         resolve: Resolve | None = None,
+        keeps: bool = True,
     ) -> None:
         self._agent = agent
         self._threads = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="streamsched resolver")
@@ -99,7 +101,7 @@ class SafeClient:
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=context,
             max_connections=connections,
-            max_keepalive_connections=connections // 4,
+            max_keepalive_connections=connections // 4 if keeps else 0,
             keepalive_expiry=5.0,
             network_backend=CheckedBackend(reach, resolve or self._look_up),
         )
@@ -111,6 +113,10 @@ class SafeClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._pool.aclose()
+        self.end_lookups()
+
+    def end_lookups(self) -> None:
+        """End the threads that look names up. For a client without `keeps` there is nothing else to close."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager

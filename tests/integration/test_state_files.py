@@ -134,7 +134,7 @@ def test_repair_drops_lost_calls_only_on_request(state: Path, streamsched: Comma
     log.unlink()
     answer = streamsched("state", "repair", "--state", state)
     assert answer.code == 4
-    assert "--drop-lost-calls" in answer.err
+    assert f"--drop-lost-calls --state {state}`" in answer.err
     answer = streamsched("state", "repair", "--state", state, "--drop-lost-calls", "--json")
     assert (answer.code, len(answer.json["dropped"])) == (0, 1)
     assert streamsched("state", "verify", "--state", state).code == 0

@@ -64,7 +64,7 @@ def serve_command(**given: Any) -> int:
 def _serve(settings: RunSettings, *, as_json: bool) -> int:
     with needs_http():
         from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra
-        from streamsched.http.server import listen  # noqa: PLC0415
+        from streamsched.http.server import listen, listen_on  # noqa: PLC0415
     wall, begin = service_clock(settings)
     http = HttpSettings(**settings.http)
     with ExitStack() as stack:
@@ -73,7 +73,7 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
         if frontier.address is not None:
             with needs_http("frontier,http"):
                 from streamsched.frontier.open_frontier import open_frontier  # noqa: PLC0415  an extra
-            beside = stack.enter_context(listen(frontier.listening(http), "frontier.address"))
+            beside = stack.enter_context(listen_on(frontier.listening(http).address, "frontier.address"))
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))

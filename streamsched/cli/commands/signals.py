@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import signal
 import sys
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,17 +24,17 @@ from rich.console import Console
 from rich.progress import TimeElapsedColumn
 
 from streamsched.cli import options
-from streamsched.cli.exits import DONE, NOTHING, after_drain, after_signal
+from streamsched.cli.exits import DONE, NOTHING, UNREADABLE, after_drain, after_signal
 from streamsched.cli.options import DURATION, FILE, Parsed, current_time, parse_whole, whole
 from streamsched.cli.output import STDOUT, echo, echo_error, echo_json, plain
 from streamsched.cli.progress import show_bar
 from streamsched.cli.remote import TOKEN_VARIABLE, open_client
-from streamsched.cli.service_options import print_counts
+from streamsched.cli.service_options import needs_http, print_counts
 from streamsched.connectors.kafka import open_sink
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.errors import NOTHING as NO_VALUE
-from streamsched.errors import SettingsError
+from streamsched.errors import ServiceError, SettingsError
 from streamsched.numerics.durations import format_duration
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.event_log import LOG, log_to
@@ -41,7 +43,7 @@ from streamsched.signals import SignalBatch
 if TYPE_CHECKING:
     from streamsched.api.views import SourceReliability
     from streamsched.fetching.document_book import Kind
-    from streamsched.fetching.fetcher import Deliver, Fetcher
+    from streamsched.fetching.fetcher import Deliver, Fetcher, FetchSettings
 
 _ALL_HOSTS: Final = "all hosts"
 _HEAD: Final = ("source", "host", "signals", "pages", "precision", "recall", "lateness")
@@ -65,12 +67,16 @@ Examples:
   streamsched signals fetch --feed https://example.org/feed --to kafka://localhost:9092/signals --state documents/
 
 \b
+Exit code of --once: 3 if a document could not be read, 6 if the service refuses or is away.
 It obeys robots.txt, ETag, Last-Modified, max-age, ttl, Retry-After and 410, and asks a host one thing at a time.
 Documents stay in the state: without --sitemap, --feed and --discover it continues with those that it has.
 """
 _WEB: Final = ("http://", "https://")
 _ATTEMPTS: Final = 3  # of a delivery to a service; later it is tried again as a whole
 _SIGNALS_A_CALL: Final = 10_000  # the most that a service takes
+_FAILED: Final = "failed_"  # counts of documents that could not be read
+_WEBSUB_ADDRESS: Final = "127.0.0.1:8090"
+_LONGEST_CALLBACK: Final = 1_024
 _AGENT: Final = re.compile(r"[\x20-\x7e]{1,256}")
 
 
@@ -161,6 +167,19 @@ def _parse_agent(text: str) -> str:
     return text
 
 
+def _parse_callback(text: str) -> str:
+    """Return the URL below which callbacks are.
+
+    >>> _parse_callback("https://crawler.example/websub")
+    'https://crawler.example/websub/'
+    """
+    if find_host(text) is None or re.search(r"[?#@]", text) or len(text) > _LONGEST_CALLBACK:
+        raise SettingsError(
+            "URL", text, "an absolute http or https URL without a query, such as https://a.example/hub/"
+        )
+    return text if text.endswith("/") else f"{text}/"
+
+
 @signals_command.command("fetch", epilog=_FETCH_EPILOG)
 @click.option("--sitemap", multiple=True, type=Parsed("URL", _parse_document), help="Fetch this sitemap or index.")
 @click.option("--feed", multiple=True, type=Parsed("URL", _parse_document), help="Fetch this feed.")
@@ -186,6 +205,17 @@ def _parse_agent(text: str) -> str:
     help="Of addresses of --allow, beside 80 and 443.",
 )
 @click.option("--agent", type=Parsed("TEXT", _parse_agent), help="Add this to the User-Agent: how to reach you.")
+@click.option(
+    "--websub-callback",
+    type=Parsed("URL", _parse_callback),
+    help="Subscribe at WebSub hubs, which reach this process below this URL.",
+)
+@click.option(
+    "--websub-listen",
+    metavar="HOST:PORT",
+    default=_WEBSUB_ADDRESS,
+    help="Serve what comes for --websub-callback here.",
+)
 @click.option("--once", is_flag=True, help="Visit what is due, then end.")
 @click.option(
     "--log-level", type=click.Choice(["info", "warning", "error"]), default="warning", help="Least level of the log."
@@ -198,6 +228,8 @@ def fetch_command(**given: Any) -> int:
     announced. The command runs until it is stopped.
     """
     arguments = SimpleNamespace(**given)
+    if arguments.once and arguments.websub_callback:
+        raise click.UsageError("--websub-callback needs a process that runs on: it cannot be used with --once")
     try:
         from streamsched.fetching.fetcher import Fetcher, FetchSettings  # noqa: PLC0415  httpx is an extra
         from streamsched.web.reach import Reach, read_networks  # noqa: PLC0415
@@ -211,10 +243,12 @@ def fetch_command(**given: Any) -> int:
         jobs=arguments.jobs,
         reach=Reach(read_networks(arguments.allow, "--allow"), allow_ports=frozenset(arguments.allow_port)),
         agent=f"{AGENT} ({arguments.agent})" if arguments.agent else AGENT,
+        callback=arguments.websub_callback or "",
     )
     console = Console(stderr=True)
     with (
-        _open_sink(arguments.to, arguments.token_file) as deliver,
+        _open_callbacks(settings, arguments.websub_listen) as settings,
+        _open_sink(arguments.to, arguments.token_file, once=arguments.once) as deliver,
         log_to(console, arguments.log_level, "text"),
         Fetcher(
             arguments.state, deliver, settings, clock=partial(current_time, None), monotonic=time.monotonic
@@ -225,11 +259,28 @@ def fetch_command(**given: Any) -> int:
             fetcher.on_progress = partial(_show, update)
         _add(fetcher, {"sitemap": arguments.sitemap, "feed": arguments.feed, "site": arguments.discover})
         number = asyncio.run(_run(fetcher, once=arguments.once))
-    counts = dict(fetcher.counts)
-    if arguments.to == STDOUT:
-        return DONE if number is None else after_drain(number)
-    print_counts(counts, as_json=arguments.json)
-    return DONE if number is None else after_drain(number)
+        due_s = fetcher.schedule.next_due_s() if arguments.once else None
+    if due_s is not None:
+        fetcher.counts["next_due_s"] = math.ceil(due_s)
+    if arguments.to != STDOUT:
+        print_counts(dict(fetcher.counts), as_json=arguments.json)
+    if number is not None:
+        return after_drain(number)
+    if due_s is not None and not fetcher.counts["visits"]:
+        echo_error(f"streamsched: no document is due; the next one is in {format_duration(math.ceil(due_s))}")
+    return UNREADABLE if any(name.startswith(_FAILED) and count for name, count in fetcher.counts.items()) else DONE
+
+
+@contextmanager
+def _open_callbacks(settings: FetchSettings, address: str) -> Iterator[FetchSettings]:
+    """Yield `settings` with what serves the callbacks of hubs at `address`, if there are any. Raises SettingsError."""
+    if not settings.callback:
+        yield settings
+        return
+    with needs_http():
+        from streamsched.http.server import listen_on, serving  # noqa: PLC0415  an extra
+    with listen_on(address, "websub-listen") as listener:
+        yield replace(settings, serve=partial(serving, listener=listener))
 
 
 def _add(fetcher: Fetcher, named: dict[Kind, tuple[str, ...]]) -> None:
@@ -264,10 +315,18 @@ async def _run(fetcher: Fetcher, *, once: bool) -> int | None:
 
 
 @contextmanager
-def _open_sink(to: str, token_file: Path | None) -> Iterator[Deliver]:
-    """Yield what delivers signals to `to`. Raises SettingsError, SourceError or ServiceError."""
+def _open_sink(to: str, token_file: Path | None, *, once: bool) -> Iterator[Deliver]:
+    """Yield what delivers signals to `to`. Raises SettingsError, SourceError or ServiceError.
+
+    A service that refuses is found out before anything is fetched, and with `once` one that is away too.
+    """
     if to.startswith(_WEB):
         with open_client(to, token_file, _ATTEMPTS) as client:
+            try:
+                client.notice([])
+            except ServiceError as error:
+                if once or not error.retriable:
+                    raise
 
             def notice(signals: SignalBatch) -> None:
                 for part in _parts(signals):

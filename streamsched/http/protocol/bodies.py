@@ -191,7 +191,7 @@ class BodyReader:
 
     def __init__(self, kind: type[msgspec.Struct], records: RecordType[Any] | None = None) -> None:
         self.kind = kind
-        self.media_types = (JSON, MSGPACK) if records is None else (JSON, MSGPACK, FRAMES)
+        self.media_types: tuple[str, ...] = (JSON, MSGPACK) if records is None else (JSON, MSGPACK, FRAMES)
         self._records = records
         if records is not None:
             self._frame = msgspec.defstruct("Frame", [], bases=(records.frame(),), forbid_unknown_fields=True)

@@ -1,4 +1,4 @@
-"""The ttl of feeds, and the feeds that front pages name."""
+"""The ttl and the hubs of feeds, and the feeds that front pages name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from streamsched.fetching.document_links import find_feeds, read_ttl
+from streamsched.fetching.document_links import find_feeds, read_head, read_link_headers
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from streamsched.fetching.document_links import find_feeds, read_ttl
     ],
 )
 def test_ttl(document: str, ttl_s: float) -> None:
-    assert read_ttl(document.encode(), "https://a.example/feed") == ttl_s
+    assert read_head(document.encode(), "https://a.example/feed").ttl_s == ttl_s
 
 
 def test_feeds_of_a_page() -> None:
@@ -48,3 +48,50 @@ def test_broken_pages_take_little_time(piece: str) -> None:
     start = time.process_time()
     assert find_feeds((piece * (1 << 20))[: 1 << 20].encode(), "https://a.example/") == []
     assert time.process_time() - start < 10.0  # hours if it were quadratic
+
+
+ATOM = 'xmlns="http://www.w3.org/2005/Atom"'
+
+
+@pytest.mark.parametrize(
+    ("document", "hubs", "topic"),
+    [
+        (f'<feed {ATOM}><link rel="hub" href="https://h.example/"/><link rel="self" href="x"/></feed>', 1, "x"),
+        (
+            f'<rss><channel><a:link {ATOM.replace("xmlns", "xmlns:a")} rel="hub self" href="/x"/></channel></rss>',
+            1,
+            "x",
+        ),
+        ('<rss><channel><link rel="hub" href="https://h.example/"/></channel></rss>', 0, ""),
+        (f'<feed {ATOM}><entry/><link rel="hub" href="https://h.example/"/></feed>', 0, ""),
+        (f'<feed {ATOM}><link rel="hub" href="ftp://h.example/"/><link rel="hub"/><link href="x"/></feed>', 0, ""),
+        (f"<feed {ATOM}>" + '<link rel="hub" href="h"/>' * 100 + "</feed>", 20, ""),
+    ],
+)
+def test_hubs_in_feeds(document: str, hubs: int, topic: str) -> None:
+    head = read_head(document.encode(), "https://a.example/feed")
+    assert (len(head.hubs), head.topic) == (hubs, f"https://a.example/{topic}" if topic else "")
+
+
+@pytest.mark.parametrize(
+    ("header", "hubs", "topic"),
+    [
+        ('<https://h.example/>; rel="hub", <https://a.example/s>; rel=self', ["https://h.example/"], "s"),
+        ('</h,;"x>; title="a, <b>; rel=hub"; REL="x Hub",<s>;rel=self', ['https://a.example/h,;"x'], "s"),
+        ("<h>; rel=hubs, <h>; rev=hub, <h>", [], ""),
+        ("<h>; rel=other; rel=hub", [], ""),
+        ('<h>; rel="hub', [], ""),
+        ("<>; rel=hub, <>; rel=self", [], ""),
+        ("", [], ""),
+    ],
+)
+def test_hubs_in_link_headers(header: str, hubs: list[str], topic: str) -> None:
+    head = read_link_headers({"link": header}, "https://a.example/feed")
+    assert (head.hubs, head.topic) == (hubs, f"https://a.example/{topic}" if topic else "")
+
+
+@pytest.mark.parametrize("piece", ["<", "<a>;", '<a>;rel="', "<a>;;;", "<a>; rel=hub,", '"', "<a>;a=b "])
+def test_broken_link_headers_take_little_time(piece: str) -> None:
+    start = time.process_time()
+    read_link_headers({"link": piece * (1 << 17)}, "https://a.example/")
+    assert time.process_time() - start < 10.0

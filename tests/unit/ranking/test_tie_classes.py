@@ -11,6 +11,8 @@ from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness
 from streamsched.ranking.certificates import FOLLOWING
 from streamsched.ranking.incremental_topk import IncrementalTopK
+from streamsched.ranking.page_examination import Found
+from streamsched.ranking.tie_classes import Bar
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import Twins, small_shards
 
@@ -114,3 +116,12 @@ def test_pages_of_another_importance_are_another_class() -> None:
         twins.now += 1.0
     assert set(given[:148]) <= set(URLS[1::2])  # whole batches
     assert len(given) == PAGES
+
+
+def test_no_member_is_released_by_a_batch_without_pages() -> None:
+    twins = new_corpus()
+    standing, nothing = standing_of(twins), np.empty(0, np.int64)
+    found = Found(nothing, np.empty(0), np.empty(0), np.empty(0), np.empty(0, np.uint64))
+    shard, certificates = twins.scheduler.core.pages.arrays, standing._table.arrays
+    released = standing._ties.release_reached(shard, certificates, found, nothing, Bar(np.inf, 0), 0)
+    assert released.size == 0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from streamsched.connectors.signals import DocumentMemory, read_document
+from streamsched.connectors.signals import DocumentMemory, document_memory, read_document
 from streamsched.connectors.signals.document_memory import RememberedDocument
 from streamsched.errors import SettingsError, SnapshotError
 from tests.support.killed_reader import PAGES, kill_after, read_version
@@ -27,6 +27,29 @@ def filled(*sizes: int, **bounds: int) -> DocumentMemory:
     for i, size in enumerate(sizes):
         memory.remember(f"d{i}", remembered(size, float(i)))
     return memory
+
+
+def of_keys(*keys: int, time: float = 1.0) -> RememberedDocument:
+    column = np.array(sorted(keys), dtype=np.uint64)
+    return RememberedDocument(time, column, np.full(column.size, time), column)
+
+
+def test_what_a_reading_of_a_part_lacks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = DocumentMemory()
+    memory.keep_too("d", of_keys(1))
+    assert "d" not in memory
+    memory.remember("d", of_keys(3, 1, 7, time=2.0))
+    memory.keep_too("d", of_keys(1, 2, 9))
+    found = memory.recall("d")
+    assert found is not None
+    assert found.read_at == 2.0
+    assert found.keys.tolist() == found.contents.tolist() == [1, 2, 3, 7, 9]
+    assert found.times.tolist() == [2.0, 1.0, 2.0, 2.0, 1.0]
+    monkeypatch.setattr(document_memory, "MAX_ENTRIES", 5)
+    memory.keep_too("d", of_keys(4))
+    found = memory.recall("d")
+    assert found is not None
+    assert (found.keys.tolist(), memory.entries) == ([4], 1)
 
 
 def test_a_document_takes_the_place_of_its_last_reading() -> None:

@@ -1,0 +1,293 @@
+"""IndexNow: what the service answers to notices, which key files it believes, and what attackers can cause."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from streamsched.errors import SettingsError
+from streamsched.http.endpoints import indexnow
+from streamsched.service.http_settings import HttpSettings
+from tests.support.http_service import Running, running
+
+KEY = "0123456789abcdef"
+
+
+@dataclass
+class Site:
+    """A site on this machine. ``files``: status, headers and body by path; ``asked``: the paths of requests."""
+
+    host: str
+    files: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    hold: threading.Event = field(default_factory=threading.Event)
+
+    def url(self, path: str) -> str:
+        return f"http://{self.host}{path}"
+
+    def notice(self, *paths: str, **others: Any) -> dict[str, Any]:
+        return {"host": self.host, "key": KEY, "urlList": [self.url(path) for path in paths], **others}
+
+
+@contextmanager
+def serving_site() -> Iterator[Site]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            served.asked.append(self.path)
+            if self.path.startswith("/slow"):
+                served.hold.wait(60.0)
+            status, headers, body = served.files.get(self.path, (404, {}, b""))
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        served = Site(f"127.0.0.1:{server.server_address[1]}")
+        served.files[f"/{KEY}.txt"] = (200, {}, KEY.encode())
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield served
+        finally:
+            served.hold.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving_site() as found:
+        yield found
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.setattr(indexnow, "_HOST_RATE", 1_000)
+    with running(tmp_path, indexnow=True, indexnow_allow="127.0.0.0/8") as found:
+        yield found
+
+
+def post(service: Running, notice: Any) -> httpx.Response:
+    return service.client.post("/indexnow", json=notice)
+
+
+def code(answer: httpx.Response) -> str:
+    found: str = answer.json()["code"]
+    return found
+
+
+def signals(service: Running) -> int:
+    """Return how many pages the scheduler has got signals of: each of them is another one, and new."""
+    return len(service.scheduler)
+
+
+def test_pages_of_a_site_with_a_key_become_signals(service: Running, site: Site) -> None:
+    assert post(service, site.notice("/a", "/b")).status_code == 200
+    assert signals(service) == 2
+    assert service.scheduler.page(site.url("/a"), now=service.clock.read()) is not None
+    query = {"url": site.url("/c"), "key": KEY}
+    assert service.client.get("/indexnow", params=query).status_code == 200
+    assert signals(service) == 3
+    assert site.asked == [f"/{KEY}.txt"], "a right key is asked for once an hour"
+
+
+@pytest.mark.parametrize("body", [f"\ufeff{KEY}\r\n", f"  {KEY}\n\n", KEY])
+def test_how_a_key_file_may_be_written(service: Running, site: Site, body: str) -> None:
+    site.files[f"/{KEY}.txt"] = (200, {"Content-Type": "text/plain"}, body.encode())
+    assert post(service, site.notice("/a")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((404, {}, b""), "no_key_file"),
+        ((500, {}, KEY.encode()), "no_key_file"),
+        ((206, {}, KEY.encode()), "no_key_file"),
+        ((301, {"Location": "/other.txt"}, b""), "no_key_file"),
+        ((302, {"Location": "http://127.0.0.1:1/x"}, b""), "no_key_file"),
+        ((200, {}, b""), "wrong_key"),
+        ((200, {}, KEY.upper().encode()), "wrong_key"),
+        ((200, {}, f"{KEY}0".encode()), "wrong_key"),
+        ((200, {}, f"<p>{KEY}</p>".encode()), "wrong_key"),
+        ((200, {}, f"{KEY}\n{KEY}".encode()), "wrong_key"),
+        ((200, {}, b" " * 100_000 + KEY.encode()), "wrong_key"),
+        ((200, {"Content-Encoding": "br"}, KEY.encode()), "no_key_file"),
+    ],
+)
+def test_a_key_file_that_is_missing_wrong_or_elsewhere(
+    service: Running, site: Site, answer: tuple[int, dict[str, str], bytes], expected: str
+) -> None:
+    site.files |= {f"/{KEY}.txt": answer, "/other.txt": (200, {}, KEY.encode())}
+    found = post(service, site.notice("/a"))
+    assert (found.status_code, code(found)) == (403, expected)
+    assert signals(service) == 0
+    assert site.asked == [f"/{KEY}.txt"], "redirects are not followed"
+
+
+def test_a_key_file_of_a_directory_speaks_of_that_directory(service: Running, site: Site) -> None:
+    site.files["/shop/key.txt"] = (200, {}, KEY.encode())
+    of_shop = {"keyLocation": site.url("/shop/key.txt")}
+    assert post(service, site.notice("/shop/a", **of_shop)).status_code == 200
+    for path in ("/a", "/shopping", "/shop/../a", "/shop/%2e%2E/a", "/SHOP/a", ""):
+        found = post(service, site.notice("/shop/a", path, **of_shop))
+        assert (found.status_code, code(found)) == (422, "foreign_url"), path
+    assert signals(service) == 1
+
+
+def test_urls_of_other_hosts(service: Running, site: Site) -> None:
+    for url in ("http://other.example/", f"http://u@other.example/{site.host}", "x", "ftp://x/", site.url("/ x")):
+        found = post(service, site.notice("/a") | {"urlList": [site.url("/a"), url]})
+        assert (found.status_code, code(found)) == (422, "foreign_url"), url
+    assert (site.asked, signals(service)) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"key": "1234567"}, 422),
+        ({"key": "x" * 129}, 422),
+        ({"key": "0123456789abcd_f"}, 422),
+        ({"key": "../../etc/passwd"}, 422),
+        ({"host": ""}, 422),
+        ({"host": "a.example/x"}, 422),
+        ({"host": "u@a.example"}, 422),
+        ({"host": "a b"}, 422),
+        ({"keyLocation": "http://other.example/key.txt"}, 422),
+        ({"keyLocation": "file:///etc/passwd"}, 422),
+        ({"keyLocation": "http://127.0.0.1:1@HOST/key.txt"}, 422),
+        ({"keyLocation": f"http://HOST/echo?text={KEY}"}, 422),
+        ({"keyLocation": "http://HOST/key.txt#"}, 422),
+        ({"keyLocation": 5}, 400),
+        ({"urlList": []}, 400),
+        ({"urlList": ["http://HOST/"] * 10_001}, 400),
+        ({"urlList": "http://HOST/"}, 400),
+        ({"urlList": [1]}, 400),
+        ({"urlList": None}, 400),
+        ({"host": None}, 400),
+        ({"key": None}, 400),
+    ],
+)
+def test_notices_that_cannot_be_right(service: Running, site: Site, change: dict[str, Any], status: int) -> None:
+    text = site.notice("/a") | change
+    body = httpx.Request("POST", "http://x", json=text).content.replace(b"HOST", site.host.encode())
+    answer = service.client.post("/indexnow", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert (site.asked, signals(service)) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"host":"a.example","key":"\xed\xa0\x80","urlList":[]}',
+    ],
+)
+def test_bodies_that_are_no_notice(service: Running, body: bytes) -> None:
+    headers = {"content-type": "application/json; charset=utf-8"}
+    assert service.client.post("/indexnow", content=body, headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize("query", ["", "url=x&key=0123456789", "url=http%3A%2F%2Fa.example%2F&url=x", "url=%ff"])
+def test_queries_that_are_no_notice(service: Running, query: str) -> None:
+    assert service.client.get(f"/indexnow?{query}").status_code == 400
+
+
+def test_a_body_that_is_too_large(service: Running, site: Site) -> None:
+    answer = post(service, site.notice("/" + "x" * (2 << 20)))
+    assert (answer.status_code, code(answer)) == (413, "body_too_large")
+
+
+def test_key_files_are_not_fetched_from_addresses_that_are_not_public(tmp_path: Path, site: Site) -> None:
+    with running(tmp_path, indexnow=True) as service:
+        answer = post(service, site.notice("/a"))
+        assert (answer.status_code, code(answer), site.asked) == (403, "no_key_file", [])
+        names = post(service, site.notice("/a") | {"host": "localhost:1", "urlList": ["http://localhost:1/"]})
+        assert "127.0.0.1" not in names.text, "what a name is resolved to is not told"
+
+
+def test_a_slow_key_file_holds_nobody_up(service: Running, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notice is accepted, other requests are answered meanwhile, and the notice is applied once the file has come."""
+    monkeypatch.setattr(indexnow, "WAIT_S", 0.2)
+    site.files |= {f"/slow{number}.txt": (200, {}, KEY.encode()) for number in range(indexnow.MOST_UNDER_WAY)}
+    for number in range(indexnow.MOST_UNDER_WAY):
+        notice = site.notice(f"/{number}", keyLocation=site.url(f"/slow{number}.txt"))
+        assert post(service, notice).status_code == 202
+        assert service.client.post("/v1/next", json={"k": 1}).status_code == 200
+    answer = post(service, site.notice("/a", keyLocation=site.url("/slow.txt")))
+    assert (answer.status_code, code(answer)) == (429, "too_many_key_files")
+    assert "retry-after" in answer.headers
+    assert signals(service) == 0
+    site.hold.set()
+    end = time.monotonic() + 60.0
+    while signals(service) < indexnow.MOST_UNDER_WAY:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_host_is_asked_for_few_key_files(tmp_path: Path, site: Site) -> None:
+    with running(tmp_path, indexnow=True, indexnow_allow="127.0.0.0/8") as service:
+        statuses = {post(service, site.notice("/a") | {"key": f"another-{n}"}).status_code for n in range(20)}
+        assert statuses == {403, 429}
+        assert len(site.asked) < 20
+
+
+def test_clients_that_send_no_body_hold_few_places(service: Running, site: Site) -> None:
+    host, port = service.place
+    head = b"POST /indexnow HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+
+    async def attack() -> None:
+        slow = [await asyncio.open_connection(host, port) for _ in range(16)]
+        for _, writer in slow:
+            writer.write(head)
+        for _ in range(100):
+            answer = await asyncio.to_thread(post, service, site.notice("/a"))
+            if answer.status_code == 429:
+                break
+        assert code(answer) == "too_many_bodies"
+        assert (await asyncio.to_thread(service.client.get, "/v1/rank")).status_code == 200
+        for _, writer in slow:
+            writer.close()
+
+    asyncio.run(attack())
+    while (status := post(service, site.notice("/a")).status_code) == 429:
+        time.sleep(0.01)
+    assert status == 200
+
+
+def test_it_is_off_by_default(tmp_path: Path, site: Site) -> None:
+    with running(tmp_path) as service:
+        assert post(service, site.notice("/a")).status_code == 404
+
+
+@pytest.mark.parametrize("wrong", [{"indexnow": "yes"}, {"indexnow_allow": "10.0.0.1/8"}])
+def test_settings(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError):
+        HttpSettings(**wrong)
+
+
+def test_callers_need_no_token(tmp_path: Path, site: Site) -> None:
+    with running(tmp_path, tokens=True, indexnow=True, indexnow_allow="127.0.0.0/8") as service:
+        answer = httpx.post(f"http://{service.server.address}/indexnow", json=site.notice("/a"))
+        assert answer.status_code == 200
