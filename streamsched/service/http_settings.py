@@ -128,7 +128,7 @@ class FrontierSettings:
 
     def __post_init__(self) -> None:
         if self.address is not None:
-            _split(self.address)
+            split_address(self.address)
         if (self.certificate is None) != (self.key is None):
             raise SettingsError("key", self.key or NOTHING, "certificate and key, or none of them")
         if self.client_ca is not None and self.certificate is None:
