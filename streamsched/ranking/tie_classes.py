@@ -139,7 +139,8 @@ class TieClasses:
         """Release members of classes that the batch reaches: int64[m]. O(pages found + classes + m log m).
 
         ``batch``: int64[n], its rows; `turn`: how often this was called in this query: each turn releases more. A class
-        of one host waits until its page is in the batch: if the host is full, it is full for all of them.
+        of one host waits until its page is in the batch: if the host is full, it is full for all of them. A page that
+        cannot be given any more stands for no others: leases that begin are not reported.
         """
         members = np.flatnonzero(self._next < self._starts[self._first[1:]])
         if not members.size:
@@ -150,7 +151,8 @@ class TieClasses:
         levels, ties = certificates.bound[rows].astype(np.float64), np.zeros(rows.size, np.uint64)
         levels[pooled], ties[pooled] = found.levels[places[pooled]], found.ties[places[pooled]]
         reached = (levels > bar.level) | ((levels == bar.level) & (ties <= np.uint64(bar.tie)))
-        chosen = members[np.where(self.is_own[members], np.isin(rows, batch), reached)]
+        reached = np.where(self.is_own[members], np.isin(rows, batch), reached)
+        chosen = members[reached | np.isnan(levels)]  # the page has no level while it is leased or waits
         return self._release(shard, certificates, chosen, max(batch.size // max(chosen.size, 1), 1) << min(turn, 20))
 
     def hidden_levels(self, found: Found, most: int) -> Floats:

@@ -118,10 +118,21 @@ def test_pages_of_another_importance_are_another_class() -> None:
     assert len(given) == PAGES
 
 
-def test_no_member_is_released_by_a_batch_without_pages() -> None:
+def test_pages_follow_none_that_was_leased_by_another_way() -> None:
+    twins = new_corpus()
+    for _ in range(10):
+        twins.grant([URLS[row] for row in standing_of(twins)._ties._standing_rows.tolist()])
+        twins.rank(2)
+        twins.check()
+        twins.take(1)
+    assert following(twins) > 0
+
+
+def test_members_are_released_if_no_page_was_found() -> None:
     twins = new_corpus()
     standing, nothing = standing_of(twins), np.empty(0, np.int64)
     found = Found(nothing, np.empty(0), np.empty(0), np.empty(0), np.empty(0, np.uint64))
     shard, certificates = twins.scheduler.core.pages.arrays, standing._table.arrays
-    released = standing._ties.release_reached(shard, certificates, found, nothing, Bar(np.inf, 0), 0)
-    assert released.size == 0
+    released = standing._ties.release_reached(shard, certificates, found, nothing, Bar(-np.inf, (1 << 64) - 1), 0)
+    assert released.size > 0
+    assert (certificates.tick[released] == FOLLOWING).all()
