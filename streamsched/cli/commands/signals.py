@@ -268,7 +268,10 @@ def fetch_command(**given: Any) -> int:
         return after_drain(number)
     if due_s is not None and not fetcher.counts["visits"]:
         echo_error(f"streamsched: no document is due; the next one is in {format_duration(math.ceil(due_s))}")
-    return UNREADABLE if any(name.startswith(_FAILED) and count for name, count in fetcher.counts.items()) else DONE
+    failed = sum(count for name, count in fetcher.counts.items() if name.startswith(_FAILED))
+    if failed:
+        echo_error(f"streamsched: documents that could not be read: {failed:,}")
+    return UNREADABLE if failed else DONE
 
 
 @contextmanager
