@@ -91,7 +91,7 @@ def _new(pages: int, repeats: int) -> list[Row]:
     scan_s = crawl.scan_seconds(_K, repeats)
     name = f"{pages:,} pages, new"
     rows = [_first_row(f"{name}: next_batch({_K:,}), first", crawl, scan_s)]
-    return rows + _batch_rows(f"next_batch({_K:,}) of {name}", crawl, scan_s, _K, headline=True)
+    return rows + _batch_rows(f"next_batch({_K:,}) of {name}", crawl, scan_s, _K)
 
 
 def _days(name: str, crawl: Crawl, repeats: int) -> list[Row]:

@@ -215,12 +215,13 @@ class TieClasses:
 
 
 def _places_of(rows: Ints, wanted: Ints) -> Ints:
-    """Return where each of ``wanted``: int64[m] is in ``rows``: int64[n]: int64[m], -1 for none. O((m + n) log n)."""
-    if not rows.size:
-        return np.full(wanted.size, -1)
-    order = np.argsort(rows)
-    places = order[np.minimum(np.searchsorted(rows, wanted, sorter=order), rows.size - 1)]
-    return np.where(rows[places] == wanted, places, -1)
+    """Return where each of ``wanted``: int64[m] is in ``rows``: int64[n]: int64[m], -1 for none. O((m + n) log m)."""
+    places, order = np.full(wanted.size, -1), np.argsort(wanted)
+    if wanted.size:
+        nearest = order[np.minimum(np.searchsorted(wanted, rows, sorter=order), wanted.size - 1)]
+        found = np.flatnonzero(wanted[nearest] == rows)
+        places[nearest[found]] = found
+    return places
 
 
 def _read_words(shard: ShardArrays, certificates: Certificates, line: Line) -> _Words:
