@@ -169,7 +169,8 @@ def count_before(
         if not is_eligible(shard.pages, shard.groups.records, rows[i], query.limits, query.now):
             continue
         eligible += 1
-        overdue_s = overdue_since(shard.pages.records[rows[i]], query.limits, query.now)
+        page: Record = shard.pages.records[rows[i]]
+        overdue_s = overdue_since(page, query.limits, query.now)
         if overdue_s != own.overdue_s:
             before += int(overdue_s < own.overdue_s)
             continue
@@ -177,7 +178,7 @@ def count_before(
         if key != own.key:
             before += int(key > own.key)
             continue
-        tie = mix(shard.pages.records[rows[i]].url_hash ^ query.salt)
+        tie = mix(page.url_hash ^ query.salt)
         if tie < own.tie or (tie == own.tie and rows[i] < row):
             before += 1
     return before, eligible

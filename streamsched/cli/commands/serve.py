@@ -69,11 +69,12 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
     http = HttpSettings(**settings.http)
     with ExitStack() as stack:
         listener = stack.enter_context(listen(http))
-        frontier = settings.frontier
+        frontier, open_beside = settings.frontier, None
         if frontier.address is not None:
             with needs_http("frontier,http"):
                 from streamsched.frontier.open_frontier import open_frontier  # noqa: PLC0415  an extra
             beside = stack.enter_context(listen_on(frontier.listening(http).address, "frontier.address"))
+            open_beside = partial(open_frontier, settings=frontier, http=http, listener=beside)
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
@@ -84,8 +85,8 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
         with suppress(Cancelled):
             prepare = partial(compile_for_requests, interruption)
             server = stack.enter_context(open_http(scheduler, http, wall, listener, prepare))
-            if frontier.address is not None:
-                stack.enter_context(open_frontier(server.app, frontier, http, beside))
+            if open_beside is not None:
+                stack.enter_context(open_beside(server.app))
             begin()
             saves = SaveLog(scheduler)
             for _ in interruption.until(_ticks()):
