@@ -1,9 +1,9 @@
-"""Pages that are alike in all that is scored, as those that were discovered at one time: one of them stands for all.
+"""Pages that are alike in all that is scored, as those that were discovered at one time: only the first is ranked.
 
 The pages of a class have equal records, apart from their names. So their scores are equal at any time, and the salted
-hash alone orders them. The first is ranked; those after it follow, unscored, as long as it and they do not change. When
+hash alone orders them. The first is ranked; the others follow it, unscored, as long as it and they do not change. When
 it is leased, or comes before the last page of a batch, the next ones are released. They are ranked from then on, and
-the last of them stands for the others. Members are in buckets by their hash; a bucket is sorted when it is reached.
+the others follow the last of them. Members are in buckets by their hash; a bucket is sorted when it is reached.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SAMPLE: Final = 1 << 16  # pages that are drawn to find the classes
 _FEWEST_DRAWN: Final = 4  # of them are of a class: smaller ones are not worth it
 _MOST_CLASSES: Final = 1 << 12  # the largest ones
 _BUCKET: Final = 512  # members of a bucket, about
-_LARGE_HOST: Final = 256  # a host with more than one page in so many has classes of its own: it may be full
+_LARGE_HOST: Final = 256  # a host with more than 1/256 of the pages has classes of its own: it may be full
 _FEWEST_RELEASED: Final = 16
 
 _PAGE_WORDS: Final = PAGE.itemsize // 8
@@ -81,8 +81,7 @@ class TieClasses:
         self._first: Ints = np.zeros(1, np.int64)  # int64[classes + 1]: first bucket
         self._bucket: Ints = np.empty(0, np.int64)  # int64[classes]: the next bucket to sort
         self._next: Ints = np.empty(0, np.int64)  # int64[classes]: the next member in `_order`
-        self._standing_rows: Ints = np.empty(0, np.int64)  # int64[classes]: the page that stands for the others
-        self._standing: dict[int, int] = {}  # ... and the class by that row
+        self._leader_rows: Ints = np.empty(0, np.int64)  # int64[classes]: the page that the others follow
         self._pending: set[int] = set()  # classes whose page has changed
 
     @property
@@ -114,13 +113,13 @@ class TieClasses:
         _collect(bucket_of, self._starts[:-1].copy(), self._order)
         self.is_own = (found & _OWN) != 0
         self._bucket, self._next = self._first[:-1].copy(), self._starts[self._first[:-1]].copy()
-        self._standing_rows = np.full(found.size, -1)
+        self._leader_rows = np.full(found.size, -1)
         self._pending = set(range(found.size))
 
     def note_changed(self, rows: Ints) -> None:
-        """Note that pages of ``rows``: int64[m] have changed: what stood for others does so no longer. O(m)."""
-        if self._standing:
-            self._pending.update(self._standing[row] for row in rows.tolist() if row in self._standing)
+        """Note that pages of ``rows``: int64[m] have changed: no others follow them any longer. O(m log m)."""
+        if self.size:
+            self._pending.update(np.flatnonzero(np.isin(self._leader_rows, rows)).tolist())
 
     def release_pending(self, shard: ShardArrays, certificates: Certificates, k: int) -> Ints:
         """Release members, for a batch of `k` pages, of classes whose page has changed: int64[m]. O(m log m)."""
@@ -139,13 +138,13 @@ class TieClasses:
         """Release members of classes that the batch reaches: int64[m]. O(pages found + classes + m log m).
 
         ``batch``: int64[n], its rows; `turn`: how often this was called in this query: each turn releases more. A class
-        of one host waits until its page is in the batch: if the host is full, it is full for all of them. A page that
-        cannot be given any more stands for no others: leases that begin are not reported.
+        of one host waits until its page is in the batch: if the host is full, it is full for all of them. No
+        page follows one that cannot be given any more: leases that begin are not reported.
         """
         members = np.flatnonzero(self._next < self._starts[self._first[1:]])
         if not members.size:
             return np.empty(0, np.int64)
-        rows = self._standing_rows[members]
+        rows = self._leader_rows[members]
         places = _places_of(found.rows, rows)
         pooled = places >= 0
         levels, ties = certificates.bound[rows].astype(np.float64), np.zeros(rows.size, np.uint64)
@@ -157,7 +156,7 @@ class TieClasses:
 
     def hidden_levels(self, found: Found, most: int) -> Floats:
         """Return the levels of members that follow a page of `found`: float64[m], m about `most`. O(classes)."""
-        places = _places_of(found.rows, self._standing_rows)
+        places = _places_of(found.rows, self._leader_rows)
         left = (self._starts[self._first[1:]] - self._next)[places >= 0]
         levels: Floats = np.repeat(found.levels[places[places >= 0]], np.minimum(left, most // max(left.size, 1) + 1))
         return levels
@@ -166,7 +165,7 @@ class TieClasses:
         """Return what is wrong, given ``scores``: float64[pages]; empty if the classes are sound. O(pages)."""
         following = certificates.tick == FOLLOWING
         faults = []
-        for number, row in enumerate(self._standing_rows.tolist()):
+        for number, row in enumerate(self._leader_rows.tolist()):
             members = self._order[self._next[number] : self._starts[self._first[number + 1]]]
             members = members[following[members]]
             following[members] = False
@@ -197,9 +196,7 @@ class TieClasses:
                 missing -= rows.size
                 if rows.size:
                     released.append(rows)
-                    self._standing.pop(int(self._standing_rows[number]), None)
-                    self._standing_rows[number] = rows[-1]
-                    self._standing[int(rows[-1])] = number
+                    self._leader_rows[number] = rows[-1]
         return np.concatenate(released)
 
     def _sort_bucket(self, shard: ShardArrays, number: int) -> None:

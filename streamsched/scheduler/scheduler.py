@@ -380,7 +380,7 @@ class Scheduler:
         has as many pages as can be visited that far apart within the lease, at least one; the crawler spaces these
         visits, and the host is in no other batch until their time is over. O(k) if the clock advances in steps.
         O(pages) for the first two batches, after a leap of the clock, for a large part of all pages, and while most
-        pages have equal scores (pages discovered at one time, before their first visits) or wait for one full host.
+        pages wait for one full host or have equal scores without being alike.
         With `hosts`, O(groups + pages of these hosts).
         """
         core = self.core

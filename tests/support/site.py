@@ -63,7 +63,7 @@ class ForReaders(griffe.Extension):
 
 
 def as_markdown(docstring: str) -> str:
-    """Return a docstring whose ``::`` stands for no block any more, and whose examples are blocks of code."""
+    """Return a docstring with a colon for each ``::``, and with its examples as blocks of code."""
     return _DOCTEST.sub(r"```pycon\n\g<0>\n```", _BLOCK_FOLLOWS.sub(r"\1", docstring))
 
 

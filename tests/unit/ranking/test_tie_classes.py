@@ -121,7 +121,7 @@ def test_pages_of_another_importance_are_another_class() -> None:
 def test_pages_follow_none_that_was_leased_by_another_way() -> None:
     twins = new_corpus()
     for _ in range(10):
-        twins.grant([URLS[row] for row in standing_of(twins)._ties._standing_rows.tolist()])
+        twins.grant([URLS[row] for row in standing_of(twins)._ties._leader_rows.tolist()])
         twins.rank(2)
         twins.check()
         twins.take(1)
