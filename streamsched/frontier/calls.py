@@ -35,6 +35,7 @@ _CODES: Final = {
 _SERVING, _NOT_SERVING, _SERVICE_UNKNOWN = 1, 2, 3
 _LOOK_S: Final = 1.0  # between two looks at whether the service is ready
 _FULL_S: Final = 0.05  # before a stream tries again to hand on its items
+_ANONYMOUS_BYTES: Final = 4096  # of a message of a caller without a token: it names a service at most
 _SENT_AT_ONCE: Final = 500  # URLs of a batch: those after them are given back if the client goes
 
 
@@ -99,6 +100,7 @@ class FrontierCalls:
         request = _as_request(call)
         caller = call.connection.peer_name
         if served.scope is None:
+            call.most = _ANONYMOUS_BYTES
             if caller is None:
                 self._app.gate.check_anonymous(request)
             await served.answer(call)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -97,7 +98,7 @@ class GrpcBounds:
 class Call:
     """A call under way: what arrives for it, and how it is answered.
 
-    ``path``, ``headers``: of its request; ``is_stopped``: whether the service stops.
+    ``path``, ``headers``: of its request; ``most``: bytes of a message; ``is_stopped``: whether the service stops.
     """
 
     def __init__(self, connection: GrpcConnection, number: int, headers: Iterable[tuple[Any, Any]]) -> None:
@@ -109,6 +110,7 @@ class Call:
         self.method = named.get(":method", "")
         self.media_type = named.get("content-type", "")
         self.timeout_s = _read_timeout(named.get("grpc-timeout"))
+        self.most = connection.bounds.message
         self.task: asyncio.Task[None] | None = None
         self.may_send = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -185,6 +187,7 @@ class Call:
                 async with asyncio.timeout(bounds.write_s):
                     await self.may_send.wait()
             except TimeoutError:
+                self.connection.drop_unread()
                 raise GrpcError(Code.CANCELLED, "the client does not read") from None
 
     def begin(self) -> None:
@@ -219,7 +222,7 @@ class Call:
     def _split(self) -> list[bytes]:
         """Return the whole messages of the buffer, and leave the rest in it."""
         buffer, messages, at = self._buffer, [], 0
-        size, most = len(buffer), self.connection.bounds.message
+        size, most = len(buffer), self.most
         while size - at >= _PREFIX.size:
             compressed, length = _PREFIX.unpack_from(buffer, at)
             if compressed:
@@ -261,6 +264,7 @@ class GrpcConnection(asyncio.Protocol):
             transport.abort()
             return
         self._open.add(self)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # hosts vanish
         self.http2.local_settings = Settings(client=False, initial_values=_SETTINGS)
         self.http2.initiate_connection()
         self.http2.increment_flow_control_window(4 * _WINDOW)
@@ -359,6 +363,11 @@ class GrpcConnection(asyncio.Protocol):
         for call in self.calls.values():
             if call.task is not None:
                 call.task.cancel()
+
+    def drop_unread(self) -> None:
+        """Close at once, if what has been sent is not read: it would hold the connection's place for ever."""
+        if self.is_full:
+            self._transport.abort()
 
     def close(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
         """Tell the client that no further call is answered, and close."""
