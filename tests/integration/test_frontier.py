@@ -19,6 +19,9 @@ from typing import Any
 
 import grpc
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.settings import SettingCodes, Settings
 
 from streamsched import DurableScheduler
 from streamsched.frontier.handout import LEASE_S
@@ -41,6 +44,8 @@ PAGES = [f"https://h{page % 7}.example/p{page}" for page in range(70)]
 UNSERVED = {"ListNodes", "SetLogLevel", "SetCrawlLimit"}
 CALLS = sorted(path for path, method in METHODS.items() if method.name not in UNSERVED | {"Watch"})
 CLIENTS = 32
+
+MOST_WINDOW = (1 << 31) - 1  # bytes that HTTP/2 lets a server send unread
 
 
 @pytest.fixture
@@ -313,6 +318,37 @@ def test_too_many_connections_are_closed(tmp_path: Path) -> None:
             with suppress(ConnectionResetError):
                 assert third.recv(100) == b""
         assert frontier.client("GetActive").state
+
+
+def test_callers_without_tokens_send_little(frontier: Frontier) -> None:
+    for size, code in ((4_000, grpc.StatusCode.NOT_FOUND), (5_000, grpc.StatusCode.RESOURCE_EXHAUSTED)):
+        asked = message("grpc.health.v1.HealthCheckRequest")(service="a" * size)
+        assert fails(frontier.client.open("Check", asked, HEALTH)) == code
+
+
+def test_a_client_that_never_reads_loses_its_connection(tmp_path: Path) -> None:
+    urls = [f"https://h{i}.example/{'x' * 8_000}" for i in range(3_000)]  # 24 MB, more than buffers hold
+    with serving(tmp_path, bounds={"write_timeout": "300ms"}) as frontier:
+        assert all(state == OK for _, state in frontier.client.put(map(discovered, urls)))
+        http2 = H2Connection(H2Configuration(client_side=True))
+        window = {SettingCodes.INITIAL_WINDOW_SIZE: MOST_WINDOW}
+        http2.local_settings = Settings(client=True, initial_values=window)
+        http2.initiate_connection()
+        http2.increment_flow_control_window(MOST_WINDOW - 65_535)
+        asked = message("urlfrontier.GetParams")(max_queues=3_000).SerializeToString()
+        headers = {":method": "POST", ":scheme": "http", ":path": f"/{FRONTIER}/GetURLs", ":authority": "localhost"}
+        http2.send_headers(1, [*headers.items(), ("content-type", "application/grpc"), ("te", "trailers")])
+        http2.send_data(1, struct.pack(">BI", 0, len(asked)) + asked, end_stream=True)
+        with socket.create_connection(frontier.place) as client:
+            client.settimeout(10.0)
+            client.sendall(http2.data_to_send())
+            time.sleep(2.0)
+            read = 0
+            with suppress(ConnectionResetError):
+                while data := client.recv(1 << 20):
+                    read += len(data)
+        assert read < 8_000 * len(urls)
+        assert len(frontier.client.get(max_queues=3_000)) > 0  # what was not sent was given back
 
 
 def test_tokens_need_the_scopes_of_http(tmp_path: Path) -> None:
