@@ -35,11 +35,17 @@ class Wanted(NamedTuple):
         most_hosts = 1 if self.host else self.hosts or MOST_URLS
         per_host = min(self.per_host or MOST_URLS, MOST_URLS)
         k = min(most_hosts * per_host, MOST_URLS)
-        if hosts is None and 0 < self.hosts < min(k, count_hosts(scheduler)):
+        if hosts is None and 0 < self.hosts < k and _has_more_hosts(scheduler, self.hosts):
             offered = scheduler.offer(k, now=now, lease=self.lease_s, per_host=per_host)
             best = dict.fromkeys(offered.hosts)
             hosts = list(best)[: self.hosts] if len(best) > self.hosts else None
         return scheduler.next_batch(k, now=now, lease=self.lease_s, hosts=hosts, per_host=per_host)
+
+
+def _has_more_hosts(scheduler: DurableScheduler, most: int) -> bool:
+    """Return whether there may be more hosts than `most`. O(groups), O(1) if these are many."""
+    groups = int(scheduler.core.pages.arrays.corpus["groups"][0])
+    return groups > MOST_URLS or count_hosts(scheduler) > most
 
 
 def encode_pages(batch: Batch, crawl: str) -> list[bytes]:
