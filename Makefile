@@ -1,7 +1,7 @@
 # A machine needs Python 3.11 to 3.15 and make. Everything else is installed into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live test lint style mypy pyright pytest soak bench docs frontier-messages wheel clean
+.PHONY: help demo live test lint style mypy pyright kernels pytest soak bench docs frontier-messages wheel clean
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
@@ -33,7 +33,8 @@ demo: .venv/ready ## replay a year of real changes under twelve policies, then s
 live: .venv/ready-live ## a year of real changes in a minute: Kafka, the service, and a crawler beside oldest first
 	@$(BIN)/python -m examples.live $(WITH)
 
-test: style ## run all checks of CI: style, imports, then types and tests side by side
+test: .venv/ready ## run all checks of CI: style, imports, then types and tests side by side
+	@$(MAKE) --no-print-directory --jobs style kernels
 	@$(MAKE) --no-print-directory --jobs mypy pyright pytest
 
 lint: style mypy pyright ## check style, types and the direction of imports
@@ -48,6 +49,10 @@ mypy: .venv/ready-dev
 
 pyright: .venv/ready-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# Beside the installation of the tools; else the workers of pytest wait for each other's kernels.
+kernels: .venv/ready
+	NUMBA_CACHE_DIR=$(CURDIR)/build/kernels $(BIN)/python -m streamsched warm
 
 # Hundreds of processes import the project: where images forbid it, bytecode is kept all the same, for this target only.
 pytest: export PYTHONDONTWRITEBYTECODE =

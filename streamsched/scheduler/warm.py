@@ -9,13 +9,16 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError
+from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS
+from streamsched.evolution.pipeline import run_evolution
+from streamsched.formula.formula import Formula
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.compilation.helper import allowed_processes, end_of, start_helper
 from streamsched.numerics.compilation.kernel_cache import forbid_shipped
@@ -132,6 +135,18 @@ def _keep() -> None:
             again.core.pages.faults()  # as `state verify` looks for
 
 
+def _evolve() -> None:
+    """Evolve as the process of a re-evolution does, with the least that it accepts."""
+    scheduler = Scheduler()
+    urls = PackedUrls.pack([f"https://host{i % 3}.example/{i}" for i in range(200)])
+    for day in range(20):
+        times = np.full(len(urls), _START_S + _DAY_S * day)
+        scheduler.observe(OutcomeBatch(urls, times, changed=(np.arange(len(urls)) + day) % 7 < 2))
+    training = next(scheduler.core.trainings(16, now=_START_S + 20 * _DAY_S, seeds=[1]))
+    settings = replace(REEVOLUTION_SETTINGS, population=10, generations=2, elites=2, workers=1)
+    run_evolution([training.history], Formula.parse("n"), settings=settings, seed=1)
+
+
 def _plan() -> None:
     scheduler = Scheduler()
     scheduler.observe(OutcomeBatch(_URLS, _START_S + np.arange(len(_URLS)), changed=[False] * len(_URLS)))
@@ -144,6 +159,7 @@ WORKLOADS: Final[Mapping[str, Callable[[], None]]] = {
     "serve": _serve,
     "serve many pages": _serve_many,
     "keep on disk": _keep,
+    "evolve": _evolve,
     "plan": _plan,
     "observe columns": _observe_columns,
     "observe": _observe,
