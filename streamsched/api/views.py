@@ -349,7 +349,8 @@ class Explanation(Answer, frozen=True, kw_only=True):
     """A page at one time. Times are UTC epoch seconds, None if there is none yet; rates are changes per cycle.
 
     - ``pattern``: the URL pattern that its prior comes from;
-    - ``champion``: the formula in use and how it was chosen; ``score``: by it, None if that is not finite;
+    - ``champion``: the formula in use and how it was chosen, of a page in a trial the challenger's; ``score``: by it,
+      None if that is not finite;
     - ``eligible_from_s``: the earliest time from now on at which the page is eligible, None if the clock alone does not
       determine it;
     - ``position``: its place among the eligible pages, 1 the best (pages asked for or overdue precede all others), None

@@ -38,8 +38,9 @@ _MAX_FAILURES: Final = 255  # consecutive failures are counted in a byte: there 
 
 
 class RankedBy(NamedTuple):
-    """The champion, the ranking that scores by it, the limits that decide which pages are eligible, the names of
-    streams by number, from 1, those of the kinds of sources of change signals, from 0, and the plan of the crawl rates.
+    """The champion, or the challenger of the page's trial, and the ranking that scores by it; the limits that decide
+    which pages are eligible; the names of streams by number, from 1, those of the kinds of sources of change signals,
+    from 0; and the plan of the crawl rates.
     """
 
     champion: Champion

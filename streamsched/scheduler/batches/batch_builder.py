@@ -221,18 +221,22 @@ class BatchBuilder:
         """
         shard = self.pages.arrays
         kinds = self.pages.signal_kinds
-        ranked = RankedBy(champion, self.formula_switch.current.scan, query.limits, self.streams, kinds, plan)
+        tried = self.trial.ranking_of(shard, row, query.now)  # of a page in a trial the challenger's score counts
+        ranked = RankedBy(
+            *(tried or (champion, self.formula_switch.current.scan)), query.limits, self.streams, kinds, plan
+        )
         query = self._share(query)
         explanation, score = explain_page(shard, ranked, query, row), ranked.score(shard, query, row)
         with self.leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
             membership = membership_reasons(shard, chosen, row, score=score, eligible=explanation.eligible)
-        in_trial = self.trial.reasons(shard, row, query.now)
-        if in_trial and not np.isin(row, chosen.batch.rows):
-            membership = []  # the champion's score is not what kept it out
-        memberships = self.panel.reasons(row) + in_trial
+        in_batch = bool(np.isin(row, chosen.batch.rows))
+        memberships = self.panel.reasons(row)
+        if tried:
+            membership = membership if in_batch else []  # those with better scores are the champion's
+            memberships.append(self.trial.reason())
         reasons = *describe_reasons(membership), *explanation.reasons, *describe_reasons(memberships)
-        return structs.replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
+        return structs.replace(explanation, in_batch=in_batch, reasons=reasons)
 
     def query(self, k: int, now: float, lease_s: float) -> Query:
         """Return the ranking query for a batch of `k` pages at `now`."""

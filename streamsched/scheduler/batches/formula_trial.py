@@ -102,12 +102,19 @@ class FormulaTrial:
         """Return whether the last round has ended by `now`."""
         return self.current is not None and now >= self.current.start_s + ROUNDS * self.round_s
 
-    def reasons(self, shard: ShardArrays, row: int, now: float) -> list[Reason]:
-        """Return the reason if the page of `row` is in the challenger's arm at `now`, else nothing. O(1)."""
+    def ranking_of(self, shard: ShardArrays, row: int, now: float) -> tuple[Champion, FullScan] | None:
+        """Return the challenger and its ranking if the page of `row` is in its arm at `now`, else None. O(1)."""
         trial, number = self.current, self._number(now)
-        if trial is None or number is None or not self._is_inside(shard, np.array([row]), number)[0]:
-            return []
-        return [Reason(ReasonCode.IN_TRIAL, {"formula": trial.challenger.formula.text, "since_s": trial.start_s})]
+        if trial is None or self._scan is None or number is None:
+            return None
+        return (trial.challenger, self._scan) if self._is_inside(shard, np.array([row]), number)[0] else None
+
+    def reason(self) -> Reason:
+        """Return the reason of a page that the challenger ranks: its formula, and since when. O(1)."""
+        if self.current is None:
+            raise ValueError("reason: expected a trial, found none")
+        text = self.current.challenger.formula.text
+        return Reason(ReasonCode.IN_TRIAL, {"formula": text, "since_s": self.current.start_s})
 
     def choose(
         self, shard: ShardArrays, query: Query, rank: Callable[[Query], tuple[Query, Ranked]]

@@ -35,9 +35,7 @@ def crawled(formula: str = "t", **options: Any) -> Scheduler:
 def in_arm(scheduler: Scheduler, now: float) -> set[str]:
     """Return the pages of the challenger's arm."""
     core = scheduler.core
-    rows = np.arange(PAGES)
-    inside = [url for url, row in zip(URLS, rows, strict=True) if core.trial.reasons(core.pages.arrays, int(row), now)]
-    return set(inside)
+    return {url for row, url in enumerate(URLS) if core.trial.ranking_of(core.pages.arrays, row, now)}
 
 
 def test_an_arm_has_its_share_of_each_batch() -> None:
@@ -124,6 +122,8 @@ def test_explanations_name_the_challenger() -> None:
     assert ReasonCode.IN_TRIAL in codes
     assert ReasonCode.OUTRANKED not in codes
     assert explained.in_batch is False
+    assert explained.formula == "-t"
+    assert explained.score == -explained.terminals["t"]
     assert ReasonCode.IN_TRIAL not in [reason.code for reason in scheduler.explain(other, now=3 * DAY).reasons]
 
 
