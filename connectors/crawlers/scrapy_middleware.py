@@ -62,17 +62,18 @@ class OutcomeMiddleware:
             body=response.body,
             final_url=response.url,
             redirect_status=redirect_status(request) or 302,
-            cost_s=_cost(request.meta.get("download_latency")),
+            cost=self._cost(request.meta.get("download_latency")),
         )
         if len(response.body) <= _LARGE:
             return outcomes_of(found, self._own.settings.content)
         return await run_in_thread(outcomes_of, found, self._own.settings.content)
 
+    def _cost(self, latency: Any) -> float | None:
+        """Return what a visit costs if costs are reported: 1 if it takes as long as an ordinary one."""
+        ordinary_s = self._own.settings.cost_s
+        return latency / ordinary_s if ordinary_s is not None and isinstance(latency, float) else None
+
 
 def _header(response: Response, name: str) -> str | None:
     value = response.headers.get(name)
     return None if value is None else value.decode("latin-1").strip()
-
-
-def _cost(latency: Any) -> float | None:
-    return latency if isinstance(latency, float) else None

@@ -89,6 +89,21 @@ def test_unchanged_pages_are_not_sent_again_with_validators(site: Site, service:
     assert found["stats"]["downloader/response_status_count/304"] == 3
 
 
+def test_costs_are_reported_only_in_a_unit_that_the_settings_give(site: Site, service: Running) -> None:
+    site.replies = {"/free": html("free"), "/paid": html("paid")}
+    crawl(
+        described(service, "links", [site.url("/free")]),
+        described(service, "links", [site.url("/paid")], STREAMSCHED_COST="1ms"),
+    )
+    with Client(f"http://{service.server.address}") as client:
+        free, paid = client.page(site.url("/free")), client.page(site.url("/paid"))
+    assert free is not None
+    assert free.cost == 1.0
+    assert paid is not None
+    assert 0.1 < paid.cost < 5_000.0
+    assert paid.cost != 1.0
+
+
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="no browser: Debian's package chromium is missing")
 def test_a_browser_visits_each_page_once(site: Site, service: Running) -> None:
     pytest.importorskip("scrapy_playwright", reason="scrapy-playwright is not installed")
@@ -116,7 +131,8 @@ def test_a_browser_visits_each_page_once(site: Site, service: Running) -> None:
         check_nothing_is_left(service, found, site)
         for path in ("/", "/old", "/target", "/script", "/gone", "/broken"):
             page = client.page(site.url(path))
-            assert page is not None and page.last_outcome_s is not None, path
+            assert page is not None, path
+            assert page.last_outcome_s is not None, path
             assert (page.failures > 0, page.gone > 0) == (path == "/broken", path == "/gone"), path
     assert [site.visits[path] for path in ("/", "/old", "/script", "/gone")] == [1, 1, 1, 1]
     assert figure(found, "leased") == figure(found, "reported") - 1  # the redirect's target is one more
