@@ -16,7 +16,8 @@ from streamsched.connectors.crawlers.scrapy_frontier import ScrapyFrontier, fron
 from streamsched.connectors.crawlers.scrapy_pages import META
 from streamsched.connectors.crawlers.visits import Visit, outcomes_of
 
-_HEADERS: Final = ("Content-Type", "ETag", "Last-Modified", "Location", "Retry-After")
+_SHOWN: Final = ("Content-Type", "ETag", "Last-Modified")  # headers of an answer of 2xx, and 304
+_NOT_SHOWN: Final = ("Location", "Retry-After")
 _LARGE: Final = 200_000  # bytes of a body: its text takes some 10 ms, in which the reactor does not wait
 _ROBOTS: Final = "Forbidden by robots.txt"
 
@@ -54,11 +55,12 @@ class OutcomeMiddleware:
         self._own.end_without_answer(visit, "robots_denied" if denied else 0)
 
     async def _describe(self, visit: OpenVisit, request: Request, response: Response) -> tuple[Outcome, ...]:
+        names = _SHOWN if response.status < 300 or response.status == 304 else _NOT_SHOWN
         found = Visit(
             visit.url,
             self._own.frontier.time.read(),
             status=response.status,
-            headers={name: value for name in _HEADERS if (value := _header(response, name)) is not None},
+            headers={name: value for name in names if (value := _header(response, name)) is not None},
             body=response.body,
             final_url=response.url,
             redirect_status=redirect_status(request) or 302,
