@@ -308,6 +308,8 @@ def check_record(record: Any, fields: Sequence[Field], error: type[InvalidRecord
     """Raise `error`, as record 0, for the first field of `record` that does not fit; replace texts of numbers."""
     for field in fields:
         value = getattr(record, field.name)
+        if value is None and field.bit:  # as most are, for each outcome of a crawler
+            continue
         if not field.accepts(value):
             raise error(0, field.name, value, field.kind.expected)
         if (plain := field.kind.plain(value)) is not value:

@@ -77,7 +77,7 @@ class LeasedPage:
         final_url: str | None = None,
         redirect_status: int = 302,
         text: str | None = None,
-        cost_s: float | None = None,
+        cost: float | None = None,
     ) -> None:
         """Report the answer: its status, its body, and what else is known, as `Visit` has it. O(bytes).
 
@@ -85,11 +85,11 @@ class LeasedPage:
         sender's error if the service refuses outcomes.
         """
         found = None if final_url is None else str(final_url)  # httpx has a class for it
-        self.report(Visit(self.url, self._now(), status, headers, html, text, found, redirect_status, cost_s))
+        self.report(Visit(self.url, self._now(), status, headers, html, text, found, redirect_status, cost))
 
-    def failed(self, error: BaseException | None = None, *, cost_s: float | None = None) -> None:
+    def failed(self, error: BaseException | None = None, *, cost: float | None = None) -> None:
         """Report that there was no answer; after a cancellation the page counts as not attempted. Raises as `done`."""
-        self.report(Visit(self.url, self._now(), error=error, cost_s=cost_s))
+        self.report(Visit(self.url, self._now(), error=error, cost=cost))
 
     def report(self, visit: Visit) -> None:
         """Report a visit of this page. O(bytes). Raises as `done`."""

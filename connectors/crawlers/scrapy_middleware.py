@@ -16,7 +16,8 @@ from streamsched.connectors.crawlers.scrapy_frontier import ScrapyFrontier, fron
 from streamsched.connectors.crawlers.scrapy_pages import META
 from streamsched.connectors.crawlers.visits import Visit, outcomes_of
 
-_HEADERS: Final = ("Content-Type", "ETag", "Last-Modified", "Location", "Retry-After")
+_SHOWN: Final = ("Content-Type", "ETag", "Last-Modified")  # headers of an answer of 2xx, and 304
+_NOT_SHOWN: Final = ("Location", "Retry-After")
 _LARGE: Final = 200_000  # bytes of a body: its text takes some 10 ms, in which the reactor does not wait
 _ROBOTS: Final = "Forbidden by robots.txt"
 
@@ -54,25 +55,27 @@ class OutcomeMiddleware:
         self._own.end_without_answer(visit, "robots_denied" if denied else 0)
 
     async def _describe(self, visit: OpenVisit, request: Request, response: Response) -> tuple[Outcome, ...]:
+        names = _SHOWN if response.status < 300 or response.status == 304 else _NOT_SHOWN
         found = Visit(
             visit.url,
             self._own.frontier.time.read(),
             status=response.status,
-            headers={name: value for name in _HEADERS if (value := _header(response, name)) is not None},
+            headers={name: value for name in names if (value := _header(response, name)) is not None},
             body=response.body,
             final_url=response.url,
             redirect_status=redirect_status(request) or 302,
-            cost_s=_cost(request.meta.get("download_latency")),
+            cost=self._cost(request.meta.get("download_latency")),
         )
         if len(response.body) <= _LARGE:
             return outcomes_of(found, self._own.settings.content)
         return await run_in_thread(outcomes_of, found, self._own.settings.content)
 
+    def _cost(self, latency: Any) -> float | None:
+        """Return what a visit costs if costs are reported: 1 if it takes as long as an ordinary one."""
+        ordinary_s = self._own.settings.cost_s
+        return latency / ordinary_s if ordinary_s is not None and isinstance(latency, float) else None
+
 
 def _header(response: Response, name: str) -> str | None:
     value = response.headers.get(name)
     return None if value is None else value.decode("latin-1").strip()
-
-
-def _cost(latency: Any) -> float | None:
-    return latency if isinstance(latency, float) else None

@@ -24,8 +24,9 @@ class AddonSettings:
     """What docs/scrapy.md lists, read and checked.
 
     ``url``, ``state``: one of them is set; ``lease_s``, ``idle_close_s``, ``stop_s``: seconds; ``hosts``: None for
-    those of the spider's `allowed_domains`; ``pages``: 0 without an end; ``callbacks``: names of the spider's methods,
-    with the URLs that they are for; ``clock_speed``: seconds of the service's clock a second.
+    those of the spider's `allowed_domains`; ``pages``: 0 without an end; ``cost_s``: seconds of a visit whose cost is
+    1, None to report no costs; ``callbacks``: names of the spider's methods, with the URLs that they are for;
+    ``clock_speed``: seconds of the service's clock a second.
     """
 
     url: str | None
@@ -37,6 +38,7 @@ class AddonSettings:
     per_host: int | None = None
     pages: int = 0
     idle_close_s: float | None = None
+    cost_s: float | None = None
     stop_s: float = 10.0
     discover: bool = True
     changed: bool = True
@@ -89,7 +91,7 @@ def _read_all(settings: _Reader) -> AddonSettings:
         raise SettingsError(f"{PREFIX}URL", found, "the service's URL, or STREAMSCHED_STATE for one of its own")
     if url is not None and not url.startswith(("http://", "https://")):
         raise SettingsError(f"{PREFIX}URL", url, "a URL with http:// or https://")
-    idle, hosts, per_host = (settings.get(name) for name in ("IDLE_CLOSE", "HOSTS", "PER_HOST"))
+    idle, hosts, per_host, cost = (settings.get(name) for name in ("IDLE_CLOSE", "HOSTS", "PER_HOST", "COST"))
     return AddonSettings(
         url=url,
         state=state,
@@ -100,6 +102,7 @@ def _read_all(settings: _Reader) -> AddonSettings:
         per_host=None if per_host is None else _count(settings, "PER_HOST", 1),
         pages=_count(settings, "PAGES", 0, least=0),
         idle_close_s=None if idle is None else _duration("IDLE_CLOSE", idle),
+        cost_s=None if cost is None else parse_duration(cost, f"{PREFIX}COST"),
         stop_s=_duration("STOP", settings.get("STOP", "10s")),
         discover=settings.flag("DISCOVER", True),
         changed=settings.flag("CHANGED", True),

@@ -28,7 +28,7 @@ MOST_FINGERPRINTED: Final = 100_000  # characters of a text that a SimHash is ma
 _TOP_BIT: Final = 1 << 63
 _MOST_URL_BYTES: Final = 8_192  # of an outcome
 _MOST_HEADER: Final = 255  # characters of a validator; the service keeps no longer one
-_MOST_COST_S: Final = 1e9  # what is more is a clock that was set
+_MOST_COST: Final = 1e9  # what is more is a clock that was set
 _MOST_STATUS: Final = 999
 _NO_URL: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f]")  # characters that a URL of the service cannot have
 _PORTS: Final = {"http": ":80", "https": ":443"}
@@ -63,7 +63,7 @@ class Visit:
     - ``body``: of the answer, without its content encoding, as bytes or text;
     - ``text``: the text of the page, if the crawler has extracted it; then the body is not read;
     - ``final_url``: which URL has answered, if the crawler follows redirects; ``redirect_status``: of the first one;
-    - ``cost_s``: seconds that the visit took;
+    - ``cost``: of the visit, of all pages or of none: one that was never visited has 1 (docs/objectives.md);
     - ``error``: the exception that ended the visit: no answer, or not attempted if the visit was cancelled.
     """
 
@@ -75,7 +75,7 @@ class Visit:
     text: str | None = None
     final_url: str | None = None
     redirect_status: int = 302
-    cost_s: float | None = None
+    cost: float | None = None
     error: BaseException | None = None
 
 
@@ -98,7 +98,7 @@ def outcomes_of(visit: Visit, rules: ContentRules | None = None) -> tuple[Outcom
     target = _target(visit.url, visit.final_url)
     if target is not None:
         moved = _redirect(visit, visit.redirect_status, target)
-        return moved, *outcomes_of(replace(visit, url=target, final_url=None, cost_s=None), rules)
+        return moved, *outcomes_of(replace(visit, url=target, final_url=None, cost=None), rules)
     headers = {name.lower(): value for name, value in visit.headers.items()}
     if 300 <= status < 400 and (target := _target(visit.url, headers.get("location"))) is not None:
         return (_redirect(visit, status, target),)
@@ -110,7 +110,7 @@ def outcomes_of(visit: Visit, rules: ContentRules | None = None) -> tuple[Outcom
     if 200 <= status < 300:
         content = hash_body(visit, headers.get("content-type"), ContentRules() if rules is None else rules)
         fields |= {"content": content.exact, "fingerprint": content.similar}
-    return (Outcome(visit.url, visit.visited_at, status=status, cost=_cost(visit.cost_s), **fields),)
+    return (Outcome(visit.url, visit.visited_at, status=status, cost=_cost(visit.cost), **fields),)
 
 
 class Hashes(NamedTuple):
@@ -182,7 +182,7 @@ def _redirect(visit: Visit, status: int, target: str) -> Outcome:
         visit.visited_at,
         status=status,
         moved_to=target,
-        cost=_cost(visit.cost_s),
+        cost=_cost(visit.cost),
         content=hash_bytes(target.encode()),
         fingerprint=simhash(target),
     )
@@ -226,8 +226,8 @@ def _validator(value: str | None) -> str | None:
     return ""
 
 
-def _cost(seconds: float | None) -> float | None:
-    return float(seconds) if seconds is not None and 0 <= seconds <= _MOST_COST_S else None  # NaN is not
+def _cost(cost: float | None) -> float | None:
+    return float(cost) if cost is not None and 0 <= cost <= _MOST_COST else None  # NaN is not
 
 
 def _guess_kind(body: bytes | str) -> str:

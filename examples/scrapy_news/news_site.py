@@ -73,6 +73,22 @@ class NewsSite(Site):
                     hashes[page, version] = self._hash(page, version)
             yield [Outcome(self.url(f"/{page}"), now, content=hashes[page, version]) for page, version in seen]
 
+    @property
+    def _last_past_s(self) -> float:
+        """The time of the last of the past visits."""
+        return self._start_s - (2 - self._history % 2) * DAY_S
+
+    def follow_rates(self, times: Sequence[float]) -> list[tuple[int, float]]:
+        """Return visits at these times by a crawler that knows how often each page changes until the last of them."""
+        rates = np.subtract(self.versions(times[-1]), self.versions(self._start_s - self._history * DAY_S))
+        seen_s = np.full(self.pages, self._last_past_s)
+        visits: list[tuple[int, float]] = []
+        for now in times:
+            page = int(np.argmax(rates * (now - seen_s)))
+            seen_s[page] = now
+            visits.append((page, now))
+        return visits
+
     def _hash(self, page: int, version: int) -> int:
         body = self.show(page, version).body
         assert body is not None
@@ -80,7 +96,7 @@ class NewsSite(Site):
 
     def count_hits(self, visits: Sequence[tuple[int, float]]) -> int:
         """Return how many of `visits` find a page that has changed since the visit before."""
-        seen = list(self.versions(self._start_s - (2 - self._history % 2) * DAY_S))  # by the last of the past visits
+        seen = list(self.versions(self._last_past_s))
         hits = 0
         for page, now in visits:
             version = self.versions(now)[page]

@@ -46,6 +46,8 @@ class IgnoreRules:
 
     def find(self, url: str) -> Ignored:
         """Return what the rules take out of the page of `url`. O(rules)."""
+        if not self._rules:
+            return NOTHING
         host = ""
         with suppress(ValueError):  # it is no URL: patterns may still match
             host = urlsplit(url).hostname or ""

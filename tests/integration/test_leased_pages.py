@@ -246,7 +246,7 @@ def test_page_reports_once_with_validators_and_failures(service: Running) -> Non
         async for page in leased_pages(client, size=4, wait=0, limit=3):
             if page.url == first.setdefault("url", page.url):
                 assert page.headers == {}
-                page.done(200, "text", headers={"ETag": '"a"'}, cost_s=0.5)
+                page.done(200, "text", headers={"ETag": '"a"'}, cost=0.5)
             else:
                 page.failed(OSError())
             for report in (page.failed, lambda page=page: page.done(200)):

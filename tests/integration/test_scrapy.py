@@ -13,6 +13,7 @@ pytest.importorskip("scrapy")
 
 from streamsched import Politeness
 from streamsched.client import Client
+from tests.support.browser import CHROMIUM
 from tests.support.crawled_site import Reply, Site, html, serving
 from tests.support.http_service import Running, running
 from tests.support.scrapy_runs import ONCE, Present, check_nothing_is_left, crawl, described, figure
@@ -86,6 +87,57 @@ def test_unchanged_pages_are_not_sent_again_with_validators(site: Site, service:
     assert len(found["items"]) == 1
     assert (figure(found, "reported"), figure(found, "outcomes/changed")) == (4, 0)
     assert found["stats"]["downloader/response_status_count/304"] == 3
+
+
+def test_costs_are_reported_only_in_a_unit_that_the_settings_give(site: Site, service: Running) -> None:
+    site.replies = {"/free": html("free"), "/paid": html("paid")}
+    crawl(
+        described(service, "links", [site.url("/free")]),
+        described(service, "links", [site.url("/paid")], STREAMSCHED_COST="1ms"),
+    )
+    with Client(f"http://{service.server.address}") as client:
+        free, paid = client.page(site.url("/free")), client.page(site.url("/paid"))
+    assert free is not None
+    assert free.cost == 1.0
+    assert paid is not None
+    assert 0.1 < paid.cost < 5_000.0
+    assert paid.cost != 1.0
+
+
+@pytest.mark.skipif(not CHROMIUM.exists(), reason="no browser: Debian's package chromium is missing")
+def test_a_browser_visits_each_page_once(site: Site, service: Running) -> None:
+    pytest.importorskip("scrapy_playwright", reason="scrapy-playwright is not installed")
+    script = b"<html><body><main></main><script>document.body.append('shown by a script')</script></body></html>"
+    site.replies = {
+        "/": html("all", "/old", "/script", "/gone", "/broken"),
+        "/old": Reply(301, headers={"location": "/target"}),
+        "/target": html("target"),
+        "/script": Reply(body=script, headers={"content-type": "text/html"}),
+        "/gone": Reply(404, body=b"gone"),  # to Chromium one without a body is a failure
+        "/broken": Reply(body=None),
+    }
+    scheme = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
+    options: dict[str, Any] = {
+        "DOWNLOAD_HANDLERS": {"http": scheme, "https": scheme},
+        "PLAYWRIGHT_LAUNCH_OPTIONS": {"executable_path": str(CHROMIUM), "args": ["--no-sandbox"]},
+        "STREAMSCHED_META": {"playwright": True},
+        "STREAMSCHED_IDLE_CLOSE": "2s",
+        "DOWNLOAD_TIMEOUT": 30,
+        "RETRY_ENABLED": False,
+    }
+    with Client(f"http://{service.server.address}") as client:
+        client.discover([site.url("/")])
+        (found,) = crawl(described(service, "links", [], **options))
+        check_nothing_is_left(service, found, site)
+        for path in ("/", "/old", "/target", "/script", "/gone", "/broken"):
+            page = client.page(site.url(path))
+            assert page is not None, path
+            assert page.last_outcome_s is not None, path
+            assert (page.failures > 0, page.gone > 0) == (path == "/broken", path == "/gone"), path
+    assert [site.visits[path] for path in ("/", "/old", "/script", "/gone")] == [1, 1, 1, 1]
+    assert figure(found, "leased") == figure(found, "reported") - 1  # the redirect's target is one more
+    assert {site.url(path) for path in ("/", "/target", "/script")} <= {item["url"] for item in found["items"]}
+    assert found["stats"]["playwright/request_count/navigation"] >= figure(found, "leased")
 
 
 @pytest.mark.soak

@@ -26,7 +26,7 @@ def only(visit: Visit, rules: ContentRules | None = None) -> Outcome:
 
 
 def test_page_has_the_hashes_of_its_text_and_what_the_server_and_the_crawler_said_of_it() -> None:
-    visit = replace(ANSWER, headers={**HTML, "ETag": '"7"', "LAST-MODIFIED": "yesterday"}, cost_s=0.25)
+    visit = replace(ANSWER, headers={**HTML, "ETag": '"7"', "LAST-MODIFIED": "yesterday"}, cost=0.25)
     text = page_text(PAGE, URL)
     assert only(visit) == Outcome(
         URL,
@@ -163,8 +163,8 @@ def test_redirect_that_nobody_can_follow_has_no_target(location: str) -> None:
 
 def test_redirect_that_was_followed_is_two_visits() -> None:
     target = "https://b.example/new"
-    leased, reached = outcomes_of(replace(ANSWER, final_url=target, redirect_status=301, cost_s=1.0))
-    assert leased == only(Visit(URL, NOW, 301, {"location": target}, cost_s=1.0))
+    leased, reached = outcomes_of(replace(ANSWER, final_url=target, redirect_status=301, cost=1.0))
+    assert leased == only(Visit(URL, NOW, 301, {"location": target}, cost=1.0))
     assert reached == only(replace(ANSWER, url=target))
     gone = outcomes_of(Visit(URL, NOW, 404, final_url=target))
     assert [(one.url, one.status) for one in gone] == [(URL, 302), (target, 404)]
@@ -184,7 +184,7 @@ def test_another_spelling_of_the_url_is_no_redirect(url: str, final: str) -> Non
 
 
 def test_visit_without_an_answer_is_a_failure_a_refusal_or_none() -> None:
-    assert only(Visit(URL, NOW, error=OSError(), cost_s=2.0)) == Outcome(URL, NOW, status=0, cost=2.0)
+    assert only(Visit(URL, NOW, error=OSError(), cost=2.0)) == Outcome(URL, NOW, status=0, cost=2.0)
     assert only(replace(ANSWER, error=OSError())) == Outcome(URL, NOW, status=0)
     assert only(Visit(URL, NOW)).status == 0
     assert only(Visit(URL, NOW, "robots_denied")) == Outcome(URL, NOW, status="robots_denied")
@@ -207,7 +207,7 @@ texts = st.text(st.characters(codec=None, exclude_categories=()))
 def test_no_response_raises_an_error_and_the_scheduler_takes_every_outcome(
     status: int | None, headers: dict[str, str], body: bytes | str, final: str | None, cost: float
 ) -> None:
-    found = outcomes_of(Visit(URL, NOW, status, headers, body, final_url=final, cost_s=cost))
+    found = outcomes_of(Visit(URL, NOW, status, headers, body, final_url=final, cost=cost))
     scheduler = Scheduler()
     assert scheduler.observe(found).applied == len(found) == len({outcome.url for outcome in found})
 
