@@ -5,8 +5,8 @@ this was judged by eye, from the differing lines of all visible text. Version nu
 years of copyright and what a new release of the generator words differently are noise. The pages were drawn at random,
 13 a package, of those whose bytes differ. The rules of `streamsched.content` were mended by what this set showed.
 
-The packages are fetched into FOLDER by ``pip download``, ``npm pack`` and ``mvn dependency:copy``; pip asks an sdist for its
-metadata, which runs its setup. The pages are not part of the project: their licences are those of their packages.
+The packages are fetched into FOLDER by ``pip download``, ``npm pack`` and ``mvn dependency:copy``; pip asks an sdist
+for its metadata, which runs its setup. The pages are not part of the project: they have their packages' licences.
 """
 
 from __future__ import annotations

@@ -24,9 +24,11 @@ _NOT_CONTENT: Final = [*_NO_TEXT_OR_AROUND, "header"]
 _ROLES: Final = "[role=navigation], [role=banner], [role=search], [role=complementary], [role=contentinfo]"
 _HAS_ROLE: Final = re.compile(r"""role=["']?(?:main|navigation|banner|search|complementary|contentinfo)\b""")
 _MAY_BE_AROUND: Final = ("div", "ul", "table", "td")  # by their names; pages without `main` mark menus so
+_LONGEST_NAMES: Final = 200  # characters of the classes of an element that are looked at
+_AROUND_NAMES: Final = ("nav", "sidebar", "header", "footer", "breadcrumb", "copyright")
 _AROUND: Final = re.compile(
-    r"(?<![a-z])(?:top|bottom|sub|skip|sphinx|main|site|page)?(?:nav|navbar|navigation|sidebar|header|footer|breadcrumbs?|copyright)"
-    r"(?![a-z])"
+    r"(?<![a-z])(?:(?:top|bottom|sub|skip|main|site|page)?nav(?:bar|igation)?|(?:sphinx)?sidebar"
+    r"|(?:site|page)?(?:header|footer)|breadcrumbs?|copyright)(?![a-z])"
 )
 _CHARSET: Final = re.compile(rb"""<meta[^<>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{1,40})""", re.IGNORECASE)
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -108,17 +110,17 @@ def _extract_all(html: str, ignored: Ignored) -> str:
     if "role=" in small and _HAS_ROLE.search(small):
         _remove(tree.css(_ROLES))
         mains = tree.tags("main") or tree.css("[role=main]")
-    articles = tree.tags("article")
-    frames = _holders(mains + articles)
-    outside = [node for node in tree.tags("header") if node.mem_id not in frames and not _is_within_part(node)]
-    forms = tree.tags("form")
-    if forms or not mains:
+    articles, forms, headers, outside = tree.tags("article"), tree.tags("form"), tree.tags("header"), []
+    is_named = not mains and not articles and any(name in small for name in _AROUND_NAMES)
+    if headers or forms or is_named:
+        frames = _holders(mains + articles)
+        outside += [node for node in headers if node.mem_id not in frames and not _is_within_part(node)]
         frames |= _holders(tree.tags("h1"))  # a form with one of these is the frame of a page
         outside += [node for node in forms if node.mem_id not in frames]
-    if not mains and not articles:
-        frames |= _holders(tree.tags("h2"))
-        for name in _MAY_BE_AROUND:
-            outside += [node for node in tree.tags(name) if node.mem_id not in frames and _is_named_around(node)]
+        if is_named:
+            frames |= _holders(tree.tags("h2"))
+            for name in _MAY_BE_AROUND:
+                outside += [node for node in tree.tags(name) if node.mem_id not in frames and _is_named_around(node)]
     _remove(outside)
     text = _text_of(mains[0]) if len(mains) == 1 else ""
     return text or _text_of(tree.body) or _text_of(_parse(html, ignored, _NO_TEXT).body)
@@ -146,7 +148,8 @@ def _remove(nodes: list[Any]) -> None:
 def _holders(nodes: list[Any]) -> set[int]:
     """Return the ids of these elements and of all they are in. O(elements)."""
     held: set[int] = set()
-    for node in nodes:
+    for held_node in nodes:
+        node = held_node
         while node is not None and node.mem_id not in held:
             held.add(node.mem_id)
             node = node.parent
@@ -163,8 +166,12 @@ def _is_within_part(node: Any) -> bool:
 def _is_named_around(node: Any) -> bool:
     """Tell whether the id or a class of an element calls it a menu, a header or a footer."""
     names = node.attributes
-    name = f"{names.get('id')} {names.get('class')}" if names else ""
-    return len(name) > 9 and _AROUND.search(name.lower()) is not None
+    return bool(names) and (_is_around(names.get("class")) or _is_around(names.get("id")))
+
+
+@lru_cache(4096)
+def _is_around(name: str | None) -> bool:
+    return name is not None and _AROUND.search(name[:_LONGEST_NAMES].lower()) is not None
 
 
 def _text_of(node: Any) -> str:
