@@ -61,7 +61,7 @@ _YEARS: Final = re.compile(
     _FLAGS,
 )
 _MADE_BY: Final = re.compile(
-    r"\b((?:generated|created|built|powered) (?:by|using|with) (?:[a-z][\w-]{0,30} ){1,3})v?\d+(?:\.\d+){1,3}(?!\w)",
+    r"\b((?:generated|created|built|powered) (?:by|using|with) (?:[a-z][\w-]{0,30} ){1,3})v?\d+(?:\.\d+){1,3}(?!\w) ?",
     _FLAGS,
 )
 
