@@ -17,12 +17,19 @@ TRAFILATURA: Final = "trafilatura"
 EXTRACTORS: Final = (SELECTOLAX, TRAFILATURA)
 MOST_BYTES: Final = 5_000_000  # of a page that are read; a browser's own limits are of this order
 
-_VERSION: Final = 1  # of what is removed below: part of each hash, to be raised with any change of it
+_VERSION: Final = 2  # of what is removed below: part of each hash, to be raised with any change of it
 _NO_TEXT: Final = ["script", "style", "noscript", "template", "svg"]
 _NO_TEXT_OR_AROUND: Final = [*_NO_TEXT, "nav", "footer", "aside"]  # and headers that are not an article's
 _NOT_CONTENT: Final = [*_NO_TEXT_OR_AROUND, "header"]
 _ROLES: Final = "[role=navigation], [role=banner], [role=search], [role=complementary], [role=contentinfo]"
-_HOLDS_CONTENT: Final = "main, article, h1"  # a form with one of these is the frame of a page
+_HAS_ROLE: Final = re.compile(r"""role=["']?(?:main|navigation|banner|search|complementary|contentinfo)\b""")
+_MAY_BE_AROUND: Final = ("div", "ul", "table", "td")  # by their names; pages without `main` mark menus so
+_LONGEST_NAMES: Final = 200  # characters of the classes of an element that are looked at
+_AROUND_NAMES: Final = ("nav", "sidebar", "header", "footer", "breadcrumb", "copyright")
+_AROUND: Final = re.compile(
+    r"(?<![a-z])(?:(?:top|bottom|sub|skip|main|site|page)?nav(?:bar|igation)?|(?:sphinx)?sidebar"
+    r"|(?:site|page)?(?:header|footer)|breadcrumbs?|copyright)(?![a-z])"
+)
 _CHARSET: Final = re.compile(rb"""<meta[^<>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{1,40})""", re.IGNORECASE)
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
@@ -93,25 +100,28 @@ def decode_page(page: bytes) -> str:
 
 
 def _extract_all(html: str, ignored: Ignored) -> str:
-    """Return the text of the `main` element, else of the body; all of it if nothing else is left."""
+    """Return the text of the main element, else of the body; all of it if nothing else is left."""
     small = html.lower()  # a search in the text costs less than one in the tree
     is_part = "<main" in small or "<article" in small
     tree = _parse(html, ignored, _NO_TEXT_OR_AROUND if is_part else _NOT_CONTENT)
     if tree.body is None:
         return ""
-    if "role=" in small:
+    mains = tree.tags("main")
+    if "role=" in small and _HAS_ROLE.search(small):
         _remove(tree.css(_ROLES))
-    mains = []
-    if is_part or "<form" in small:
-        outside = []
-        for node in tree.css("main, header, form"):
-            if node.tag == "main":
-                mains.append(node)
-            elif node.css_first(_HOLDS_CONTENT if node.tag == "form" else "main, article") is not None:
-                continue  # it is the frame of a page
-            elif node.tag == "form" or not _is_within_part(node):
-                outside.append(node)
-        _remove(outside)
+        mains = tree.tags("main") or tree.css("[role=main]")
+    articles, forms, headers, outside = tree.tags("article"), tree.tags("form"), tree.tags("header"), []
+    is_named = not mains and not articles and any(name in small for name in _AROUND_NAMES)
+    if headers or forms or is_named:
+        frames = _holders(mains + articles)
+        outside += [node for node in headers if node.mem_id not in frames and not _is_within_part(node)]
+        frames |= _holders(tree.tags("h1"))  # a form with one of these is the frame of a page
+        outside += [node for node in forms if node.mem_id not in frames]
+        if is_named:
+            frames |= _holders(tree.tags("h2"))
+            for name in _MAY_BE_AROUND:
+                outside += [node for node in tree.tags(name) if node.mem_id not in frames and _is_named_around(node)]
+    _remove(outside)
     text = _text_of(mains[0]) if len(mains) == 1 else ""
     return text or _text_of(tree.body) or _text_of(_parse(html, ignored, _NO_TEXT).body)
 
@@ -135,11 +145,33 @@ def _remove(nodes: list[Any]) -> None:
         node.decompose()
 
 
+def _holders(nodes: list[Any]) -> set[int]:
+    """Return the ids of these elements and of all they are in. O(elements)."""
+    held: set[int] = set()
+    for held_node in nodes:
+        node = held_node
+        while node is not None and node.mem_id not in held:
+            held.add(node.mem_id)
+            node = node.parent
+    return held
+
+
 def _is_within_part(node: Any) -> bool:
     while (node := node.parent) is not None:
         if node.tag in ("article", "main"):
             return True
     return False
+
+
+def _is_named_around(node: Any) -> bool:
+    """Tell whether the id or a class of an element calls it a menu, a header or a footer."""
+    names = node.attributes
+    return bool(names) and (_is_around(names.get("class")) or _is_around(names.get("id")))
+
+
+@lru_cache(4096)
+def _is_around(name: str | None) -> bool:
+    return name is not None and _AROUND.search(name[:_LONGEST_NAMES].lower()) is not None
 
 
 def _text_of(node: Any) -> str:

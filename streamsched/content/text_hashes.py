@@ -22,14 +22,18 @@ KIND_SHIFT: Final = HASH_BITS  # the mark and the version are the bits from here
 MARK_SHIFT: Final = HASH_BITS + VERSION_BITS
 MARK: Final = 0xC0E7  # in the 16 highest bits; another crawler's hash has it once in 65,536
 
-_NOISE_VERSION: Final = 1  # of what is taken out: part of each hash, to be raised with any change below
+_NOISE_VERSION: Final = 2  # of what is taken out: part of each hash, to be raised with any change below
 
 _MONTH: Final = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
 _UNIT: Final = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?)"
-_TIME: Final = r":\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?: ?[ap]\.?m\b\.?)?(?: ?(?:(?:utc|gmt|z)\b|[+-]\d\d:?\d\d))?"
+_ZONE: Final = (
+    r"(?: ?(?:utc|gmt|z|[aecmp][sd]t|cest|[cew]et|bst)(?![a-z]))?"
+    r"(?: ?[+-]\d\d:?\d\d(?: \([^()\d]{3,40}\))?)?"  # GMT+0100 (Central European Time), as browsers write it
+)
+_TIME: Final = rf":\d\d(?::\d\d(?:[.,]\d{{1,9}})?)?(?: ?[ap]\.?m\b\.?)?{_ZONE}"
 _AFTER_DIGIT: Final = (
     rf"\d{{3}}-\d\d-\d\d(?:[t ]\d\d{_TIME})?",  # 2026-11-27T10:15:00Z
     r"\d{3}/\d\d/\d\d",
@@ -39,35 +43,68 @@ _AFTER_DIGIT: Final = (
     rf"\d?{_TIME}",
     rf"\d{{0,3}} {_UNIT} ago",
     r"\d{0,3}[smhdw] ago",
+    r"\d{0,3}(?:\.\d{1,4}){1,3}[a-z\d.]{0,8}(?= (?:documentation|docs|reference|manual|api)\b)",  # 1.3.5 docs
 )
 _FLAGS: Final = re.IGNORECASE | re.ASCII
 # Each begins with a digit, which the engine finds fast; that it begins a word is looked at afterwards.
-_NUMERIC: Final = re.compile(rf"[0-9](?<![\w.:/-].)(?:{'|'.join(_AFTER_DIGIT)})(?![\w/-]) ?", _FLAGS)
-_MONTH_FIRST: Final = re.compile(rf"\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}(?!\w) ?", _FLAGS)
+_DAY_AND_YEAR: Final = rf"(\d?(?:st|nd|rd|th)?,?(?: \d\d{_TIME},?)? (?:19|20)\d\d)"  # after a month: Nov 27, 2026
+_NUMERIC: Final = re.compile(rf"[0-9](?<![\w.:/-].)(?:{'|'.join(_AFTER_DIGIT)}|{_DAY_AND_YEAR})(?![\w/-]) ?", _FLAGS)
+_MONTH_BEFORE: Final = re.compile(rf"\b{_MONTH} \Z", _FLAGS)
+_WEEKDAY: Final = re.compile(r"\b(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? ?\Z", _FLAGS)
+_LONGEST_NAME: Final = 12  # "Wednesday, " and what is before it
 _IN_WORDS: Final = re.compile(rf"\b(?:(?:an?|one|a few) {_UNIT} ago|just now)\b ?", _FLAGS)
+_RIGHTS: Final = re.compile(
+    r"(?:\bcopyright )?(?:\xa9|\(c\)|\bcopyright\b).{0,80}?\ball rights reserved\b[ .]*", _FLAGS
+)
+_YEARS: Final = re.compile(
+    r"((?:\xa9|\(c\)|\bcopyright\b)\D{0,40}?)\b(?:19|20)\d\d(?: ?[,\u2013-] ?(?:(?:19|20)\d\d|present))*(?!\w) ?",
+    _FLAGS,
+)
+_MADE_BY: Final = re.compile(
+    r"\b((?:generated|created|built|powered) (?:by|using|with) (?:[a-z][\w-]{0,30} ){1,3})v?\d+(?:\.\d+){1,3}(?!\w) ?",
+    _FLAGS,
+)
 
 
 def remove_noise(text: str) -> str:
-    """Return a text without times, dates and "5 minutes ago", with single spaces. O(characters).
+    """Return a text without times, dates, years of copyright and "5 minutes ago", with single spaces. O(characters).
 
     >>> remove_noise("Posted 5 minutes ago, on 2026-11-27 10:15.  Price: 5.99")
     'Posted , on . Price: 5.99'
     """
-    text = _NUMERIC.sub("", " ".join(text.split()))
-    if " 19" in text or " 20" in text:
-        text = _MONTH_FIRST.sub("", text)
+    text = _remove_dates(" ".join(text.split()))
     small = text.lower()
     if " ago" in small or "just now" in small:
         text = _IN_WORDS.sub("", text)
+    if "\xa9" in small or "copyright" in small or "(c)" in small:
+        text = _YEARS.sub(r"\1", _RIGHTS.sub("", text))
+    if "generated " in small or "created " in small or "built " in small or "powered " in small:
+        text = _MADE_BY.sub(r"\1", text)
     return text.rstrip(" ")
+
+
+def _remove_dates(text: str) -> str:
+    """Return a text without times and dates, with the months and days of the week before them."""
+    pieces, at = [], 0
+    for found in _NUMERIC.finditer(text):
+        begin = found.start()
+        if found.lastindex:
+            month = _MONTH_BEFORE.search(text, max(begin - _LONGEST_NAME, at), begin)
+            if month is None:
+                continue
+            begin = month.start()
+        day = _WEEKDAY.search(text, max(begin - _LONGEST_NAME, at), begin)
+        pieces.append(text[at : day.start() if day else begin])
+        at = found.end()
+    return "".join([*pieces, text[at:]])
 
 
 def content_hash(text: str) -> int:
     r"""Return the exact hash of a text for ``Outcome(content=)``: 64 bits. O(characters).
 
-    White space counts as one space, and what `remove_noise` takes out does not count. The version of that, and of what
-    `page_text` made the text by, is part of the hash: hashes of different versions are not compared. Equal on every
-    Python and machine. Raises SettingsError if `text` is no str.
+    White space and colons after words do not count, as markup moves them about, nor does what `remove_noise` takes out.
+    The version of that, and of what `page_text` made the text by, is part of the hash: hashes of different versions are
+    not compared. Equal on every Python and machine. Raises SettingsError if `text` is no str.
 
     >>> content_hash("Price 5, updated 3 minutes ago") == content_hash("Price  5,\nupdated an hour ago")
     True
@@ -77,7 +114,9 @@ def content_hash(text: str) -> int:
     if not isinstance(text, str):
         raise SettingsError("text", text, "a text as str")
     by = text.by if isinstance(text, PageText) else ""
-    digest = blake2b(remove_noise(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    text = f"{remove_noise(text)} ".replace(": ", " ")  # some themes draw their colons
+    letters = text.encode("utf-8", "surrogatepass").translate(None, b" ")
+    digest = blake2b(letters, digest_size=8).digest()
     return _kind(by) | int.from_bytes(digest, "big") >> (64 - HASH_BITS)
 
 

@@ -11,6 +11,8 @@ from typing import Final
 from urllib.parse import urljoin
 from xml.parsers import expat
 
+import msgspec
+
 from streamsched.connectors.signals.document_reader import read_blocks
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.connectors.signals.xml_entries import parse_xml
@@ -55,17 +57,33 @@ class Head:
             self.topic = _resolve(base, target)
 
 
-def read_head(document: bytes, url: str) -> Head:
-    """Return what the XML document at `url` says of itself before its first entry.
+class _Hub(msgspec.Struct):
+    type: str = ""
+    url: str = ""
 
-    O(bytes before the first entry). What cannot be read says nothing. Sources: RSS 2.0, whose ttl is in minutes;
-    WebSub, 4, for links in the namespace of Atom.
+
+class _JsonFeed(msgspec.Struct):
+    feed_url: str = ""
+    hubs: list[_Hub] = []
+
+
+def read_head(document: bytes, url: str) -> Head:
+    """Return what the document at `url` says of itself: an XML document before its first entry, or a JSON Feed.
+
+    O(bytes before the first entry), of a JSON Feed O(bytes). What cannot be read says nothing. Sources: RSS 2.0, whose
+    ttl is in minutes; WebSub, 4, for links in the namespace of Atom; JSON Feed 1.1, whose hubs have types.
 
     >>> read_head(b"<rss><channel><ttl>90</ttl></channel></rss>", "https://a.example/feed").ttl_s
     5400.0
     """
-    reader = _HeadReader(url)
-    if document.lstrip(_BLANK)[:1] != b"{":
+    reader, text = _HeadReader(url), document.lstrip(_BLANK)
+    if text[:1] == b"{":
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            feed = msgspec.json.decode(text, type=_JsonFeed)
+            for hub in feed.hubs:
+                reader.head.add("hub" if hub.type.lower() == "websub" else "", url, hub.url)
+            reader.head.add("self", url, feed.feed_url)
+    else:
         with suppress(DocumentError, _Enough):
             parse_xml(read_blocks(document, url), url, reader.open_root)
     return reader.head

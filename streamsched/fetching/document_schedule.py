@@ -13,6 +13,7 @@ from typing import Final, Self
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.errors import SettingsError
 from streamsched.fetching.document_book import Document, DocumentBook
+from streamsched.fetching.subscriptions import SubscriptionLog, Subscriptions
 from streamsched.fetching.visits import Visit
 from streamsched.numerics.packed_urls import MAX_URL_BYTES
 from streamsched.outcomes import NOT_ATTEMPTED, ROBOTS_DENIED, STATUSES, Outcome, StatusWord
@@ -27,6 +28,7 @@ LEAST_PART: Final = 12.0  # a document is visited at most 12 times as often as o
 MOST_PARTS: Final = 24.0  # and at least once in 24 mean intervals
 
 _DOCUMENTS: Final = "documents.msgpack"
+_SUBSCRIPTIONS: Final = "subscriptions.jsonl"
 _LEASE: Final = "1h"  # longer than any visit: six requests, each with that of a robots.txt
 _SOON_S: Final = 60.0  # what is not due in this time is not waited for
 _ASKED: Final = 2  # the tier of pages that were asked for
@@ -46,6 +48,7 @@ class DocumentSchedule:
         self._every_s = every_s
         self._delay_s = delay_s
         self._clock = clock
+        self._log = SubscriptionLog(directory / _SUBSCRIPTIONS)
         self._resources = ExitStack()
         self._delays: dict[str, float] = {}  # that robots.txt asks for and the scheduler does not know yet
         self._wanted: set[str] = set()  # documents that were asked for and not visited since
@@ -67,6 +70,7 @@ class DocumentSchedule:
             if self.scheduler.politeness != politeness:
                 self.scheduler.set_politeness(politeness)
             self.book = DocumentBook.load(self._directory / _DOCUMENTS)
+            self.book.subscriptions = Subscriptions([*self.book.subscriptions.records(), *self._log.read()])
             self._resources.push(stack.pop_all())
         now = self._clock()
         self._refilled_s = self.book.saved_at or now
@@ -216,6 +220,11 @@ class DocumentSchedule:
         """Save the book; the scheduler saves itself. Raises SnapshotError."""
         with self._lock:
             self.book.save(self._directory / _DOCUMENTS, self._clock())
+            self._log.drop(self.book.saved_at)
+
+    def keep_subscription(self, one: Subscription) -> None:
+        """Write a subscription to disk before the book is saved. Raises SnapshotError."""
+        self._log.add(one, self._clock())
 
     def refill(self) -> None:
         """Let the visits that may be made grow with time, up to one of each document. O(documents forbidden)."""

@@ -158,7 +158,8 @@ class Fetcher:
 
         subscriptions = self.schedule.book.subscriptions
         subscriptions.open(self._settings.callback, self._clock())
-        self._hubs = Subscriber(subscriptions, client, visitor.passing, self._clock, self.counts)
+        keep = self.schedule.keep_subscription
+        self._hubs = Subscriber(subscriptions, client, visitor.passing, self._clock, self.counts, keep)
         stack.push_async_callback(self._hubs.close)
         await stack.enter_async_context(self._settings.serve(self._hubs.app))
 

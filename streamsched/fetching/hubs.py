@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from streamsched.errors import FetchError
+from streamsched.errors import FetchError, SnapshotError
 from streamsched.fetching.subscriptions import LEASE_S, Subscription, Subscriptions
 from streamsched.fetching.visits import Visit, read_retry_after
 from streamsched.service.event_log import LOG
@@ -55,7 +55,8 @@ class Push(NamedTuple):
 class Subscriber:
     """Keeps `subscriptions` by requests of `client`, each within `permit`, and what hubs send in ``inbox``.
 
-    ``app``: the callbacks, an ASGI application; `counts` gets figures whose names begin with websub. `clock`: UTC epoch
+    ``app``: the callbacks, an ASGI application; `keep` writes a subscription to disk: before its hub is asked, and
+    before the hub learns that it is verified; `counts` gets figures whose names begin with websub. `clock`: UTC epoch
     seconds. For the thread of one event loop.
     """
 
@@ -66,6 +67,7 @@ class Subscriber:
         permit: Permit,
         clock: Callable[[], float],
         counts: Counter[str],
+        keep: Callable[[Subscription], None],
     ) -> None:
         self.inbox: deque[Push] = deque()
         self.app: ASGIApp = Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])])
@@ -74,6 +76,7 @@ class Subscriber:
         self._permit = permit
         self._clock = clock
         self._counts = counts
+        self._keep = keep
         self._held = 0  # bytes
         self._receiving: set[str] = set()  # tokens of bodies that arrive
         self._tasks: set[asyncio.Task[None]] = set()
@@ -119,6 +122,7 @@ class Subscriber:
         body, wait_s = urlencode(form).encode(), 0.0
         self._counts["websub_requests"] += 1
         try:
+            await asyncio.to_thread(self._keep, one)
             async with self._client.fetch(
                 one.hub, method="POST", headers=_FORM, body=body, limits=_LIMITS, permit=self._permit
             ) as answer:
@@ -126,7 +130,7 @@ class Subscriber:
                     return  # verified by now, or within an hour
                 reason = f"{answer.url}: answers with status {answer.status}"
                 wait_s = read_retry_after(answer.headers.get("retry-after", ""), self._clock()) or 0.0
-        except FetchError as error:
+        except (FetchError, SnapshotError) as error:
             reason = str(error)
         self._counts["websub_failed"] += 1
         self._subscriptions.fail(one, callback, self._clock(), wait_s)
@@ -134,9 +138,9 @@ class Subscriber:
 
     async def _answer(self, request: Request) -> Response:
         token = request.path_params["path"].rpartition("/")[2]
-        return await self._receive(request, token) if request.method == "POST" else self._confirm(request, token)
+        return await (self._receive if request.method == "POST" else self._confirm)(request, token)
 
-    def _confirm(self, request: Request, token: str) -> Response:
+    async def _confirm(self, request: Request, token: str) -> Response:
         """Answer a hub that verifies an intent or denies a subscription: 404 unless it is about what was asked."""
         query = request.query_params
         if any(len(query.getlist(name)) > 1 for name in query):
@@ -149,6 +153,12 @@ class Subscriber:
             return _answer(HTTPStatus.OK)
         is_asked = mode == "subscribe" and _CHALLENGE.fullmatch(challenge) and _LEASE.fullmatch(lease) and int(lease)
         if is_asked and self._subscriptions.verify(token, topic, float(lease), now):
+            if (found := self._subscriptions.find(token, now)) is not None:
+                try:
+                    await asyncio.to_thread(self._keep, found[0])
+                except SnapshotError as error:
+                    LOG.warning("subscription not kept", topic=topic, reason=str(error))
+                    return _answer(HTTPStatus.SERVICE_UNAVAILABLE, _LATER)
             self._counts["websub_verified"] += 1
             return Response(challenge, media_type="application/octet-stream", headers=_SAFE_HEADERS)
         self._counts["websub_unknown"] += 1

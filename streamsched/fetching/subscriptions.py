@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from math import inf
+from pathlib import Path
+from threading import Lock
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+from streamsched.persistence.files import (
+    append_whole,
+    as_snapshot_errors,
+    open_regular,
+    read_regular,
+    remove_file,
+    sync_directory,
+    write_file,
+)
 
 DAY_S: Final = 86_400.0
 LEASE_S: Final = 10 * DAY_S  # that is asked for: the usual one of hubs
@@ -207,6 +220,62 @@ class Subscriptions:
             one.asked = None
         if one.active is callback:
             one.active = None
+
+
+class _Line(msgspec.Struct):
+    at: float
+    subscription: Subscription
+
+
+class SubscriptionLog:
+    """The subscriptions that changed since the book was saved, in the file at `path`: on disk before hubs see them.
+
+    A hub that has verified a callback sends to it after a kill too. For several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+
+    def add(self, one: Subscription, now: float) -> None:
+        """Append `one` and wait for the disk. O(1). Raises SnapshotError if it cannot be written."""
+        line = msgspec.json.encode(_Line(now, one)) + b"\n"
+        with self._lock, as_snapshot_errors(self._path, "cannot be written"):
+            if not self._path.exists():
+                write_file(self._path, line, mode=0o600)  # it has secrets
+                return
+            handle = open_regular(self._path, os.O_WRONLY | os.O_APPEND)
+            try:
+                append_whole(handle, line, os.fstat(handle).st_size)
+            finally:
+                os.close(handle)
+
+    def read(self) -> list[Subscription]:
+        """Return the subscriptions in the order in which they changed; a line that a kill cut off says nothing."""
+        return [line.subscription for line in self._lines()]
+
+    def drop(self, saved_at: float) -> None:
+        """Remove what a book has that was saved at `saved_at`. O(lines). Raises SnapshotError."""
+        with self._lock, as_snapshot_errors(self._path, "cannot be written"):
+            later = [line for line in self._lines() if line.at >= saved_at]
+            if later:
+                write_file(self._path, msgspec.json.encode_lines(later), mode=0o600)
+            elif self._path.exists():
+                remove_file(self._path)
+                sync_directory(self._path.parent)
+
+    def _lines(self) -> list[_Line]:
+        lines: list[_Line] = []
+        try:
+            raw = read_regular(self._path)
+        except FileNotFoundError:
+            return lines
+        for line in raw.splitlines():
+            try:
+                lines.append(msgspec.json.decode(line, type=_Line))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                break
+        return lines
 
 
 def _wait_s(failures: int) -> float:

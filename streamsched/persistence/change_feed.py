@@ -411,6 +411,36 @@ def _walk(file: BinaryIO, place: int, end: int) -> Iterator[_Head]:
         place, expected = place + nbytes, first + count
 
 
+def check_feed(directory: Path, count: int) -> list[SnapshotError]:
+    """Return the errors of the files of the feed in `directory`, oldest first. O(bytes).
+
+    `count`: how many changes the newest image has, which are on disk; what a crash leaves after them is no error.
+    Raises SnapshotError if a file cannot be read.
+    """
+    faults, listed, identities = [], list_feed(directory), set()
+    for at, (first, path) in enumerate(listed):
+        try:
+            raw = read_regular(path)
+        except FileNotFoundError:
+            continue  # removed by the process that owns the directory
+        is_last = at + 1 == len(listed)
+        wanted = max(count, first - 1) if is_last else listed[at + 1][0] - 1
+        identity, _ = _read_header(raw, first)
+        place, number = _FRAMES_AT, first - 1
+        while (frame := read_frame(raw, place)) is not None and frame.number == number + 1:
+            place, number = frame.stop, number + frame.synced
+        if identity == NO_IDENTITY:
+            faults.append(SnapshotError(str(path), "damaged: its header is not that of a change feed"))
+        elif number < wanted:
+            faults.append(
+                SnapshotError(str(path), f"damaged at byte {place}: changes {number + 1} to {wanted} are missing")
+            )
+        identities.add(identity)
+        if identity != NO_IDENTITY and len(identities - {NO_IDENTITY}) > 1:
+            faults.append(SnapshotError(str(path), "belongs to another change feed than the files before it"))
+    return faults
+
+
 def remove_feed(directory: Path) -> None:
     """Remove the feed in `directory`, if it has one. Raises SnapshotError."""
     for _, path in list_feed(directory):

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.errors import NOTHING, SettingsError
+from streamsched.estimation.change_detection import NO_CONTENT
 from streamsched.formula.terminals import TerminalColumns, context_of
-from streamsched.numerics.arrays import Bools, Floats, Ints
+from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
 from streamsched.persistence.files import as_snapshot_errors, draft_of
 from streamsched.records.page_schema import FORGOTTEN, LEASED, SHOWN_FLAGS, VISITED
 from streamsched.records.url_index import url_texts
@@ -44,6 +45,7 @@ COLUMNS: Final = (
     *((name, "bool", text) for name, (_, text) in SHOWN_FLAGS.items()),
     ("leased_until", "timestamp", "UTC; null if it is not leased"),
     ("fingerprint", "uint64", "of the content at its last change, or first seen; 0 for none"),
+    ("content", "uint64", "exact hash of the newest visit that had one; null for none"),
     ("posterior_shape", "double", "Gamma posterior of the change rate: shape"),
     ("posterior_exposure", "double", "... and exposure, in cycles"),
     ("rate", "double", "posterior mean, changes per cycle"),
@@ -146,10 +148,18 @@ def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> di
         "last_outcome": (trace["last_outcome_s"], np.isfinite(trace["last_outcome_s"])),
         "leased_until": (shard.pages.lease_until_s[rows], leased),
         "fingerprint": trace["fingerprint"],
+        "content": _contents(shard.pages.contents, rows),
         "crawl_rate": trace["crawl_rate"],
         "posterior_shape": page["prior_shape"] + page["own_shape"],
         "posterior_exposure": page["prior_exposure"] + page["own_exposure"],
     }  # fmt: skip
+
+
+def _contents(kept: Hashes, rows: Ints) -> list[int | None]:
+    """Return the `content` of `rows`, as it was given but for the largest number."""
+    if not kept.size:  # no outcome had one
+        return [None] * len(rows)
+    return [None if packed == NO_CONTENT else packed - 1 for packed in kept[rows].tolist()]
 
 
 def _patterns(pages: PageTable, groups: Ints) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamsched.errors import SnapshotError, StateInUse
+from streamsched.persistence.change_feed import check_feed
 from streamsched.persistence.files import ImageName, list_images, list_segments, open_regular
 from streamsched.persistence.image_format import Image, read_image
 from streamsched.persistence.image_reader import check_image, check_place, log_of
@@ -105,7 +106,7 @@ def check_directory(directory: Path) -> list[SnapshotError]:
     newest_image(directory)
     while True:
         names = list_images(directory)
-        faults = [*_check_images(directory, names), *_check_log(directory, names)]
+        faults = [*_check_images(directory, names), *_check_log(directory, names), *_check_feed(directory, names)]
         if not faults or names == list_images(directory):
             return faults  # else files were removed meanwhile, by the process that owns the directory
 
@@ -158,6 +159,11 @@ def _check_segment(path: Path, first: int) -> list[SnapshotError]:
     if segment.torn is not None and not segment.torn.is_prefix:
         faults.append(SnapshotError(str(path), str(segment.torn).removeprefix(f"{path}: ")))
     return faults
+
+
+def _check_feed(directory: Path, names: list[ImageName]) -> list[SnapshotError]:
+    newest = next(iter(_each_log(directory, names)), None)
+    return [] if newest is None else check_feed(directory, newest["state"].get("changes", 0))
 
 
 def _each_log(directory: Path, names: list[ImageName]) -> list[dict[str, Any]]:

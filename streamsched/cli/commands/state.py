@@ -77,9 +77,10 @@ def _show(state: Path, json: bool) -> int:
 def _verify(state: Path, now: float | None, ahead_s: float, json: bool) -> int:
     """Check every byte of every file of a saved state.
 
-    Older snapshots and the log of calls are checked too. Each damaged or missing file is reported, and so are pages
-    whose last visit lies in the future; the exit code is 4 if there is anything to report. A crash may leave bytes of
-    a call that was never acknowledged, and calls that wait for a stream to be read again; these are not damage.
+    Older snapshots, the log of calls and the change feed are checked too. Each damaged or missing file is reported,
+    and so are pages whose last visit lies in the future; the exit code is 4 if there is anything to report. A crash may
+    leave bytes of a call that was never acknowledged, and calls that wait for a stream to be read again; these are not
+    damage.
     """
     faults = check_directory(state)
     for fault in faults[1:]:

@@ -40,6 +40,20 @@ def test_what_belongs_to_the_content_stays() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["topNav", "x navbar", "site-header", "docs-navigation-banner", "sphinxsidebar", "footer", "breadcrumbs"]
+)
+def test_names_tell_menus_of_pages_without_a_main_part(name: str) -> None:
+    for attribute in ("id", "class"):
+        named = f"<div {attribute}='{name}'>out</div>"
+        assert words(f"<body>{named}a") == ["a"]
+        assert words(f"<body><div {attribute}='{name}'><h2>a</h2></div>b") == ["a", "b"]
+        assert words(f"<body><article>{named}a</article>") == ["out", "a"]
+        assert words(f"<body>{named}") == ["out"]
+    assert words(f"<body><div class='un{name}s'>a</div>") == ["a"]
+    assert words("<body>out<div role=main>a</div>") == ["a"]
+
+
+@pytest.mark.parametrize(
     "html", ["", " ", "\0", "<", "<html>", "<!doctype html>", b"<p>", "<head><title>t</title>", "<!--"]
 )
 def test_pages_without_text_have_an_empty_one(html: str | bytes) -> None:

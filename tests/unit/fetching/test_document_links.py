@@ -27,6 +27,25 @@ def test_ttl(document: str, ttl_s: float) -> None:
     assert read_head(document.encode(), "https://a.example/feed").ttl_s == ttl_s
 
 
+@pytest.mark.parametrize(
+    ("document", "hubs", "topic"),
+    [
+        (
+            '\ufeff {"feed_url": "/f", "hubs": [{"type": "rssCloud", "url": "/no"}, {"type": "WebSub", "url": "/hub"}]}',
+            ["https://a.example/hub"],
+            "https://a.example/f",
+        ),
+        ('{"hubs": [{"type": "WebSub"}, {}], "items": [{"hubs": 5}]}', [], ""),
+        ('{"hubs": 5}', [], ""),
+        ('{"hubs": [', [], ""),
+        ('{"x": ' + "[" * 100_000, [], ""),
+    ],
+)
+def test_hubs_of_json_feeds(document: str, hubs: list[str], topic: str) -> None:
+    head = read_head(document.encode(), "https://a.example/feed")
+    assert (head.hubs, head.topic) == (hubs, topic)
+
+
 def test_feeds_of_a_page() -> None:
     page = (
         '<link rel="alternate" type="application/rss+xml; charset=utf-8" href="/a"><link rel=alternate '

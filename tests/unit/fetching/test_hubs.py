@@ -19,7 +19,15 @@ from streamsched.fetching import hubs as subscriber
 from streamsched.fetching.document_book import Document, DocumentBook
 from streamsched.fetching.document_links import Head
 from streamsched.fetching.fetcher import Fetcher, FetchSettings
-from streamsched.fetching.subscriptions import DAY_S, DENIED_S, LEASE_S, VERIFIED_WITHIN_S, Subscriptions
+from streamsched.fetching.subscriptions import (
+    DAY_S,
+    DENIED_S,
+    LEASE_S,
+    VERIFIED_WITHIN_S,
+    Subscription,
+    SubscriptionLog,
+    Subscriptions,
+)
 from streamsched.fetching.visits import Visit
 from streamsched.http.server import listen_on, serving
 from streamsched.signals import Signal, SignalBatch
@@ -327,6 +335,40 @@ def test_subscriptions_outlive_the_process(tmp_path: Path) -> None:
     with_hub(use)
 
 
+def test_subscriptions_are_on_disk_before_hubs_see_them(tmp_path: Path) -> None:
+    """What is on disk at any instant is what a kill leaves."""
+    state, log = tmp_path / "state", tmp_path / "state" / "subscriptions.jsonl"
+
+    async def use(site: Web, hub: Hub) -> None:
+        async with fetching(site, hub, state) as running:
+            known = await running.known()
+            book = DocumentBook.load(state / "documents.msgpack")
+            kept = {one.url: one for one in [*book.subscriptions.records(), *SubscriptionLog(log).read()]}
+            active = kept[running.url].active
+            assert active is not None
+            assert known.callback.endswith(active.token)
+            assert log.stat().st_mode & 0o077 == 0, "it has secrets"
+        assert not log.exists()  # the book has it
+
+    with_hub(use)
+
+
+def test_the_log_of_subscriptions(tmp_path: Path) -> None:
+    log = SubscriptionLog(tmp_path / "log")
+    ones = [Subscription(f"https://a.example/{at}", "https://h.example/", "t", float(at)) for at in range(4)]
+    assert log.read() == []
+    for at, one in enumerate(ones):
+        log.add(one, float(at))
+    assert log.read() == ones
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b'{"at": 5')
+    assert log.read() == ones
+    log.drop(2.0)
+    assert log.read() == ones[2:]
+    log.drop(9.0)
+    assert not (tmp_path / "log").exists()
+
+
 def test_a_document_names_another_hub_or_none(tmp_path: Path) -> None:
     async def use(running: Running, one: Known) -> None:
         site = running.site
@@ -470,6 +512,6 @@ def test_floods_of_unknown_callbacks_are_refused_unread(tmp_path: Path) -> None:
 def test_a_secret_goes_no_less_safe_way_than_the_document(document: str, hub: str, is_asked: bool) -> None:
 
     subscriptions: Any = Subscriptions()
-    one = subscriber.Subscriber(subscriptions, None, None, lambda: 1.0, None)  # type: ignore[arg-type]
+    one = subscriber.Subscriber(subscriptions, None, None, lambda: 1.0, None, None)  # type: ignore[arg-type]
     one.take(Visit(Document(document, "feed"), 1.0, status=200, head=Head(0.0, [hub], document)))
     assert len(subscriptions) == is_asked

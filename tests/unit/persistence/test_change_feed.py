@@ -13,7 +13,7 @@ import pytest
 from streamsched import ChangesGone, DurableScheduler, Outcome, SettingsError, SnapshotError
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.persistence import change_feed
-from streamsched.persistence.change_feed import ChangeFeed, Cursor, has_feed, remove_feed
+from streamsched.persistence.change_feed import ChangeFeed, Cursor, check_feed, has_feed, remove_feed
 from streamsched.persistence.files import list_feed
 from streamsched.state.found_changes import FoundChanges
 
@@ -164,6 +164,29 @@ def test_damage_in_an_old_segment_is_passed_over_by_its_reader(tmp_path: Path) -
     assert gone.value.oldest == str(Cursor(feed.identity, second - 1))
     assert read_all(feed, Cursor.parse(gone.value.oldest)) == rows(changes(second, 25 - second))
     feed.close()
+
+
+def test_each_damaged_file_is_reported(tmp_path: Path) -> None:
+    feed = ChangeFeed(tmp_path, 0, None, segment_bytes=500)
+    fill(feed, 1, [4] * 6)
+    feed.close()
+    paths = [path for _, path in list_feed(tmp_path)]
+    assert len(paths) > 2
+    assert check_feed(tmp_path, 24) == []
+    for path in paths:
+        raw = path.read_bytes()
+        for at in (0, 30, len(raw) - 1):
+            path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+            assert [fault.path for fault in check_feed(tmp_path, 24)] == [str(path)]
+        path.write_bytes(raw[:-1])
+        assert [fault.path for fault in check_feed(tmp_path, 24)] == [str(path)]
+        path.write_bytes(raw)
+    paths[1].rename(tmp_path / "aside")
+    assert [fault.path for fault in check_feed(tmp_path, 24)] == [str(paths[0])]  # what follows it is missing
+    (tmp_path / "aside").rename(paths[1])
+    paths[-1].write_bytes(paths[-1].read_bytes() + b"torn")
+    assert check_feed(tmp_path, 24) == []
+    assert [fault.path for fault in check_feed(tmp_path, 25)] == [str(paths[-1])]
 
 
 def test_old_changes_are_removed_once_an_image_has_them(tmp_path: Path) -> None:

@@ -50,6 +50,18 @@ def test_every_page_is_a_row(scheduler: Scheduler, tmp_path: Path, name: str) ->
     assert table.schema.field("rate").metadata[b"about"].startswith(b"posterior mean")
 
 
+def test_contents_are_as_they_were_given(scheduler: Scheduler, tmp_path: Path) -> None:
+    export_pages(scheduler.core.pages, tmp_path / "none.parquet")
+    assert set(parquet.read_table(tmp_path / "none.parquet")["content"].to_pylist()) == {None}
+    given = [0, 1, 0xC0E761F929A815DD]
+    urls = [f"https://c.example/{content}" for content in given]
+    scheduler.observe([Outcome(url, 8e5, content=content) for url, content in zip(urls, given, strict=True)])
+    export_pages(scheduler.core.pages, tmp_path / "pages.parquet")
+    rows = {row["url"]: row["content"] for row in parquet.read_table(tmp_path / "pages.parquet").to_pylist()}
+    assert [rows[url] for url in urls] == given
+    assert rows["https://a.example/x/1"] is None
+
+
 def test_chunks_follow_one_another(scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     export_pages(scheduler.core.pages, tmp_path / "whole.parquet")
     monkeypatch.setattr(export, "_ROWS", 3)
