@@ -129,7 +129,7 @@ def test_urls_are_leased_within_the_limits_of_a_call(frontier: Frontier) -> None
     assert {page.key for page in named} == {"h5.example"}
     rest = frontier.client.get(anyCrawlID=message("urlfrontier.AnyCrawlID")(), delay_requestable=3_600)
     assert sorted(page.url for page in [*some, *named, *rest]) == sorted(PAGES)
-    assert frontier.client.get(crawlID="other") == frontier.client.get() == []
+    assert frontier.client.get() == []
     frontier.http.clock.now_s += LEASE_S + 1.0
     assert len(frontier.client.get()) == len(some) + len(named)
 
@@ -215,6 +215,7 @@ def test_other_calls_are_unimplemented(frontier: Frontier, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
+        ("GetURLs", {"crawlID": "other"}),
         ("GetStats", {"crawlID": "other"}),
         ("DeleteCrawl", {"value": "other"}),
         ("BlockQueueUntil", {"key": "h1.example", "crawlID": "other"}),
@@ -224,6 +225,46 @@ def test_other_calls_are_unimplemented(frontier: Frontier, name: str) -> None:
 def test_another_crawl_is_not_found(frontier: Frontier, name: str, fields: dict[str, str]) -> None:
     asked = METHODS[f"/{FRONTIER}/{name}"].asked(**fields)
     assert fails(frontier.client.open(name, asked)) == grpc.StatusCode.NOT_FOUND
+
+
+def test_crawls_are_separate_states(tmp_path: Path) -> None:
+    shared, alone = "https://a.example/", "https://b.example/"
+    with serving(tmp_path, crawls=f"news={tmp_path}/news docs={tmp_path}/docs") as frontier:
+        call = frontier.client
+        items = [discovered(shared, crawl="news"), discovered(shared), discovered(alone, crawl=" docs ")]
+        assert call.put([*items, discovered(shared, crawl="news"), discovered(shared, crawl="no")]) == [
+            (shared, OK),
+            (shared, OK),
+            (alone, OK),
+            (shared, SKIPPED),
+            (shared, FAIL),
+        ]
+        assert list(call("ListCrawls").values) == ["DEFAULT", "news", "docs"]
+        assert [call("GetStats", crawlID=name).size for name in ("", "news", "docs")] == [1, 1, 1]
+        assert list(call("ListQueues", crawlID="docs").values) == ["b.example"]
+        call("BlockQueueUntil", key="a.example", crawlID="DEFAULT", time=LATER)
+        assert call.get() == call.get(crawlID="DEFAULT") == []
+        (leased,) = call.get(crawlID="news")
+        assert (leased.url, leased.crawlID) == (shared, "news")
+        put = [known(shared, crawl="news", fetch__statusCode="200"), known(alone, crawl="docs", signature="a")]
+        assert call.put(put) == [(shared, OK), (alone, OK)]
+        assert call("GetStats", crawlID="news").counts["applied"] == 1
+        assert (call("DeleteCrawl", value="docs").value, call("CountURLs", crawlID="docs").value) == (1, 0)
+        assert call("CountURLs").value == 1
+    with DurableScheduler.open(tmp_path / "news") as scheduler:
+        assert scheduler.page(shared, now=clock_now()) is not None
+
+
+def test_a_call_for_any_crawl_gets_pages_of_each_in_turn(tmp_path: Path) -> None:
+    with serving(tmp_path, crawls=f"news={tmp_path}/news docs={tmp_path}/docs") as frontier:
+        crawls = ("DEFAULT", "news")  # docs has nothing
+        frontier.client.put(
+            discovered(f"https://{name}.example/{page}", crawl=name) for name in crawls for page in "ab"
+        )
+        any_crawl = message("urlfrontier.AnyCrawlID")()
+        got = [frontier.client.get(anyCrawlID=any_crawl, max_queues=1, max_urls_per_queue=1) for _ in range(5)]
+        assert sorted(page.crawlID for pages in got for page in pages) == ["DEFAULT", "DEFAULT", "news", "news"]
+        assert [len(pages) for pages in got] == [1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("name", ["GetURLs", "BlockQueueUntil", "SetDelay", "DeleteQueue", "CountURLs"])
