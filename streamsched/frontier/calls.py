@@ -51,10 +51,11 @@ class Served(NamedTuple):
 class FrontierCalls:
     """Answers calls by the `services` of crawls, by crawl ID, with the gate and the audit log of `app`."""
 
-    def __init__(self, app: HttpApp, services: Mapping[str, Service]) -> None:
+    def __init__(self, app: HttpApp, services: Mapping[str, Service], *, keeps_dates: bool) -> None:
         self._app = app
         self._service = app.service
         self._services = services
+        self._keeps_dates = keeps_dates
         self._queues = {name: Queues(service, name) for name, service in services.items()}
         self._turn = deque(services)  # crawls in the order in which calls for any of them try them
         self._is_active = True
@@ -136,7 +137,7 @@ class FrontierCalls:
 
     async def _put_urls(self, call: Call) -> None:
         while messages := await call.receive():
-            items = Items(self._services.keys(), self._service.clock())
+            items = Items(self._services.keys(), self._service.clock(), keeps_dates=self._keeps_dates)
             for raw in messages:
                 items.add(raw)
             self._warn(items)

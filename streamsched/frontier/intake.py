@@ -9,14 +9,13 @@ import hashlib
 import re
 from collections.abc import Callable, Collection
 from datetime import datetime
-from math import inf, nextafter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.frontier.messages import message
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import OPTIONAL, ROBOTS_DENIED, OutcomeBatch
+from streamsched.outcomes import NEVER_S, OPTIONAL, ROBOTS_DENIED, OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.http_settings import DEFAULT_CRAWL
 
@@ -40,7 +39,7 @@ _MOST_STATUS: Final = 999
 
 
 class Outcome(NamedTuple):
-    """A known item as an outcome. ``never``: whether the client wants no further visit."""
+    """A known item as an outcome."""
 
     url: str
     fetched_at: float
@@ -50,7 +49,7 @@ class Outcome(NamedTuple):
     etag: str | None
     last_modified: str | None
     retry_after: float | None
-    never: bool
+    not_before: float | None
 
 
 class Part:
@@ -108,26 +107,23 @@ class Part:
         for record in left_out:
             self._statuses[self._known[record]] = SKIPPED
         right = [record for record in range(len(batch)) if record not in left_out] if wrong else None
-        never = [one for at, one in enumerate(self.outcomes) if one.never and at not in left_out]
         scheduler.observe(batch if right is None else batch.take(np.array(right, np.intp)))
-        if never:
-            times = [nextafter(one.fetched_at, inf) for one in never]
-            scheduler.observe(OutcomeBatch([one.url for one in never], times, status=[ROBOTS_DENIED] * len(never)))
 
 
 class Items:
     """The items of some messages of a stream, and how each is acknowledged.
 
-    ``parts``: by crawl; ``unproven``: how many known ones show no state of the page; ``foreign``: how many are of
-    crawls that are not served.
+    `keeps_dates`: whether known ones name the earliest time of the next visit. ``parts``: by crawl; ``unproven``: how
+    many known ones show no state of the page; ``foreign``: how many are of crawls that are not served.
     """
 
-    def __init__(self, crawls: Collection[str], now: float) -> None:
+    def __init__(self, crawls: Collection[str], now: float, *, keeps_dates: bool) -> None:
         self.parts: dict[str, Part] = {}
         self.unproven = 0
         self.foreign = 0
         self._crawls = crawls
         self._now = now
+        self._keeps_dates = keeps_dates
         self._names: list[str] = []
         self._statuses: list[int] = []
 
@@ -155,7 +151,9 @@ class Items:
         if kind == "discovered":
             part.add_discovered(place, url)
         else:
-            outcome = read_outcome(url, info.metadata, self._now, never=not holder.refetchable_from_date)
+            date = holder.refetchable_from_date
+            not_before = None if date and not self._keeps_dates else min(float(date) or NEVER_S, NEVER_S)
+            outcome = read_outcome(url, info.metadata, self._now, not_before)
             self.unproven += outcome.status is None and outcome.content is None
             part.add_known(place, outcome)
 
@@ -172,15 +170,15 @@ def name_of(given: str) -> str:
     return given.strip() or DEFAULT_CRAWL
 
 
-def read_outcome(url: str, metadata: Any, now: float, *, never: bool) -> Outcome:
+def read_outcome(url: str, metadata: Any, now: float, not_before: float | None = None) -> Outcome:
     """Return the outcome in the metadata of a known item that has arrived at `now`.
 
     >>> one = {"fetch.statusCode": message("urlfrontier.StringList")(values=["304"])}
-    >>> read_outcome("https://a.example/", one, 5.0, never=False).status
+    >>> read_outcome("https://a.example/", one, 5.0).status
     304
     """
     if not metadata:
-        return Outcome(url, now, None, None, None, None, None, None, never)
+        return Outcome(url, now, None, None, None, None, None, None, not_before)
 
     def first(name: str) -> str | None:
         texts = metadata.get(name)
@@ -198,7 +196,7 @@ def read_outcome(url: str, metadata: Any, now: float, *, never: bool) -> Outcome
         first(ETAG),
         first(LAST_MODIFIED),
         _read_number(first(RETRY_AFTER)),
-        never,
+        not_before,
     )
 
 

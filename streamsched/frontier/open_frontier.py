@@ -51,7 +51,8 @@ def open_frontier(
         services = {settings.crawl: app.service}
         for name, scheduler in others.items():
             services[name] = stack.enter_context(open_service(scheduler, http, app.service.clock))
-        server = _Server(FrontierCalls(app, services), bounds, listener, context, float(http.drain_timeout))
+        calls = FrontierCalls(app, services, keeps_dates=settings.earliest_dates)
+        server = _Server(calls, bounds, listener, context, float(http.drain_timeout))
         server.start()
         try:
             LOG.info("serving url-frontier", address=address, crawls=" ".join(services))

@@ -114,6 +114,7 @@ class FrontierSettings:
     - ``crawl``: the crawl ID that the state is served as;
     - ``crawls``: further crawls, each with a state of its own: crawl IDs and state directories, such as
       ``"news=news.state docs=docs.state"``; all others are refused;
+    - ``earliest_dates``: whether pages are visited no earlier than the ``refetchable_from_date`` that clients send;
     - ``certificate``, ``key``: PEM files of the server's certificate chain and its private key, for TLS;
     - ``client_ca``: PEM file of the authority whose certificates let clients in without a token.
 
@@ -126,6 +127,7 @@ class FrontierSettings:
     address: str | None = None
     crawl: str = DEFAULT_CRAWL
     crawls: str | None = None
+    earliest_dates: bool = False
     certificate: str | Path | None = None
     key: str | Path | None = None
     client_ca: str | Path | None = None
@@ -135,6 +137,7 @@ class FrontierSettings:
             split_address(self.address)
         if len({self.crawl, *self.others}) <= len((self.crawls or "").split()):
             raise SettingsError("crawls", self.crawls, "each crawl ID once, and not that of crawl")
+        check_type("earliest_dates", self.earliest_dates, bool, "True or False")
         if (self.certificate is None) != (self.key is None):
             raise SettingsError("key", self.key or NOTHING, "certificate and key, or none of them")
         if self.client_ca is not None and self.certificate is None:

@@ -26,6 +26,7 @@ from h2.settings import SettingCodes, Settings
 from streamsched import DurableScheduler
 from streamsched.frontier.handout import LEASE_S
 from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, message
+from streamsched.outcomes import NEVER_S
 from tests.support.frontier import (
     FAIL,
     LATER,
@@ -112,11 +113,25 @@ def test_items_without_status_and_signature_are_counted(frontier: Frontier) -> N
 def test_a_date_of_0_means_never(frontier: Frontier) -> None:
     frontier.client.put([known(PAGES[0], 0, fetch__statusCode="200"), known(PAGES[1], 1, fetch__statusCode="200")])
     frontier.http.clock.now_s += 10 * 86_400.0
+    (reason, *_) = frontier.http.scheduler.explain(PAGES[0], now=frontier.http.clock.now_s).reasons
+    assert (reason.code, reason.fields["until_s"]) == ("not_before", NEVER_S)
     assert [page.url for page in frontier.client.get()] == [PAGES[1]]
-    assert frontier.client("GetURLStatus", url=PAGES[0]).known.refetchable_from_date == 0
+    assert frontier.client("GetURLStatus", url=PAGES[0]).known.refetchable_from_date == NEVER_S
     frontier.client.put([discovered(PAGES[0]), known(PAGES[0], LATER, fetch__statusCode="200")])
     frontier.http.clock.now_s += 10 * 86_400.0
     assert {page.url for page in frontier.client.get()} == set(PAGES[:2])
+
+
+def test_dates_of_clients_are_the_earliest_ones_if_the_setting_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path, earliest_dates=True) as frontier:
+        clock = frontier.http.clock
+        dates = [int(clock.now_s) + 5 * 86_400, 1, 2**63]
+        put = [known(url, date, fetch__statusCode="200") for url, date in zip(PAGES, dates, strict=False)]
+        assert [status for _, status in frontier.client.put(put)] == [OK] * 3
+        clock.now_s += 4 * 86_400.0
+        assert [page.url for page in frontier.client.get(delay_requestable=10**6)] == [PAGES[1]]
+        clock.now_s += 86_400.0
+        assert [page.url for page in frontier.client.get()] == [PAGES[0]]
 
 
 def test_urls_are_leased_within_the_limits_of_a_call(frontier: Frontier) -> None:
