@@ -171,9 +171,10 @@ class FrontierCalls:
     async def _get_urls(self, call: Call) -> None:
         asked = METHODS[call.path].asked.FromString(await call.receive_one())
         wanted = Wanted.of(asked)
-        names = [self._named(asked.crawlID)]
-        if asked.WhichOneof("item") == "anyCrawlID":
-            names = list(self._turn)
+        names = list(self._turn)
+        if asked.WhichOneof("item") == "crawlID":
+            names = [self._named(asked.crawlID)]
+        else:
             self._turn.rotate(-1)
         for name in names:
             if not self._is_active or await self._hand_out(call, name, wanted):

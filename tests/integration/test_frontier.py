@@ -21,9 +21,11 @@ import grpc
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.events import ResponseReceived
 from h2.settings import SettingCodes, Settings
 
 from streamsched import DurableScheduler
+from streamsched.frontier.connections import Code
 from streamsched.frontier.handout import LEASE_S
 from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, message
 from streamsched.outcomes import NEVER_S
@@ -46,6 +48,7 @@ UNSERVED = {"ListNodes", "SetLogLevel", "SetCrawlLimit"}
 CALLS = sorted(path for path, method in METHODS.items() if method.name not in UNSERVED | {"Watch"})
 CLIENTS = 32
 
+REQUEST = {":method": "POST", ":scheme": "http", ":authority": "localhost", "content-type": "application/grpc"}
 MOST_WINDOW = (1 << 31) - 1  # bytes that HTTP/2 lets a server send unread
 
 
@@ -258,7 +261,7 @@ def test_crawls_are_separate_states(tmp_path: Path) -> None:
         assert [call("GetStats", crawlID=name).size for name in ("", "news", "docs")] == [1, 1, 1]
         assert list(call("ListQueues", crawlID="docs").values) == ["b.example"]
         call("BlockQueueUntil", key="a.example", crawlID="DEFAULT", time=LATER)
-        assert call.get() == call.get(crawlID="DEFAULT") == []
+        assert call.get(crawlID="") == call.get(crawlID="DEFAULT") == []
         (leased,) = call.get(crawlID="news")
         assert (leased.url, leased.crawlID) == (shared, "news")
         put = [known(shared, crawl="news", fetch__statusCode="200"), known(alone, crawl="docs", signature="a")]
@@ -277,7 +280,8 @@ def test_a_call_for_any_crawl_gets_pages_of_each_in_turn(tmp_path: Path) -> None
             discovered(f"https://{name}.example/{page}", crawl=name) for name in crawls for page in "ab"
         )
         any_crawl = message("urlfrontier.AnyCrawlID")()
-        got = [frontier.client.get(anyCrawlID=any_crawl, max_queues=1, max_urls_per_queue=1) for _ in range(5)]
+        named: list[Any] = [{"anyCrawlID": any_crawl}, {}, {}, {}, {}]
+        got = [frontier.client.get(max_queues=1, max_urls_per_queue=1, **one) for one in named]
         assert sorted(page.crawlID for pages in got for page in pages) == ["DEFAULT", "DEFAULT", "news", "news"]
         assert [len(pages) for pages in got] == [1, 1, 1, 1, 0]
 
@@ -366,6 +370,35 @@ def test_messages_in_pieces_compressed_or_cut(frontier: Frontier) -> None:
     assert frontier.client.put([discovered(long)] * 300) == [(long, OK), *[(long, SKIPPED)] * 299]
 
 
+def test_messages_that_are_not_whole_are_few_on_a_connection(tmp_path: Path) -> None:
+    with serving(tmp_path, bounds={"max_body": 60_000}) as frontier, socket.create_connection(frontier.place) as peer:
+        peer.settimeout(10.0)
+        http2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        http2.initiate_connection()
+        peer.sendall(http2.data_to_send())
+        while http2.outbound_flow_control_window < 200_000:  # until the server's settings have come
+            http2.receive_data(peer.recv(1 << 16))
+        for stream in (1, 3, 5):
+            http2.send_headers(stream, REQUEST | {":path": f"/{FRONTIER}/PutURLs"})
+            for part in (struct.pack(">BI", 0, 60_000), *[bytes(10_000)] * 5):
+                http2.send_data(stream, part)
+        peer.sendall(http2.data_to_send())
+        ended = dict[int, str]()
+        while not ended:
+            for event in http2.receive_data(peer.recv(1 << 16)):
+                if isinstance(event, ResponseReceived):
+                    ended[event.stream_id] = dict(event.headers)["grpc-status"]
+        assert ended == {5: str(int(Code.RESOURCE_EXHAUSTED))}
+        for stream in (1, 3):  # there is room for the others
+            http2.send_data(stream, bytes(10_000), end_stream=True)
+        peer.sendall(http2.data_to_send())
+        while len(ended) < 3:
+            for event in http2.receive_data(peer.recv(1 << 16)):
+                if isinstance(event, ResponseReceived):
+                    ended[event.stream_id] = dict(event.headers)["grpc-status"]
+        assert {ended[stream] for stream in (1, 3)} == {str(int(Code.INVALID_ARGUMENT))}  # zeros are no item
+
+
 def test_too_many_connections_are_closed(tmp_path: Path) -> None:
     with serving(tmp_path, bounds={"connections_per_address": 2}) as frontier:
         assert frontier.client("GetActive").state
@@ -392,8 +425,7 @@ def test_a_client_that_never_reads_loses_its_connection(tmp_path: Path) -> None:
         http2.initiate_connection()
         http2.increment_flow_control_window(MOST_WINDOW - 65_535)
         asked = message("urlfrontier.GetParams")(max_queues=3_000).SerializeToString()
-        headers = {":method": "POST", ":scheme": "http", ":path": f"/{FRONTIER}/GetURLs", ":authority": "localhost"}
-        http2.send_headers(1, [*headers.items(), ("content-type", "application/grpc"), ("te", "trailers")])
+        http2.send_headers(1, REQUEST | {":path": f"/{FRONTIER}/GetURLs"})
         http2.send_data(1, struct.pack(">BI", 0, len(asked)) + asked, end_stream=True)
         with socket.create_connection(frontier.place) as client:
             client.settimeout(10.0)
