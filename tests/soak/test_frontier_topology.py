@@ -63,6 +63,15 @@ async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.close()
 
 
+async def end(server: asyncio.Server) -> None:
+    """Close the server, then its connections."""
+    server.close()
+    conversations = asyncio.all_tasks() - {asyncio.current_task()}
+    for one in conversations:
+        one.cancel()
+    await asyncio.gather(*conversations, return_exceptions=True)
+
+
 @contextmanager
 def site() -> Iterator[int]:
     """Serve the site on all hosts; yield the port."""
@@ -75,15 +84,15 @@ def site() -> Iterator[int]:
     try:
         yield port
     finally:
-        loop.call_soon_threadsafe(server.close)
+        asyncio.run_coroutine_threadsafe(end(server), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not JARS, reason="URLFRONTIER_JARS names no folder with the jars of url-frontier's API")
 @pytest.mark.skipif(shutil.which("javac") is None, reason="there is no Java compiler")
-@pytest.mark.timeout(SECONDS + 600)
 def test_a_topology_crawls_for_ten_minutes(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
