@@ -48,7 +48,7 @@ UNSERVED = {"ListNodes", "SetLogLevel", "SetCrawlLimit"}
 CALLS = sorted(path for path, method in METHODS.items() if method.name not in UNSERVED | {"Watch"})
 CLIENTS = 32
 
-REQUEST = {":method": "POST", ":scheme": "http", ":authority": "localhost", "content-type": "application/grpc"}
+REQUEST = [(":method", "POST"), (":scheme", "http"), (":authority", "localhost"), ("content-type", "application/grpc")]
 MOST_WINDOW = (1 << 31) - 1  # bytes that HTTP/2 lets a server send unread
 
 
@@ -370,6 +370,13 @@ def test_messages_in_pieces_compressed_or_cut(frontier: Frontier) -> None:
     assert frontier.client.put([discovered(long)] * 300) == [(long, OK), *[(long, SKIPPED)] * 299]
 
 
+def read_statuses(http2: H2Connection, peer: socket.socket) -> dict[int, str]:
+    """The statuses of the streams that end with what arrives next."""
+    events = http2.receive_data(peer.recv(1 << 16))
+    ended = [one for one in events if isinstance(one, ResponseReceived)]
+    return {one.stream_id: {str(name): str(text) for name, text in one.headers}["grpc-status"] for one in ended}
+
+
 def test_messages_that_are_not_whole_are_few_on_a_connection(tmp_path: Path) -> None:
     with serving(tmp_path, bounds={"max_body": 60_000}) as frontier, socket.create_connection(frontier.place) as peer:
         peer.settimeout(10.0)
@@ -379,23 +386,19 @@ def test_messages_that_are_not_whole_are_few_on_a_connection(tmp_path: Path) -> 
         while http2.outbound_flow_control_window < 200_000:  # until the server's settings have come
             http2.receive_data(peer.recv(1 << 16))
         for stream in (1, 3, 5):
-            http2.send_headers(stream, REQUEST | {":path": f"/{FRONTIER}/PutURLs"})
+            http2.send_headers(stream, [*REQUEST, (":path", f"/{FRONTIER}/PutURLs")])
             for part in (struct.pack(">BI", 0, 60_000), *[bytes(10_000)] * 5):
                 http2.send_data(stream, part)
         peer.sendall(http2.data_to_send())
         ended = dict[int, str]()
         while not ended:
-            for event in http2.receive_data(peer.recv(1 << 16)):
-                if isinstance(event, ResponseReceived):
-                    ended[event.stream_id] = dict(event.headers)["grpc-status"]
+            ended |= read_statuses(http2, peer)
         assert ended == {5: str(int(Code.RESOURCE_EXHAUSTED))}
         for stream in (1, 3):  # there is room for the others
             http2.send_data(stream, bytes(10_000), end_stream=True)
         peer.sendall(http2.data_to_send())
         while len(ended) < 3:
-            for event in http2.receive_data(peer.recv(1 << 16)):
-                if isinstance(event, ResponseReceived):
-                    ended[event.stream_id] = dict(event.headers)["grpc-status"]
+            ended |= read_statuses(http2, peer)
         assert {ended[stream] for stream in (1, 3)} == {str(int(Code.INVALID_ARGUMENT))}  # zeros are no item
 
 
@@ -425,7 +428,7 @@ def test_a_client_that_never_reads_loses_its_connection(tmp_path: Path) -> None:
         http2.initiate_connection()
         http2.increment_flow_control_window(MOST_WINDOW - 65_535)
         asked = message("urlfrontier.GetParams")(max_queues=3_000).SerializeToString()
-        http2.send_headers(1, REQUEST | {":path": f"/{FRONTIER}/GetURLs"})
+        http2.send_headers(1, [*REQUEST, (":path", f"/{FRONTIER}/GetURLs")])
         http2.send_data(1, struct.pack(">BI", 0, len(asked)) + asked, end_stream=True)
         with socket.create_connection(frontier.place) as client:
             client.settimeout(10.0)

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from streamsched import DurableScheduler
@@ -90,6 +89,11 @@ def site() -> Iterator[int]:
         loop.close()
 
 
+def resident_bytes(process: int) -> int:
+    """The memory that a process holds."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @pytest.mark.soak
 @pytest.mark.skipif(not JARS, reason="URLFRONTIER_JARS names no folder with the jars of url-frontier's API")
 @pytest.mark.skipif(shutil.which("javac") is None, reason="there is no Java compiler")
@@ -97,8 +101,8 @@ def test_a_topology_crawls_for_ten_minutes(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     state, visited = tmp_path / "state", tmp_path / "visited"
-    serve = ("serve", "--state", state, "--frontier", address, "--set", "politeness.min_revisit=5s")
-    serve = (*serve, "--set", "politeness.backoff=5s", "--save-every", "20s")
+    limits = ("--set", "politeness.min_revisit=5s", "--set", "politeness.backoff=5s")
+    serve = ("serve", "--state", state, "--frontier", address, "--save-every", "20s", *limits)
     with site() as port:
         seeds = [f"http://{host}:{port}/0" for host in HOSTS]
         words = ["java", "-cp", f"{JARS}/*", str(TOPOLOGY), address, str(SECONDS), str(FETCHERS), str(visited), *seeds]
@@ -108,9 +112,9 @@ def test_a_topology_crawls_for_ten_minutes(tmp_path: Path) -> None:
                 process.kill()
             with started(*serve) as (process, _):
                 time.sleep(SECONDS / 10)
-                before = psutil.Process(process.pid).memory_info().rss
+                before = resident_bytes(process.pid)
                 out, err = topology.communicate(timeout=SECONDS + 300)
-                grown = psutil.Process(process.pid).memory_info().rss - before
+                grown = resident_bytes(process.pid) - before
                 process.terminate()
                 process.wait(60)
     counts = {name: int(number) for name, _, number in (line.rpartition("=") for line in out.splitlines())}
