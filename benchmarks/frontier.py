@@ -1,7 +1,8 @@
 """The url-frontier API by the project's own Java classes: discoveries, leases and outcomes, on one stream.
 
-The rival is a server on grpcio that acknowledges and sends without a scheduler or a disk; with URLFRONTIER_RIVAL, the
-address of a running url-frontier, that one. URLFRONTIER_JARS names a folder with the jars of url-frontier's API.
+The rival is url-frontier's own server, its service in memory, if URLFRONTIER_SERVICE is a class path that has it;
+else a server on grpcio that acknowledges and sends without a scheduler or a disk. URLFRONTIER_JARS names a folder with
+the jars of url-frontier's API.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +29,10 @@ _RATES: Final = {
     "leased": "GetURLs, URLs leased and received a second",
     "known": "PutURLs, known URLs with status and signature acknowledged a second",
 }
-_FEWER: Final = 10  # times fewer URLs for the rival, which takes so much longer
+_FEWER: Final = 10  # times fewer URLs for the rival on grpcio, which takes so much longer
+_MAIN: Final = "crawlercommons.urlfrontier.service.URLFrontierServer"
+_MEMORY: Final = "implementation=crawlercommons.urlfrontier.service.memory.MemoryFrontierService"
+_START_S: Final = 30.0  # most time in which a rival begins to listen
 _TICKS: Final = os.sysconf("SC_CLK_TCK")  # of processor time in a second
 _RIVAL: Final = """
 import sys
@@ -70,8 +76,10 @@ def measure(size: int, repeats: int) -> list[Row]:
         before_s = _processor_s(process)
         ours = _crawl(jars, address, size, repeats)
         used_s = _processor_s(process) - before_s
-    with _rival(size // _FEWER) as address:
-        rival = _crawl(jars, address, size // _FEWER, repeats)
+    path = os.environ.get("URLFRONTIER_SERVICE")
+    rival_size = size if path else size // _FEWER
+    with _reference(path) if path else _rival(rival_size) as address:
+        rival = _crawl(jars, address, rival_size, repeats)
     rows = [
         Row(what, f"{digits(ours[name])} /s", f"{digits(rival[name])} /s", f"{digits(ours[name] / rival[name], 2)}×")
         for name, what in _RATES.items()
@@ -110,11 +118,23 @@ def _wait_for_address(process: subprocess.Popen[str], log: Path) -> str:
 
 
 @contextmanager
+def _reference(path: str) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with subprocess.Popen(["java", "-cp", path, _MAIN, "-p", str(port), _MEMORY]) as process:
+        try:
+            end = time.monotonic() + _START_S
+            while process.poll() is None and time.monotonic() < end:
+                with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+@contextmanager
 def _rival(size: int) -> Iterator[str]:
-    given = os.environ.get("URLFRONTIER_RIVAL")
-    if given:
-        yield given
-        return
     command = [sys.executable, "-c", _RIVAL, str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

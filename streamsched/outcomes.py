@@ -46,6 +46,9 @@ SIGNIFICANCE: Final = 128
 ETAG: Final = 256
 LAST_MODIFIED: Final = 512
 CONTENT: Final = 1024
+NOT_BEFORE: Final = 2048
+
+NEVER_S: Final = 99_999_999_999.0  # as `not_before`: the latest time there is
 
 # Codes of the status words in columns. They fit into the int16 of frames, and no crawler is known to use them.
 ROBOTS_DENIED: Final = 30_001
@@ -151,6 +154,15 @@ class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             CONTENT,
         ),
     ] = None
+    not_before: Annotated[
+        float | str | None,
+        Field(
+            TIME,
+            "the crawler wants no visit of the page before that time, unless `ask` names it; like `fetched_at`, "
+            "99999999999 for never. The next outcome ends it",
+            NOT_BEFORE,
+        ),
+    ] = None
 
 
 FIELDS: Final = read_fields(OutcomeEvent)
@@ -168,6 +180,7 @@ class Outcome(OutcomeEvent, frozen=True, gc=False, omit_defaults=True):
     """
 
     fetched_at: float  # a text is replaced by its time
+    not_before: float | None = None
 
     def __post_init__(self) -> None:
         check_record(self, FIELDS, InvalidOutcome)
@@ -200,6 +213,7 @@ class OutcomeBatch(RecordColumns):
     etag: PackedUrls
     last_modified: PackedUrls
     content: npt.NDArray[np.uint64]
+    not_before: npt.NDArray[np.float64]
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ class ReasonCode(StrEnum):
     BELOW_MIN_REVISIT = "below_min_revisit"
     BACKING_OFF = "backing_off"
     RETRY_AFTER = "retry_after"
+    NOT_BEFORE = "not_before"
     RETIRED = "retired"
     UNKNOWN = "unknown"
     # Why it has priority over pages that are ranked by score.

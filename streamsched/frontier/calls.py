@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -15,12 +16,13 @@ from streamsched.api.operations import BLOCK, FORGET, HOSTS, NEXT_BATCH, OBSERVE
 from streamsched.errors import SnapshotError, StreamschedError
 from streamsched.frontier.connections import Call, Code, GrpcError
 from streamsched.frontier.handout import Wanted, encode_pages
-from streamsched.frontier.intake import Items, is_crawl
+from streamsched.frontier.intake import Items, Part, name_of
 from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, SERVICES, message
 from streamsched.frontier.queues import Queues
 from streamsched.http.app import HttpApp
 from streamsched.http.protocol.problems import HttpError, problem_of
 from streamsched.http.scheduler_thread import QueueFull
+from streamsched.http.service import Service
 from streamsched.service.event_log import LOG
 
 _CODES: Final = {
@@ -47,29 +49,31 @@ class Served(NamedTuple):
 
 
 class FrontierCalls:
-    """Answers calls by the scheduler of `app`. ``stopping``: set once no further call is answered."""
+    """Answers calls by the `services` of crawls, by crawl ID, with the gate and the audit log of `app`."""
 
-    def __init__(self, app: HttpApp, crawl: str) -> None:
+    def __init__(self, app: HttpApp, services: Mapping[str, Service], *, keeps_dates: bool) -> None:
         self._app = app
         self._service = app.service
-        self._crawl = crawl
+        self._services = services
+        self._keeps_dates = keeps_dates
+        self._queues = {name: Queues(service, name) for name, service in services.items()}
+        self._turn = deque(services)  # crawls in the order in which calls for any of them try them
         self._is_active = True
         self._warned: set[str] = set()
-        queues = Queues(app.service, crawl)
-        one = self._one
+        one, of_crawl = self._one, self._of_crawl
         served = {
             "GetURLs": Served(NEXT_BATCH.scope, self._get_urls),
             "PutURLs": Served(OBSERVE.scope, self._put_urls),
-            "GetStats": Served(STATS.scope, one(queues.stats)),
-            "ListQueues": Served(HOSTS.scope, one(queues.list_queues)),
-            "ListCrawls": Served(STATS.scope, one(queues.list_crawls)),
-            "CountURLs": Served(PAGE.scope, one(queues.count_urls)),
-            "GetURLStatus": Served(PAGE.scope, one(queues.url_status)),
-            "ListURLs": Served(PAGE.scope, self._list_urls(queues)),
-            "BlockQueueUntil": Served(BLOCK.scope, one(queues.block)),
-            "SetDelay": Served(SET_RULES.scope, one(queues.set_delay)),
-            "DeleteQueue": Served(FORGET.scope, one(queues.delete_queue)),
-            "DeleteCrawl": Served(FORGET.scope, one(queues.delete_crawl)),
+            "GetStats": Served(STATS.scope, one(of_crawl(Queues.stats))),
+            "ListQueues": Served(HOSTS.scope, one(of_crawl(Queues.list_queues))),
+            "ListCrawls": Served(STATS.scope, one(self._list_crawls)),
+            "CountURLs": Served(PAGE.scope, one(of_crawl(Queues.count_urls))),
+            "GetURLStatus": Served(PAGE.scope, one(of_crawl(Queues.url_status))),
+            "ListURLs": Served(PAGE.scope, self._list_urls),
+            "BlockQueueUntil": Served(BLOCK.scope, one(of_crawl(Queues.block))),
+            "SetDelay": Served(SET_RULES.scope, one(of_crawl(Queues.set_delay))),
+            "DeleteQueue": Served(FORGET.scope, one(of_crawl(Queues.delete_queue))),
+            "DeleteCrawl": Served(FORGET.scope, one(of_crawl(Queues.delete_crawl))),
             "SetActive": Served(BLOCK.scope, one(self._set_active)),
             "GetActive": Served(STATS.scope, one(self._get_active)),
         }
@@ -133,17 +137,20 @@ class FrontierCalls:
 
     async def _put_urls(self, call: Call) -> None:
         while messages := await call.receive():
-            items = Items(self._crawl, self._service.clock())
+            items = Items(self._services.keys(), self._service.clock(), keeps_dates=self._keeps_dates)
             for raw in messages:
                 items.add(raw)
             self._warn(items)
-            await call.send(items.acknowledge(failed=not await self._apply(items)))
+            for name, part in items.parts.items():
+                if not await self._apply(part, self._services[name]):
+                    part.fail()
+            await call.send(items.acknowledge())
 
-    async def _apply(self, items: Items) -> bool:
-        """Apply items once there is room for them; return whether they are on disk."""
+    async def _apply(self, part: Part, service: Service) -> bool:
+        """Apply the items of a crawl once there is room for them; return whether they are on disk."""
         while True:
             try:
-                await self._service.call(items.apply)
+                await service.call(part.apply)
                 return True
             except HttpError:  # too many calls wait: the client does too, as nothing more is read of its stream
                 if self._service.is_stopping:
@@ -159,16 +166,25 @@ class FrontierCalls:
             LOG.warning("known URLs without fetch.statusCode and signature show no change: see docs/url-frontier.md")
         if items.foreign and "foreign" not in self._warned:
             self._warned.add("foreign")
-            LOG.warning("URLs of another crawl ID are not taken", served=self._crawl)
+            LOG.warning("URLs of another crawl ID are not taken", served=" ".join(self._services))
 
     async def _get_urls(self, call: Call) -> None:
         asked = METHODS[call.path].asked.FromString(await call.receive_one())
         wanted = Wanted.of(asked)
-        is_served = asked.WhichOneof("item") != "crawlID" or is_crawl(asked.crawlID, self._crawl)
-        if not self._is_active or not is_served:
-            return
-        batch = await self._service.call(wanted.lease)
-        messages = encode_pages(batch, self._crawl)
+        names = list(self._turn)
+        if asked.WhichOneof("item") == "crawlID":
+            names = [self._named(asked.crawlID)]
+        else:
+            self._turn.rotate(-1)
+        for name in names:
+            if not self._is_active or await self._hand_out(call, name, wanted):
+                return
+
+    async def _hand_out(self, call: Call, name: str, wanted: Wanted) -> bool:
+        """Lease and send pages of a crawl; return whether it has any."""
+        service = self._services[name]
+        batch = await service.call(wanted.lease)
+        messages = encode_pages(batch, name)
         sent = 0
         try:
             for start in range(0, len(messages), _SENT_AT_ONCE):
@@ -177,15 +193,32 @@ class FrontierCalls:
         finally:
             if sent < len(messages):  # the client has gone
                 with suppress(QueueFull):  # then their leases expire
-                    self._service.thread.submit(lambda: self._service.scheduler.release(batch.urls[sent:]))
+                    service.thread.submit(lambda: service.scheduler.release(batch.urls[sent:]))
+        return bool(messages)
 
-    def _list_urls(self, queues: Queues) -> Callable[[Call], Awaitable[None]]:
-        async def answer(call: Call) -> None:
-            asked = METHODS[call.path].asked.FromString(await call.receive_one())
-            async for items in queues.list_urls(asked):
-                await call.send([item.SerializeToString() for item in items])
+    async def _list_urls(self, call: Call) -> None:
+        asked = METHODS[call.path].asked.FromString(await call.receive_one())
+        async for items in self._queues[self._named(asked.crawlID)].list_urls(asked):
+            await call.send([item.SerializeToString() for item in items])
 
-        return answer
+    async def _list_crawls(self, asked: Any) -> Any:  # noqa: ARG002  it asks nothing
+        return message("urlfrontier.StringList")(values=self._services)
+
+    def _of_crawl(self, answer: Callable[[Queues, Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """Return what answers a message by the queues of the crawl that it names."""
+
+        async def answer_for(asked: Any) -> Any:
+            given = asked.value if asked.DESCRIPTOR.name == "DeleteCrawlMessage" else asked.crawlID
+            return await answer(self._queues[self._named(given)], asked)
+
+        return answer_for
+
+    def _named(self, given: str) -> str:
+        """Return the crawl that a crawl ID names. Raises GrpcError if it is not served."""
+        name = name_of(given)
+        if name not in self._services:
+            raise GrpcError(Code.NOT_FOUND, f"expected one of the crawls {', '.join(self._services)}")
+        return name
 
     async def _set_active(self, asked: Any) -> Any:
         self._is_active = asked.state
@@ -197,7 +230,7 @@ class FrontierCalls:
     def _health(self, asked: Any) -> int:
         if asked.service not in ("", *SERVICES):
             return _SERVICE_UNKNOWN
-        return _NOT_SERVING if self._service.trouble() else _SERVING
+        return _NOT_SERVING if any(service.trouble() for service in self._services.values()) else _SERVING
 
     async def _check_health(self, asked: Any) -> Any:
         status = self._health(asked)

@@ -30,6 +30,7 @@ from streamsched.service.event_log import LOG
 _PREFIX: Final = struct.Struct(">BI")  # whether a message is compressed, and its length
 _WINDOW: Final = 1 << 20  # bytes of a call that may arrive before its handler has read them
 _STREAMS: Final = 128  # calls at once on a connection
+_UNFINISHED: Final = 2  # largest messages that the parts of messages on a connection may sum up to
 _HEADERS: Final = 16 << 10  # bytes of a call's headers
 _SETTINGS: Final = {
     SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
@@ -126,6 +127,11 @@ class Call:
         self._held += held
         self._arrived.set()
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes that have arrived and not been received."""
+        return len(self._buffer)
+
     def feed_end(self) -> None:
         """Note that nothing more arrives."""
         self._ended = True
@@ -148,6 +154,8 @@ class Call:
                 return messages
             if self.is_stopped:
                 raise GrpcError(Code.UNAVAILABLE, "the service stops")
+            if self.connection.unfinished > _UNFINISHED * self.connection.bounds.message:
+                raise GrpcError(Code.RESOURCE_EXHAUSTED, "too many messages of this connection are not whole")
             if self._ended:
                 if self._buffer:
                     raise GrpcError(Code.INVALID_ARGUMENT, "the last message is not whole")
@@ -269,6 +277,11 @@ class GrpcConnection(asyncio.Protocol):
         self.http2.initiate_connection()
         self.http2.increment_flow_control_window(4 * _WINDOW)
         self.flush()
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that its calls have not received. O(calls)."""
+        return sum(call.unfinished for call in self.calls.values())
 
     @property
     def peer_name(self) -> str | None:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
-from math import inf, nextafter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.frontier.messages import message
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import OPTIONAL, ROBOTS_DENIED, OutcomeBatch
+from streamsched.outcomes import NEVER_S, OPTIONAL, ROBOTS_DENIED, OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.service.http_settings import DEFAULT_CRAWL
 
 URL_ITEM: Final = message("urlfrontier.URLItem")
 ACK: Final = message("urlfrontier.AckMessage")
@@ -39,7 +39,7 @@ _MOST_STATUS: Final = 999
 
 
 class Outcome(NamedTuple):
-    """A known item as an outcome. ``never``: whether the client wants no further visit."""
+    """A known item as an outcome."""
 
     url: str
     fetched_at: float
@@ -49,52 +49,34 @@ class Outcome(NamedTuple):
     etag: str | None
     last_modified: str | None
     retry_after: float | None
-    never: bool
+    not_before: float | None
 
 
-class Items:
-    """The items of one call of the scheduler, in their order, and how each is acknowledged.
+class Part:
+    """The items of one crawl. ``outcomes``, ``discovered``: those to apply; `statuses`: of all items, by place."""
 
-    ``outcomes``, ``discovered``: those to apply; ``unproven``: how many known ones show no state of the page.
-    """
-
-    def __init__(self, crawl: str, now: float) -> None:
+    def __init__(self, statuses: list[int]) -> None:
         self.outcomes: list[Outcome] = []
         self.discovered: list[str] = []
-        self.unproven = 0
-        self.foreign = 0  # of other crawls
-        self._crawl = crawl
-        self._now = now
-        self._names: list[str] = []
-        self._statuses: list[int] = []
+        self._statuses = statuses
         self._known: list[int] = []  # places of the outcomes
         self._found: list[int] = []  # places of the discoveries
 
-    def add(self, raw: bytes) -> None:
-        """Add a message. Raises DecodeError if it is none."""
-        item = URL_ITEM.FromString(raw)
-        kind = item.WhichOneof("item")
-        holder = item.discovered if kind == "discovered" else item.known
-        info = holder.info
-        url = info.url
-        place = len(self._names)
-        self._names.append(item.ID or url)
-        if not url:
-            self._statuses.append(SKIPPED)
-            return
-        if not is_crawl(info.crawlID, self._crawl):
-            self._statuses.append(FAIL)
-            self.foreign += 1
-            return
-        self._statuses.append(OK)
-        if kind == "discovered":
-            self._found.append(place)
-            self.discovered.append(url)
-        else:
-            self._known.append(place)
-            outcome = read_outcome(url, info.metadata, self._now, never=not holder.refetchable_from_date)
-            self.unproven += outcome.status is None and outcome.content is None
-            self.outcomes.append(outcome)
+    def add_discovered(self, place: int, url: str) -> None:
+        """Add a discovery."""
+        self._found.append(place)
+        self.discovered.append(url)
+
+    def add_known(self, place: int, outcome: Outcome) -> None:
+        """Add an outcome."""
+        self._known.append(place)
+        self.outcomes.append(outcome)
+
+    def fail(self) -> None:
+        """Let those items be sent again that have been taken."""
+        for place in (*self._found, *self._known):
+            if self._statuses[place] == OK:
+                self._statuses[place] = FAIL
 
     def apply(self, scheduler: DurableScheduler, now: float) -> None:
         """Apply the items."""
@@ -125,34 +107,78 @@ class Items:
         for record in left_out:
             self._statuses[self._known[record]] = SKIPPED
         right = [record for record in range(len(batch)) if record not in left_out] if wrong else None
-        never = [one for at, one in enumerate(self.outcomes) if one.never and at not in left_out]
         scheduler.observe(batch if right is None else batch.take(np.array(right, np.intp)))
-        if never:
-            times = [nextafter(one.fetched_at, inf) for one in never]
-            scheduler.observe(OutcomeBatch([one.url for one in never], times, status=[ROBOTS_DENIED] * len(never)))
 
-    def acknowledge(self, *, failed: bool = False) -> list[bytes]:
-        """Return the acknowledgements; `failed`: nothing was applied."""
+
+class Items:
+    """The items of some messages of a stream, and how each is acknowledged.
+
+    `keeps_dates`: whether known ones name the earliest time of the next visit. ``parts``: by crawl; ``unproven``: how
+    many known ones show no state of the page; ``foreign``: how many are of crawls that are not served.
+    """
+
+    def __init__(self, crawls: Collection[str], now: float, *, keeps_dates: bool) -> None:
+        self.parts: dict[str, Part] = {}
+        self.unproven = 0
+        self.foreign = 0
+        self._crawls = crawls
+        self._now = now
+        self._keeps_dates = keeps_dates
+        self._names: list[str] = []
+        self._statuses: list[int] = []
+
+    def add(self, raw: bytes) -> None:
+        """Add a message. Raises DecodeError if it is none."""
+        item = URL_ITEM.FromString(raw)
+        kind = item.WhichOneof("item")
+        holder = item.discovered if kind == "discovered" else item.known
+        info = holder.info
+        url = info.url
+        place = len(self._names)
+        self._names.append(item.ID or url)
+        if not url:
+            self._statuses.append(SKIPPED)
+            return
+        crawl = name_of(info.crawlID)
+        if crawl not in self._crawls:
+            self._statuses.append(FAIL)
+            self.foreign += 1
+            return
+        self._statuses.append(OK)
+        part = self.parts.get(crawl)
+        if part is None:
+            part = self.parts[crawl] = Part(self._statuses)
+        if kind == "discovered":
+            part.add_discovered(place, url)
+        else:
+            date = holder.refetchable_from_date
+            not_before = None if date and not self._keeps_dates else min(float(date) or NEVER_S, NEVER_S)
+            outcome = read_outcome(url, info.metadata, self._now, not_before)
+            self.unproven += outcome.status is None and outcome.content is None
+            part.add_known(place, outcome)
+
+    def acknowledge(self) -> list[bytes]:
+        """Return the acknowledgements."""
         return [
-            ACK(ID=name, status=FAIL if failed and status == OK else status).SerializeToString()
+            ACK(ID=name, status=status).SerializeToString()
             for name, status in zip(self._names, self._statuses, strict=True)
         ]
 
 
-def is_crawl(given: str, crawl: str) -> bool:
-    """Return whether the crawl ID `given` names `crawl`; an empty one names the default crawl."""
-    return (given.strip() or "DEFAULT") == crawl
+def name_of(given: str) -> str:
+    """Return the crawl that the crawl ID `given` names: an empty one names the default crawl."""
+    return given.strip() or DEFAULT_CRAWL
 
 
-def read_outcome(url: str, metadata: Any, now: float, *, never: bool) -> Outcome:
+def read_outcome(url: str, metadata: Any, now: float, not_before: float | None = None) -> Outcome:
     """Return the outcome in the metadata of a known item that has arrived at `now`.
 
     >>> one = {"fetch.statusCode": message("urlfrontier.StringList")(values=["304"])}
-    >>> read_outcome("https://a.example/", one, 5.0, never=False).status
+    >>> read_outcome("https://a.example/", one, 5.0).status
     304
     """
     if not metadata:
-        return Outcome(url, now, None, None, None, None, None, None, never)
+        return Outcome(url, now, None, None, None, None, None, None, not_before)
 
     def first(name: str) -> str | None:
         texts = metadata.get(name)
@@ -170,7 +196,7 @@ def read_outcome(url: str, metadata: Any, now: float, *, never: bool) -> Outcome
         first(ETAG),
         first(LAST_MODIFIED),
         _read_number(first(RETRY_AFTER)),
-        never,
+        not_before,
     )
 
 

@@ -6,8 +6,8 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,8 @@ from streamsched.errors import SettingsError
 from streamsched.frontier.calls import FrontierCalls
 from streamsched.frontier.connections import GrpcBounds, GrpcConnection
 from streamsched.http.app import HttpApp
+from streamsched.http.open_http import open_service
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import FrontierSettings, HttpSettings
 
@@ -23,12 +25,17 @@ _STOP_S: Final = 5.0  # most time of the end of the thread, once calls are over
 
 @contextmanager
 def open_frontier(
-    app: HttpApp, settings: FrontierSettings, http: HttpSettings, listener: socket.socket
+    app: HttpApp,
+    others: Mapping[str, DurableScheduler],
+    settings: FrontierSettings,
+    http: HttpSettings,
+    listener: socket.socket,
 ) -> Iterator[str]:
-    """Serve the API on `listener` within the block, beside `app`, on the same scheduler; yield HOST:PORT.
+    """Serve the API on `listener` within the block; yield HOST:PORT.
 
-    At its end, streams end once what has arrived on them is acknowledged. Raises SettingsError for TLS files that
-    cannot be read.
+    The crawl of `settings` is on the scheduler of `app`, beside which this is served; `others`: further crawls, by
+    crawl ID. At the end of the block, streams end once what has arrived on them is acknowledged. Raises SettingsError
+    for TLS files that cannot be read.
     """
     context = None if settings.certificate is None else _make_context(settings, http)
     bounds = GrpcBounds(
@@ -38,16 +45,21 @@ def open_frontier(
         float(http.write_timeout),
         float(http.body_timeout),
     )
-    server = _Server(FrontierCalls(app, settings.crawl), bounds, listener, context, float(http.drain_timeout))
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    server.start()
-    try:
-        LOG.info("serving url-frontier", address=address)
-        yield address
-    finally:
-        app.service.is_stopping = True
-        server.stop()
+    with ExitStack() as stack:
+        services = {settings.crawl: app.service}
+        for name, scheduler in others.items():
+            services[name] = stack.enter_context(open_service(scheduler, http, app.service.clock))
+        calls = FrontierCalls(app, services, keeps_dates=settings.earliest_dates)
+        server = _Server(calls, bounds, listener, context, float(http.drain_timeout))
+        server.start()
+        try:
+            LOG.info("serving url-frontier", address=address, crawls=" ".join(services))
+            yield address
+        finally:
+            app.service.is_stopping = True
+            server.stop()
 
 
 class _Server:

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamsched.api.views import HostPage
 from streamsched.frontier.connections import Code, GrpcError
-from streamsched.frontier.intake import ETAG, LAST_MODIFIED, is_crawl
+from streamsched.frontier.intake import ETAG, LAST_MODIFIED
 from streamsched.frontier.messages import message
 from streamsched.http.service import Service
 from streamsched.numerics.arrays import Ints
@@ -28,7 +28,6 @@ _COUNTERS: Final = ("applied", "changed", "failures", "unproven")  # of outcomes
 
 _EMPTY: Final = message("urlfrontier.Empty")
 _LONG: Final = message("urlfrontier.Long")
-_STRINGS: Final = message("urlfrontier.StringList")
 _QUEUES: Final = message("urlfrontier.QueueList")
 _STATS: Final = message("urlfrontier.Stats")
 _URL_ITEM: Final = message("urlfrontier.URLItem")
@@ -43,7 +42,6 @@ class Queues:
 
     async def stats(self, asked: Any) -> Any:
         """Return how many pages a queue or the crawl has, and how many are leased."""
-        self._check_crawl(asked.crawlID)
         watch = self._service.figures.watch
 
         def read(scheduler: DurableScheduler, now: float) -> tuple[int, int, int]:
@@ -57,13 +55,8 @@ class Queues:
         counts = {} if asked.key else {name: outcomes[name] for name in _COUNTERS}
         return _STATS(size=pages, inProcess=leased, numberOfQueues=hosts, counts=counts, crawlID=self._crawl)
 
-    async def list_crawls(self, asked: Any) -> Any:  # noqa: ARG002  it asks nothing
-        """Return the only crawl."""
-        return _STRINGS(values=[self._crawl])
-
     async def list_queues(self, asked: Any) -> Any:
         """Return hosts in the order in which they became known, by default those that may be visited now."""
-        self._check_crawl(asked.crawlID)
         size, found, passed = asked.size or _SIZE, list[str](), 0
         start: int | None = 0
         while start is not None and len(found) < size:
@@ -78,7 +71,6 @@ class Queues:
 
     async def count_urls(self, asked: Any) -> Any:
         """Return how many pages there are, of a queue or all, with a text in their URLs or all."""
-        self._check_crawl(asked.crawlID)
         matches = _matcher(asked)
         if not asked.key and matches is None:
             return _LONG(value=await self._service.read(lambda scheduler, _: len(scheduler)))
@@ -89,7 +81,6 @@ class Queues:
 
     async def url_status(self, asked: Any) -> Any:
         """Return what is known of a page."""
-        self._check_crawl(asked.crawlID)
         (item,) = await self._service.read(partial(self._show, urls=[asked.url]))
         if item is None:
             raise GrpcError(Code.NOT_FOUND, "this URL is not known")
@@ -97,7 +88,6 @@ class Queues:
 
     async def list_urls(self, asked: Any) -> AsyncIterator[list[Any]]:
         """Yield pages in the order in which they became known."""
-        self._check_crawl(asked.crawlID)
         matches, skip, left = _matcher(asked), asked.start, asked.size or _SIZE
         async for part in self._urls(asked.key):
             urls = part if matches is None else list(filter(matches, part))
@@ -111,13 +101,11 @@ class Queues:
 
     async def block(self, asked: Any) -> Any:
         """Hand out no page of a host before a time; 0 ends that."""
-        self._check_crawl(asked.crawlID)
         await self._service.call(lambda scheduler, _: scheduler.block(asked.key, float(asked.time)))
         return _EMPTY()
 
     async def set_delay(self, asked: Any) -> Any:
         """Set the least time between two visits to a host, or to each host that has no rule."""
-        self._check_crawl(asked.crawlID)
         delay_s = float(asked.delay_requestable)
 
         def change(scheduler: DurableScheduler, _: float) -> None:
@@ -136,12 +124,10 @@ class Queues:
 
     async def delete_queue(self, asked: Any) -> Any:
         """Forget the pages of a host."""
-        self._check_crawl(asked.crawlID)
         return _LONG(value=await self._service.call(lambda scheduler, _: scheduler.forget(host=asked.key)))
 
-    async def delete_crawl(self, asked: Any) -> Any:
+    async def delete_crawl(self, asked: Any) -> Any:  # noqa: ARG002  all calls have a message
         """Forget all pages."""
-        self._check_crawl(asked.value)
         count = 0
         async for urls in self._urls(""):
             count += await self._service.call(partial(_forget, urls=urls))
@@ -156,10 +142,6 @@ class Queues:
                 yield urls
             if not start:
                 return
-
-    def _check_crawl(self, given: str) -> None:
-        if not is_crawl(given, self._crawl):
-            raise GrpcError(Code.NOT_FOUND, f"the only crawl is {self._crawl}")
 
     def _show(self, scheduler: DurableScheduler, now: float, *, urls: list[str]) -> list[Any]:
         """Return pages as messages, None for those that are not known."""

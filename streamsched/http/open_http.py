@@ -68,16 +68,22 @@ def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable
     with ExitStack() as stack:
         tokens = None if settings.tokens is None else TokenFile(Path(settings.tokens), wall, time.monotonic)
         audit = stack.enter_context(AuditLog(Path(settings.audit or scheduler.directory / AUDIT_NAME), wall))
-        thread = stack.enter_context(SchedulerThread(scheduler, settings.queue))
-        figures = ServiceFigures(scheduler, thread, wall, float(settings.sample_every))
-        stack.enter_context(Sampler(figures))
-        snapshots = None if settings.snapshots is None else Path(settings.snapshots)
-        service = Service(scheduler, thread, wall, figures, snapshots)
+        service = stack.enter_context(open_service(scheduler, settings, wall))
         gate = Gate(tokens, RateLimit(settings.rate, time.monotonic), settings.host)
         bounds = BodyBounds(settings.max_body, float(settings.body_timeout))
         decoder = stack.enter_context(ThreadPoolExecutor(1, "streamsched decoder"))
         routes = make_routes(service) + _open_indexnow(stack, service, settings)
         yield HttpApp(service, routes, gate, audit, bounds, decoder)
+
+
+@contextmanager
+def open_service(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float]) -> Iterator[Service]:
+    """Yield what answers calls of `scheduler`, in threads of its own. The arguments are those of `open_http`."""
+    with SchedulerThread(scheduler, settings.queue) as thread:
+        figures = ServiceFigures(scheduler, thread, wall, float(settings.sample_every))
+        with Sampler(figures):
+            snapshots = None if settings.snapshots is None else Path(settings.snapshots)
+            yield Service(scheduler, thread, wall, figures, snapshots)
 
 
 def _open_indexnow(stack: ExitStack, service: Service, settings: HttpSettings) -> list[Route]:

@@ -75,7 +75,8 @@ def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[R
     if not page["flags"] & URGENT:  # a page asked for waits only for its lease and its host
         wait(ReasonCode.BELOW_MIN_REVISIT, waits.revisit_at[0])
         wait(ReasonCode.BACKING_OFF, waits.backoff_until[0], failures=int(page["failures"]))
-        wait(ReasonCode.RETRY_AFTER, waits.retry_at[0])
+        by_crawler = shard.pages.lease_until_s[row] < 0.0
+        wait(ReasonCode.NOT_BEFORE if by_crawler else ReasonCode.RETRY_AFTER, waits.retry_at[0])
         wait(ReasonCode.RETIRED, waits.probe_at[0], gone_answers=int(page["gone"]))
     return reasons
 

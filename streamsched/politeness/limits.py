@@ -144,9 +144,17 @@ def backoff_until(page: Record, trace: Record, limits: Limits) -> float:
 
 @inlined_kernel
 def retry_at(pages: PageArrays, row: int) -> float:
-    """Return until when a page rests by the Retry-After of its last visit, which failed; -inf if it has none. O(1)."""
+    """Return until when a page rests by the Retry-After of its last visit, if that failed, or its `not_before`. O(1).
+
+    -inf if it does not.
+    """
     page: Record = pages.records[row]
-    return -np.inf if page.failures == 0 or page.flags & LEASED else float(pages.lease_until_s[row])
+    until_s = pages.lease_until_s[row]
+    if page.flags & LEASED:
+        return -np.inf
+    if -np.inf < until_s < 0.0:
+        return float(-until_s)
+    return -np.inf if page.failures == 0 else float(until_s)
 
 
 @inlined_kernel

@@ -76,7 +76,8 @@ class PageArrays(NamedTuple):
     traces: Records  # TRACE[rows]
     text: Bytes  # the URLs, one after another
     # float64[rows]: the end of the lease if LEASED is set. Else, if the last visit failed, the end of the rest that its
-    # Retry-After demanded, -inf for none: a page has one of the two at most.
+    # Retry-After demanded, -inf for none; or, below 0, minus the `not_before` of the last visit: a page has one of the
+    # three at most.
     lease_until_s: Floats
     # float32[rows]: if LEASED is set, the length of the lease, rounded up: it began then or a little later.
     lease_s: npt.NDArray[np.float32]

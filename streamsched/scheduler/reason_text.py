@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from streamsched.api.views import finite
 from streamsched.numerics.durations import format_date, format_duration, format_moment
+from streamsched.outcomes import NEVER_S
 from streamsched.politeness.limits import HOST_CAUSES
 from streamsched.reasons import Reason, ReasonCode
 
@@ -223,6 +224,11 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ),
     ReasonCode.RETRY_AFTER: lambda fields: (
         f"not eligible: rests {_until(fields)}, as the Retry-After header of its last answer asked"
+    ),
+    ReasonCode.NOT_BEFORE: lambda fields: (
+        "not eligible: its crawler wants no further visit, unless it is asked for"
+        if fields["until_s"] == NEVER_S
+        else f"not eligible: its crawler wants no visit {_until(fields)}"
     ),
     ReasonCode.RETIRED: lambda fields: (
         f"not eligible: retired after {_count(fields['gone_answers'], 'answer')} of 404 or 410, "

@@ -14,6 +14,7 @@ from streamsched.numerics.durations import parse_duration
 from streamsched.web.reach import read_networks
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:8080"
+DEFAULT_CRAWL: Final = "DEFAULT"  # the crawl of URLs without a crawl ID
 _EXPECTED: Final = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 _MOST_PORT: Final = 0xFFFF
@@ -110,18 +111,23 @@ class FrontierSettings:
     """The url-frontier API of `serve`, over gRPC, beside HTTP, with the tokens and bounds of HTTP.
 
     - ``address``: HOST:PORT to serve the url-frontier API at, port 0 for any free one; None for not at all;
-    - ``crawl``: the crawl ID that the state is served as; items of other crawls are refused;
+    - ``crawl``: the crawl ID that the state is served as;
+    - ``crawls``: further crawls, each with a state of its own: crawl IDs and state directories, such as
+      ``"news=news.state docs=docs.state"``; all others are refused;
+    - ``earliest_dates``: whether pages are visited no earlier than the ``refetchable_from_date`` that clients send;
     - ``certificate``, ``key``: PEM files of the server's certificate chain and its private key, for TLS;
     - ``client_ca``: PEM file of the authority whose certificates let clients in without a token.
 
     Raises SettingsError if a value is invalid.
 
-    >>> FrontierSettings("127.0.0.1:7071").crawl
-    'DEFAULT'
+    >>> FrontierSettings("127.0.0.1:7071", crawls="news=news.state").others
+    {'news': PosixPath('news.state')}
     """
 
     address: str | None = None
-    crawl: str = "DEFAULT"
+    crawl: str = DEFAULT_CRAWL
+    crawls: str | None = None
+    earliest_dates: bool = False
     certificate: str | Path | None = None
     key: str | Path | None = None
     client_ca: str | Path | None = None
@@ -129,10 +135,24 @@ class FrontierSettings:
     def __post_init__(self) -> None:
         if self.address is not None:
             split_address(self.address)
+        if len({self.crawl, *self.others}) <= len((self.crawls or "").split()):
+            raise SettingsError("crawls", self.crawls, "each crawl ID once, and not that of crawl")
+        check_type("earliest_dates", self.earliest_dates, bool, "True or False")
         if (self.certificate is None) != (self.key is None):
             raise SettingsError("key", self.key or NOTHING, "certificate and key, or none of them")
         if self.client_ca is not None and self.certificate is None:
             raise SettingsError("certificate", NOTHING, "a certificate, if there is client_ca")
+
+    @property
+    def others(self) -> dict[str, Path]:
+        """The state directories of the further crawls, by crawl ID. Raises SettingsError."""
+        found = {}
+        for word in (self.crawls or "").split():
+            name, _, directory = word.partition("=")
+            if not name or not directory:
+                raise SettingsError("crawls", word, "ID=DIR, such as news=news.state")
+            found[name] = Path(directory)
+        return found
 
     def listening(self, http: HttpSettings) -> HttpSettings:
         """Return where to listen; raises SettingsError for an address that needs tokens or `client_ca`."""

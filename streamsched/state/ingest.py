@@ -49,6 +49,7 @@ from streamsched.outcomes import (
     LAST_MODIFIED,
     MOVED_TO,
     NOT_ATTEMPTED,
+    NOT_BEFORE,
     RETRY_AFTER,
     ROBOTS_DENIED,
     SIGNIFICANCE,
@@ -120,6 +121,7 @@ class OutcomeColumns(NamedTuple):
     retry_after: Floats
     significance: Floats
     content: Hashes
+    not_before: Floats
     moved_blob: Bytes
     moved_offsets: Ints  # of length 1 if absent
     validators: ValidatorColumns
@@ -297,10 +299,9 @@ def _apply_one(
     response = HostResponse(row, status, wait_s, fetched_at, answers, newest_s)
     rests = apply_host_response(host, page, trace, rules.limits, response)
     trace.last_outcome_s = trace.last_attempt_s = fetched_at
-    page.flags &= ~np.uint8(DENIED)
     if answers:
         release_slot(page, host)
-        page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
+    page.flags &= ~np.uint8(DENIED | LEASED | FOR_PANEL | URGENT if answers else DENIED)
     corpus.applied += 1
     _refresh(shard, row, host)  # for any outcome, while the records are in cache
     _store_weights(page, given, columns, at)
@@ -309,10 +310,11 @@ def _apply_one(
     verdict = _detect_change(
         page, trace, given, status, fingerprint, changed, rules.change, _compare_content(shard, row, columns, at)
     )
+    rests_alone = verdict == FAILURE and wait_s >= 0.0 and not rests
+    until_s = rest_end(response, wait_s, rules.limits.retry_after_most_s) if rests_alone else -np.inf
+    _keep_back(shard, row, columns, at, until_s)
     if verdict == FAILURE:
-        rests_alone = wait_s >= 0.0 and not rests
-        until_s = rest_end(response, wait_s, rules.limits.retry_after_most_s) if rests_alone else -np.inf
-        return _apply_failure(shard, row, until_s)
+        return _apply_failure(shard, row)
     if verdict not in (FIRST, NO_EVIDENCE):
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
@@ -403,12 +405,21 @@ def _apply_without_visit(
 
 
 @inlined_kernel
-def _apply_failure(shard: ShardArrays, row: int, until_s: float) -> int:
-    """Count a failed visit, and keep its page back until `until_s`; return the position of its count."""
+def _keep_back(shard: ShardArrays, row: int, columns: OutcomeColumns, at: int, until_s: float) -> None:
+    """Keep a page back until `until_s`, or the time that outcome `at` names if that is no earlier. O(1)."""
+    page: Record = shard.pages.records[row]
+    if page.flags & LEASED:
+        return  # its time is the end of the lease
+    if columns.given[at] & NOT_BEFORE and columns.not_before[at] >= until_s:
+        until_s = -columns.not_before[at]
+    shard.pages.lease_until_s[row] = until_s
+
+
+@inlined_kernel
+def _apply_failure(shard: ShardArrays, row: int) -> int:
+    """Count a failed visit; return the position of its count."""
     page: Record = shard.pages.records[row]
     shard.corpus[0].failures += 1
-    if not page.flags & LEASED:  # else its time is the end of the lease
-        shard.pages.lease_until_s[row] = until_s
     if page.failures < 0xFF:
         page.failures += 1
     return FAILURES

@@ -216,7 +216,9 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     """
     arrays = {name: used for name, used in arrays_in_use(pages.arrays).items() if BY_NAME[name].saved}
     leased = (arrays["pages"]["flags"] & LEASED) != 0
-    arrays["lease_until_s"] = np.where(leased | (arrays["pages"]["failures"] > 0), arrays["lease_until_s"], 0.0)
+    until_s = arrays["lease_until_s"]
+    used = leased | (arrays["pages"]["failures"] > 0) | ((until_s < 0.0) & (until_s > -np.inf))
+    arrays["lease_until_s"] = np.where(used, until_s, 0.0)
     arrays["lease_s"] = np.where(leased, arrays["lease_s"], np.float32(0.0))
     arrays |= {name: arrays[name].copy() for name in ("pages", "groups", "domains", "corpus")}
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state

@@ -242,6 +242,13 @@ def test_settings_of_a_new_state(streamsched: Command, tmp_path: Path) -> None:
     assert files(state) == saved
 
 
+def test_the_url_frontier_api_is_that_of_serve(streamsched: Command, tmp_path: Path) -> None:
+    config = write(tmp_path / "run.toml", ["[frontier]", 'address = "127.0.0.1:0"'])
+    answer = streamsched("run", "--source", config, "--state", tmp_path / "state", "--config", config)
+    assert (answer.code, answer.err.split(" ")[1]) == (2, "frontier.address:")
+    assert not (tmp_path / "state").exists()
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [("missing.jsonl", "no such file"), (".", "is a directory"), ("odd.bin", "format not recognised")],

@@ -21,11 +21,14 @@ import grpc
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.events import ResponseReceived
 from h2.settings import SettingCodes, Settings
 
 from streamsched import DurableScheduler
+from streamsched.frontier.connections import Code
 from streamsched.frontier.handout import LEASE_S
 from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, message
+from streamsched.outcomes import NEVER_S
 from tests.support.frontier import (
     FAIL,
     LATER,
@@ -45,6 +48,7 @@ UNSERVED = {"ListNodes", "SetLogLevel", "SetCrawlLimit"}
 CALLS = sorted(path for path, method in METHODS.items() if method.name not in UNSERVED | {"Watch"})
 CLIENTS = 32
 
+REQUEST = [(":method", "POST"), (":scheme", "http"), (":authority", "localhost"), ("content-type", "application/grpc")]
 MOST_WINDOW = (1 << 31) - 1  # bytes that HTTP/2 lets a server send unread
 
 
@@ -112,11 +116,25 @@ def test_items_without_status_and_signature_are_counted(frontier: Frontier) -> N
 def test_a_date_of_0_means_never(frontier: Frontier) -> None:
     frontier.client.put([known(PAGES[0], 0, fetch__statusCode="200"), known(PAGES[1], 1, fetch__statusCode="200")])
     frontier.http.clock.now_s += 10 * 86_400.0
+    (reason, *_) = frontier.http.scheduler.explain(PAGES[0], now=frontier.http.clock.now_s).reasons
+    assert (reason.code, reason.fields["until_s"]) == ("not_before", NEVER_S)
     assert [page.url for page in frontier.client.get()] == [PAGES[1]]
-    assert frontier.client("GetURLStatus", url=PAGES[0]).known.refetchable_from_date == 0
+    assert frontier.client("GetURLStatus", url=PAGES[0]).known.refetchable_from_date == NEVER_S
     frontier.client.put([discovered(PAGES[0]), known(PAGES[0], LATER, fetch__statusCode="200")])
     frontier.http.clock.now_s += 10 * 86_400.0
     assert {page.url for page in frontier.client.get()} == set(PAGES[:2])
+
+
+def test_dates_of_clients_are_the_earliest_ones_if_the_setting_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path, earliest_dates=True) as frontier:
+        clock = frontier.http.clock
+        dates = [int(clock.now_s) + 5 * 86_400, 1, 2**63]
+        put = [known(url, date, fetch__statusCode="200") for url, date in zip(PAGES, dates, strict=False)]
+        assert [status for _, status in frontier.client.put(put)] == [OK] * 3
+        clock.now_s += 4 * 86_400.0
+        assert [page.url for page in frontier.client.get(delay_requestable=10**6)] == [PAGES[1]]
+        clock.now_s += 86_400.0
+        assert [page.url for page in frontier.client.get()] == [PAGES[0]]
 
 
 def test_urls_are_leased_within_the_limits_of_a_call(frontier: Frontier) -> None:
@@ -129,7 +147,7 @@ def test_urls_are_leased_within_the_limits_of_a_call(frontier: Frontier) -> None
     assert {page.key for page in named} == {"h5.example"}
     rest = frontier.client.get(anyCrawlID=message("urlfrontier.AnyCrawlID")(), delay_requestable=3_600)
     assert sorted(page.url for page in [*some, *named, *rest]) == sorted(PAGES)
-    assert frontier.client.get(crawlID="other") == frontier.client.get() == []
+    assert frontier.client.get() == []
     frontier.http.clock.now_s += LEASE_S + 1.0
     assert len(frontier.client.get()) == len(some) + len(named)
 
@@ -215,6 +233,7 @@ def test_other_calls_are_unimplemented(frontier: Frontier, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
+        ("GetURLs", {"crawlID": "other"}),
         ("GetStats", {"crawlID": "other"}),
         ("DeleteCrawl", {"value": "other"}),
         ("BlockQueueUntil", {"key": "h1.example", "crawlID": "other"}),
@@ -224,6 +243,47 @@ def test_other_calls_are_unimplemented(frontier: Frontier, name: str) -> None:
 def test_another_crawl_is_not_found(frontier: Frontier, name: str, fields: dict[str, str]) -> None:
     asked = METHODS[f"/{FRONTIER}/{name}"].asked(**fields)
     assert fails(frontier.client.open(name, asked)) == grpc.StatusCode.NOT_FOUND
+
+
+def test_crawls_are_separate_states(tmp_path: Path) -> None:
+    shared, alone = "https://a.example/", "https://b.example/"
+    with serving(tmp_path, crawls=f"news={tmp_path}/news docs={tmp_path}/docs") as frontier:
+        call = frontier.client
+        items = [discovered(shared, crawl="news"), discovered(shared), discovered(alone, crawl=" docs ")]
+        assert call.put([*items, discovered(shared, crawl="news"), discovered(shared, crawl="no")]) == [
+            (shared, OK),
+            (shared, OK),
+            (alone, OK),
+            (shared, SKIPPED),
+            (shared, FAIL),
+        ]
+        assert list(call("ListCrawls").values) == ["DEFAULT", "news", "docs"]
+        assert [call("GetStats", crawlID=name).size for name in ("", "news", "docs")] == [1, 1, 1]
+        assert list(call("ListQueues", crawlID="docs").values) == ["b.example"]
+        call("BlockQueueUntil", key="a.example", crawlID="DEFAULT", time=LATER)
+        assert call.get(crawlID="") == call.get(crawlID="DEFAULT") == []
+        (leased,) = call.get(crawlID="news")
+        assert (leased.url, leased.crawlID) == (shared, "news")
+        put = [known(shared, crawl="news", fetch__statusCode="200"), known(alone, crawl="docs", signature="a")]
+        assert call.put(put) == [(shared, OK), (alone, OK)]
+        assert call("GetStats", crawlID="news").counts["applied"] == 1
+        assert (call("DeleteCrawl", value="docs").value, call("CountURLs", crawlID="docs").value) == (1, 0)
+        assert call("CountURLs").value == 1
+    with DurableScheduler.open(tmp_path / "news") as scheduler:
+        assert scheduler.page(shared, now=clock_now()) is not None
+
+
+def test_a_call_for_any_crawl_gets_pages_of_each_in_turn(tmp_path: Path) -> None:
+    with serving(tmp_path, crawls=f"news={tmp_path}/news docs={tmp_path}/docs") as frontier:
+        crawls = ("DEFAULT", "news")  # docs has nothing
+        frontier.client.put(
+            discovered(f"https://{name}.example/{page}", crawl=name) for name in crawls for page in "ab"
+        )
+        any_crawl = message("urlfrontier.AnyCrawlID")()
+        named: list[Any] = [{"anyCrawlID": any_crawl}, {}, {}, {}, {}]
+        got = [frontier.client.get(max_queues=1, max_urls_per_queue=1, **one) for one in named]
+        assert sorted(page.crawlID for pages in got for page in pages) == ["DEFAULT", "DEFAULT", "news", "news"]
+        assert [len(pages) for pages in got] == [1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("name", ["GetURLs", "BlockQueueUntil", "SetDelay", "DeleteQueue", "CountURLs"])
@@ -310,6 +370,38 @@ def test_messages_in_pieces_compressed_or_cut(frontier: Frontier) -> None:
     assert frontier.client.put([discovered(long)] * 300) == [(long, OK), *[(long, SKIPPED)] * 299]
 
 
+def read_statuses(http2: H2Connection, peer: socket.socket) -> dict[int, str]:
+    """The statuses of the streams that end with what arrives next."""
+    events = http2.receive_data(peer.recv(1 << 16))
+    ended = [one for one in events if isinstance(one, ResponseReceived)]
+    return {one.stream_id: {str(name): str(text) for name, text in one.headers}["grpc-status"] for one in ended}
+
+
+def test_messages_that_are_not_whole_are_few_on_a_connection(tmp_path: Path) -> None:
+    with serving(tmp_path, bounds={"max_body": 60_000}) as frontier, socket.create_connection(frontier.place) as peer:
+        peer.settimeout(10.0)
+        http2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        http2.initiate_connection()
+        peer.sendall(http2.data_to_send())
+        while http2.outbound_flow_control_window < 200_000:  # until the server's settings have come
+            http2.receive_data(peer.recv(1 << 16))
+        for stream in (1, 3, 5):
+            http2.send_headers(stream, [*REQUEST, (":path", f"/{FRONTIER}/PutURLs")])
+            for part in (struct.pack(">BI", 0, 60_000), *[bytes(10_000)] * 5):
+                http2.send_data(stream, part)
+        peer.sendall(http2.data_to_send())
+        ended = dict[int, str]()
+        while not ended:
+            ended |= read_statuses(http2, peer)
+        assert ended == {5: str(int(Code.RESOURCE_EXHAUSTED))}
+        for stream in (1, 3):  # there is room for the others
+            http2.send_data(stream, bytes(10_000), end_stream=True)
+        peer.sendall(http2.data_to_send())
+        while len(ended) < 3:
+            ended |= read_statuses(http2, peer)
+        assert {ended[stream] for stream in (1, 3)} == {str(int(Code.INVALID_ARGUMENT))}  # zeros are no item
+
+
 def test_too_many_connections_are_closed(tmp_path: Path) -> None:
     with serving(tmp_path, bounds={"connections_per_address": 2}) as frontier:
         assert frontier.client("GetActive").state
@@ -336,8 +428,7 @@ def test_a_client_that_never_reads_loses_its_connection(tmp_path: Path) -> None:
         http2.initiate_connection()
         http2.increment_flow_control_window(MOST_WINDOW - 65_535)
         asked = message("urlfrontier.GetParams")(max_queues=3_000).SerializeToString()
-        headers = {":method": "POST", ":scheme": "http", ":path": f"/{FRONTIER}/GetURLs", ":authority": "localhost"}
-        http2.send_headers(1, [*headers.items(), ("content-type", "application/grpc"), ("te", "trailers")])
+        http2.send_headers(1, [*REQUEST, (":path", f"/{FRONTIER}/GetURLs")])
         http2.send_data(1, struct.pack(">BI", 0, len(asked)) + asked, end_stream=True)
         with socket.create_connection(frontier.place) as client:
             client.settimeout(10.0)

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from streamsched import Scheduler
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
 from streamsched.formula.terminal_table import PROVIDED
-from streamsched.outcomes import Outcome
+from streamsched.outcomes import NEVER_S, Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.records.related_schema import SHARE_BITS
@@ -113,6 +113,7 @@ crawls = st.builds(
     costs=some(None, None, 0.0, 2.5),
     retry_afters=some(None, None, 0.0, 90.0, 1e6),
     significances=st.just((None, 0.3, 1.0, 0.0, None)),
+    rests=some(None, None, None, 0.5, 3_600.0, 30 * DAY, NEVER_S),
 )
 page_rules = st.sampled_from([None, Rule(never=True), Rule(min_revisit=2 * DAY), Rule(max_revisit=DAY)])
 targets = st.sampled_from(
@@ -475,7 +476,7 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
 
 
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
-    met = run(10, 30, machine=HourlyRanking)
+    met = run(10, 30, number=1, machine=HourlyRanking)
     assert met["some, by hours"] > 0
 
 

@@ -26,6 +26,7 @@ sound = {
     "cost": st.none() | st.floats(0, LARGEST),
     "retry_after": st.none() | st.floats(0, LARGEST),
     "significance": st.none() | st.floats(0, 1),
+    "not_before": st.none() | st.floats(0, 1e11, exclude_min=True, exclude_max=True),
     "moved_to": st.none() | st.sampled_from([b"https://b.example/", b"y" * 8192]),
 }
 any_value = {
@@ -36,6 +37,7 @@ any_value = {
     "cost": st.none() | amounts,
     "retry_after": st.none() | amounts,
     "significance": st.none() | amounts | st.just(np.nextafter(1.0, 2.0)),
+    "not_before": st.none() | st.floats() | st.sampled_from([1e11, 0.0]),
     "moved_to": st.none() | urls,
 }
 records = st.lists(st.fixed_dictionaries(sound), max_size=20) | st.lists(

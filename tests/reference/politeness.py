@@ -142,6 +142,9 @@ class Host:
         if wait_s is not None and answers:
             most_s = float(self.politeness.retry_after_most)
             self.retry_s[outcome.url] = answered_at(outcome, newest_s, most_s) + wait_s
+        if outcome.not_before is not None and answers:
+            until_s = self.retry_s.get(outcome.url, -math.inf)
+            self.retry_s[outcome.url] = max(until_s, float(outcome.not_before))
 
     def is_early(self, outcome: Outcome, *, is_probe: bool) -> bool:
         """Whether a visit was before the end of the rest, or while the probe was out."""

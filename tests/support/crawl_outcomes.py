@@ -34,6 +34,7 @@ outcomes = st.builds(
     etag=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
     last_modified=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
     content=st.none() | st.integers(0, 2**64 - 1),
+    not_before=st.none() | st.floats(0, 1e11, exclude_min=True, exclude_max=True),
 )
 
 

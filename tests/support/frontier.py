@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from streamsched import DurableScheduler
 from streamsched.frontier.messages import FRONTIER, METHODS, message
 from streamsched.frontier.open_frontier import open_frontier
 from streamsched.http.server import listen
 from streamsched.service.http_settings import FrontierSettings, HttpSettings
+from streamsched.state.stream_clock import WallClock
 from tests.support.http_service import TOKENS, Running, running
 
 OK, SKIPPED, FAIL = 0, 1, 2
@@ -61,10 +63,11 @@ def discovered(url: str, *, crawl: str = "", name: str = "") -> Any:
     return item
 
 
-def known(url: str, date: int = LATER, **metadata: str) -> Any:
+def known(url: str, date: int = LATER, *, crawl: str = "", **metadata: str) -> Any:
     """Return a known item; in names of `metadata`, two underscores stand for a dot."""
     item = message("urlfrontier.URLItem")()
     item.known.info.url = url
+    item.known.info.crawlID = crawl
     item.known.refetchable_from_date = date
     for name, text in metadata.items():
         item.known.info.metadata[name.replace("__", ".")].values.append(text)
@@ -96,14 +99,21 @@ class Frontier:
 
 @contextmanager
 def serving(folder: Path, *, tokens: bool = False, bounds: Any = None, **settings: Any) -> Iterator[Frontier]:
-    """Serve the state in `folder` over both within the block; `bounds`: settings of HTTP."""
+    """Serve the state in `folder` over both within the block; `bounds`: settings of HTTP.
+
+    Further crawls of the settings are new.
+    """
     given = FrontierSettings("127.0.0.1:0", **settings)
     limits: dict[str, Any] = dict(bounds or {})
     http = HttpSettings("127.0.0.1:0", tokens=folder / "tokens.toml" if tokens else None, **limits)
-    with (
-        running(folder, tokens=tokens, **limits) as service,
-        listen(given.listening(http)) as listener,
-        open_frontier(service.server.app, given, http, listener) as address,
-        grpc.insecure_channel(address) as channel,
-    ):
+    with ExitStack() as stack:
+        service = stack.enter_context(running(folder, tokens=tokens, **limits))
+        listener = stack.enter_context(listen(given.listening(http)))
+        clock = WallClock(service.server.app.service.clock)
+        others = {
+            name: stack.enter_context(DurableScheduler.open(directory, clock=clock))
+            for name, directory in given.others.items()
+        }
+        address = stack.enter_context(open_frontier(service.server.app, others, given, http, listener))
+        channel = stack.enter_context(grpc.insecure_channel(address))
         yield Frontier(service, address, Client(channel, TOKENS["all"] if tokens else None))

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import Outcome, OutcomeBatch, StatusWord
+from streamsched.outcomes import NEVER_S, Outcome, OutcomeBatch, StatusWord
 
 DAY = 86_400.0
 PREFIXES = (  # a page's number follows; all spellings of one host and of one directory below it, and other hosts
@@ -44,14 +44,16 @@ class Crawl:
     etags: Sequence[str | None] = (None,)
     last_modifieds: Sequence[str | None] = (None,)
     contents: Sequence[int | None] = (None,)
+    rests: Sequence[float | None] = (None,)  # from the visit to not_before, in seconds
 
     def outcomes(self) -> Iterator[Outcome]:
         for i in range(self.count):
             url = f"{self.prefix}{self.first + i}"
+            fetched_at, rest_s = self.start_s + i * self.step_s, self.rests[i % len(self.rests)]
             moved_to = self.moved_tos[i % len(self.moved_tos)]
             yield Outcome(
                 url,
-                self.start_s + i * self.step_s,
+                fetched_at,
                 self.statuses[i % len(self.statuses)],
                 self.fingerprints[i % len(self.fingerprints)],
                 self.verdicts[i % len(self.verdicts)],
@@ -63,6 +65,7 @@ class Crawl:
                 self.etags[i % len(self.etags)],
                 self.last_modifieds[i % len(self.last_modifieds)],
                 self.contents[i % len(self.contents)],
+                None if rest_s is None else min(fetched_at + rest_s, NEVER_S),
             )
 
 
@@ -106,6 +109,7 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
             significances=draw(some(None, None, 0.0, 0.3, 1.0)),
             etags=draw(some(None, None, "", 'W/"1"', '"ä"', '"' + 25 * "2" + '"', 255 * "3", 256 * "4", "a\nb")),
             last_modifieds=draw(some(None, None, "Wed, 21 Oct 2015 07:28:00 GMT", 64 * "5", 65 * "6", "\x7f")),
+            rests=draw(some(None, None, 0.5, 3_600.0, 30 * DAY, NEVER_S)),
             contents=draw(some(None, None, 0, 1, 2**64 - 2, 0xC0E7 << 48, (0xC0E7 << 48) + 1, 0xC0E7 << 48 | 1 << 38)),
         )
         outcomes += crawl.outcomes()

@@ -139,7 +139,7 @@ def _read_feed(place: Place, keep: Any = "1d", **given: Any) -> None:
 
 
 def outcome_cases() -> list[Case]:
-    fields = ("importance", "cost", "retry_after", "significance")
+    fields = ("importance", "cost", "retry_after", "significance", "not_before")
     amounts = {key: {"none", "fraction"} for key in fields}
     arrays = {key: {"none", "nones", "floats"} for key in fields}
     columns = dict.fromkeys(COLUMNS, ABSENT) | arrays

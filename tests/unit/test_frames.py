@@ -29,6 +29,7 @@ COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "cost": st.none() | st.floats(),
     "retry_after": st.none() | st.floats(),
     "significance": st.none() | st.floats(),
+    "not_before": st.none() | st.floats(),
 }
 
 
@@ -78,6 +79,7 @@ def test_a_record_takes_no_more_bytes_than_most_row_bytes_says() -> None:
     n = 70_000  # the headers of all columns have one length
     one: dict[str, Any] = {"status": 70_000, "fingerprint": 1, "changed": True, "moved_to": "", "etag": ""}
     one |= {"importance": 0.1, "cost": 0.1, "retry_after": 0.1, "significance": 0.1, "last_modified": "", "content": 1}
+    one["not_before"] = 0.1
     columns = {name: [value, None] * n for name, value in one.items()}
     sizes = [
         len(encode_frame(OutcomeBatch(["u"] * m, np.ones(m), **{name: column[:m] for name, column in columns.items()})))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import InvalidOutcome, Outcome, OutcomeBatch, PackedUrls
-from streamsched.outcomes import OPTIONAL, OutcomeEvent
+from streamsched.outcomes import NEVER_S, OPTIONAL, OutcomeEvent
 from tests.support.cases import grouped
 from tests.support.crawl_outcomes import outcomes
 
@@ -48,6 +48,7 @@ def outcome_with(field: str, value: Any) -> Outcome:
         "moved_to": ["", "\ud800"],
         "etag": ["e" * 8193, "\ud800", b"1"],
         "last_modified": ["ä" * 4097, 1_700_000_000],
+        "not_before": [math.nan, math.inf, "1.0", True],
     },
 )
 def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) -> None:
@@ -72,6 +73,7 @@ def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) ->
         "retry_after": [0],
         "significance": [0, 1, np.float32(0.5)],
         "etag": ["", "ä" * 4096],
+        "not_before": [NEVER_S, 5e-324],
     },
 )
 def test_value_at_the_ends_of_the_format(field: str, value: Any) -> None:

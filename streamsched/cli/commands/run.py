@@ -27,6 +27,7 @@ from streamsched.cli.service_options import (
     service_options,
     setting,
 )
+from streamsched.errors import SettingsError
 from streamsched.persistence.state_directory import lock_state
 from streamsched.service.arrivals import Arrival, arrivals
 from streamsched.service.event_log import LOG
@@ -55,6 +56,7 @@ _TICK_S: Final = 0.25  # most time of a wait for messages before signals are che
 _SPEED_S: Final = 0.2  # interval of speed measurements
 _WEIGHT: Final = 0.3  # of the newest measurement in the moving average
 _PROGRESS_S: Final = 10.0  # interval of progress events in the log
+_NO_FRONTIER: Final = "none: `streamsched serve` has the url-frontier API, `streamsched run` has not"
 _EPILOG: Final = """
 \b
 Examples:
@@ -92,6 +94,8 @@ def run_command(**given: Any) -> int:
     after a file's end.
     """
     settings, unknown = read_run_settings(*given_settings(given))
+    if settings.frontier.address is not None:
+        raise SettingsError("frontier.address", settings.frontier.address, _NO_FRONTIER)
     console = Console(stderr=True)
     is_service = settings.is_topic or "address" in settings.http
     with log_run(settings, unknown, console, level="info" if is_service else "warning"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -23,13 +24,14 @@ from streamsched.cli.service_options import (
     service_clock,
     service_options,
 )
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 from streamsched.service.ingest_loop import SaveLog
 from streamsched.service.run_settings import NO_STREAM, RunSettings
 from streamsched.service.setting_sources import Given, read_run_settings
 from streamsched.service.setup import open_run_changes, open_run_hooks, open_run_state
-from streamsched.service.stream_hooks import find_drift
+from streamsched.service.stream_hooks import StreamHook, find_drift
 
 _TICK_S: Final = 1.0  # between two looks at saves and hooks
 _EPILOG: Final = """
@@ -78,6 +80,12 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
+        others: dict[str, DurableScheduler] = {}
+        other_hooks: list[StreamHook] = []
+        for name, directory in frontier.others.items() if open_beside is not None else ():
+            own = replace(settings, state=directory)
+            others[name] = stack.enter_context(open_run_state(own, wall, is_live=True))
+            other_hooks += stack.enter_context(open_run_hooks(own, others[name], wall, is_live=True))
         changes = open_run_changes(settings, scheduler)
         if changes is not None:
             stack.enter_context(changes)
@@ -86,12 +94,13 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
             prepare = partial(compile_for_requests, interruption)
             server = stack.enter_context(open_http(scheduler, http, wall, listener, prepare))
             if open_beside is not None:
-                stack.enter_context(open_beside(server.app))
+                stack.enter_context(open_beside(server.app, others))
             begin()
-            saves = SaveLog(scheduler)
+            saves = [SaveLog(one) for one in (scheduler, *others.values())]
             for _ in interruption.until(_ticks()):
-                saves.note()
-                for hook in hooks:
+                for one in saves:
+                    one.note()
+                for hook in (*hooks, *other_hooks):
                     hook.tick()
                 server.figures.drifted = find_drift(hooks)
         assert interruption.number is not None

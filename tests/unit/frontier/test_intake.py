@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamsched.frontier.intake import Outcome, as_batch, is_crawl, read_outcome
+from streamsched.frontier.intake import Outcome, as_batch, name_of, read_outcome
 from streamsched.frontier.messages import message
 from streamsched.outcomes import ROBOTS_DENIED
 
@@ -14,16 +14,16 @@ URL = "https://a.example/"
 NOW = 1_755_820_800.0  # 2025-08-22
 
 
-def read(never: bool = False, /, **texts: str) -> Outcome:
+def read(**texts: str) -> Outcome:
     metadata = {
         name.replace("__", "."): message("urlfrontier.StringList")(values=[text]) for name, text in texts.items()
     }
-    return read_outcome(URL, metadata, NOW, never=never)
+    return read_outcome(URL, metadata, NOW)
 
 
 def test_a_visit_without_metadata_has_a_url_and_a_time_only() -> None:
-    assert read() == Outcome(URL, NOW, None, None, None, None, None, None, never=False)
-    assert read_outcome(URL, {"signature": message("urlfrontier.StringList")()}, NOW, never=True) == read(True)
+    assert read() == Outcome(URL, NOW, None, None, None, None, None, None, None)
+    assert read_outcome(URL, {"signature": message("urlfrontier.StringList")()}, NOW) == read()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_columns_have_what_any_outcome_has() -> None:
     visits = [
         read(fetch__statusCode="301", _redirTo="https://b.example/"),
         read(protocol__etag='"a"', protocol__retry__after="5"),
-        read(False, **{"protocol__last-modified": "yesterday", "protocol__retry-after": "7"}),
+        read(**{"protocol__last-modified": "yesterday", "protocol__retry-after": "7"}),
     ]
     batch = as_batch(visits)
     assert [one.moved_to for one in visits] == ["https://b.example/", None, None]
@@ -79,8 +79,6 @@ def test_columns_have_what_any_outcome_has() -> None:
     assert (len(batch.status), len(batch.content)) == (3, 0)
 
 
-@pytest.mark.parametrize(
-    ("given", "crawl", "same"), [("", "DEFAULT", True), (" ", "DEFAULT", True), ("a", "a", True), ("", "a", False)]
-)
-def test_an_empty_crawl_id_is_the_default_one(given: str, crawl: str, same: bool) -> None:
-    assert is_crawl(given, crawl) == same
+@pytest.mark.parametrize(("given", "crawl"), [("", "DEFAULT"), (" ", "DEFAULT"), ("a", "a"), (" a ", "a")])
+def test_an_empty_crawl_id_is_the_default_one(given: str, crawl: str) -> None:
+    assert name_of(given) == crawl

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from streamsched import Explanation, Outcome, PackedUrls, Scheduler
+from streamsched.outcomes import NEVER_S
 from streamsched.politeness.eligibility import are_eligible, read_waits
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.priority import overdue_times
@@ -221,6 +222,38 @@ def test_page_that_says_how_long() -> None:
     reasons = explain(backing_off, 20.0)[2]
     assert [reason.code for reason in reasons] == [ReasonCode.BACKING_OFF, ReasonCode.RETRY_AFTER]
     assert explain(backing_off, 20.0)[1] == 10.0 + 2 * HOUR
+
+
+@pytest.mark.parametrize("status", [None, 404, 500, 503])
+def test_page_that_its_crawler_keeps_back(status: int | None) -> None:
+    scheduler = known(backoff=0, retire_after=None)
+    scheduler.observe(Outcome(URL, 10.0, status, retry_after=90.0, not_before=110.0))
+    assert explain(scheduler, 40.0) == (False, 110.0, [wait(ReasonCode.NOT_BEFORE, 110.0, 40.0)])
+    assert explain(scheduler, 40.0, OTHER) == (True, 40.0, [])
+    assert explain(scheduler, 110.0)[0]
+    scheduler.ask([URL], now=40.0)
+    assert explain(scheduler, 40.0)[0]
+    scheduler.observe(Outcome(URL, 120.0, status, not_before=NEVER_S))
+    assert explain(scheduler, 1e10)[1] == NEVER_S
+    scheduler.observe(Outcome(URL, 130.0, "not_attempted"))
+    assert explain(scheduler, 1e10)[1] == NEVER_S
+    scheduler.observe(Outcome(URL, 140.0, status))  # the newest outcome counts
+    assert explain(scheduler, 141.0)[0]
+
+
+def test_the_later_of_two_rests_counts() -> None:
+    scheduler = known(backoff=0)
+    scheduler.observe(Outcome(URL, 10.0, 503, retry_after=90.0, not_before=50.0))
+    assert explain(scheduler, 40.0) == (False, 100.0, [wait(ReasonCode.RETRY_AFTER, 100.0, 40.0)])
+
+
+def test_a_date_of_an_outcome_from_before_a_lease_does_not_end_it() -> None:
+    scheduler = known(backoff=0)
+    assert set(scheduler.next_batch(9, now=100_000.0, lease="1h").urls) >= {URL}
+    scheduler.observe(Outcome(URL, 90_000.0, not_before=1e9))
+    assert explain(scheduler, 100_001.0) == (False, 103_600.0, [wait(ReasonCode.LEASED, 103_600.0, 100_001.0)])
+    scheduler.observe(Outcome(URL, 100_002.0, not_before=1e9))
+    assert explain(scheduler, 100_003.0)[1] == 1e9
 
 
 def test_a_rest_of_a_page_outlasts_a_release_but_not_a_lease() -> None:
