@@ -48,13 +48,14 @@ class Pair(NamedTuple):
 def read_pairs() -> list[Pair]:
     """Return the labelled pairs. A line is a source, in four words, or the label and the path of a page of it."""
     pairs: list[Pair] = []
+    sources: list[Source] = []
     for line in LABELS.read_text().splitlines():
         words = line.split(" ")
         if len(words) == len(Source._fields):
-            source = Source(*words)
+            sources.append(Source(*words))
         else:
             label, path = words
-            pairs.append(Pair(source, path, {"change": True, "noise": False}[label]))
+            pairs.append(Pair(sources[-1], path, {"change": True, "noise": False}[label]))
     return pairs
 
 
