@@ -13,7 +13,7 @@ from typing import Final, Self
 from streamsched.connectors.signals.entry_columns import find_host
 from streamsched.errors import SettingsError
 from streamsched.fetching.document_book import Document, DocumentBook
-from streamsched.fetching.subscriptions import SubscriptionLog, Subscriptions
+from streamsched.fetching.subscriptions import Subscription, SubscriptionLog, Subscriptions
 from streamsched.fetching.visits import Visit
 from streamsched.numerics.packed_urls import MAX_URL_BYTES
 from streamsched.outcomes import NOT_ATTEMPTED, ROBOTS_DENIED, STATUSES, Outcome, StatusWord

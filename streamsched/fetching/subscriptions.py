@@ -239,7 +239,7 @@ class SubscriptionLog:
 
     def add(self, one: Subscription, now: float) -> None:
         """Append `one` and wait for the disk. O(1). Raises SnapshotError if it cannot be written."""
-        line = msgspec.json.encode(_Line(now, one)) + b"\n"
+        line = _encode(_Line(now, one))
         with self._lock, as_snapshot_errors(self._path, "cannot be written"):
             if not self._path.exists():
                 write_file(self._path, line, mode=0o600)  # it has secrets
@@ -259,7 +259,7 @@ class SubscriptionLog:
         with self._lock, as_snapshot_errors(self._path, "cannot be written"):
             later = [line for line in self._lines() if line.at >= saved_at]
             if later:
-                write_file(self._path, msgspec.json.encode_lines(later), mode=0o600)
+                write_file(self._path, b"".join(map(_encode, later)), mode=0o600)
             elif self._path.exists():
                 remove_file(self._path)
                 sync_directory(self._path.parent)
@@ -276,6 +276,10 @@ class SubscriptionLog:
             except (msgspec.DecodeError, UnicodeDecodeError):
                 break
         return lines
+
+
+def _encode(line: _Line) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
 
 
 def _wait_s(failures: int) -> float:

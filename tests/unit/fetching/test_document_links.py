@@ -31,7 +31,7 @@ def test_ttl(document: str, ttl_s: float) -> None:
     ("document", "hubs", "topic"),
     [
         (
-            '\ufeff {"feed_url": "/f", "hubs": [{"type": "rssCloud", "url": "/no"}, {"type": "WebSub", "url": "/hub"}]}',
+            '\ufeff {"feed_url": "/f", "hubs": [{"type": "x", "url": "/no"}, {"type": "WebSub", "url": "/hub"}]}',
             ["https://a.example/hub"],
             "https://a.example/f",
         ),

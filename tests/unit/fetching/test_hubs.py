@@ -344,7 +344,7 @@ def test_subscriptions_are_on_disk_before_hubs_see_them(tmp_path: Path) -> None:
             known = await running.known()
             book = DocumentBook.load(state / "documents.msgpack")
             kept = {one.url: one for one in [*book.subscriptions.records(), *SubscriptionLog(log).read()]}
-            active = kept[running.url].active
+            active = kept[running.topic].active
             assert active is not None
             assert known.callback.endswith(active.token)
             assert log.stat().st_mode & 0o077 == 0, "it has secrets"
