@@ -137,8 +137,8 @@ BENCHMARKS: Final = (
         "frontier",
         "The url-frontier API by its own Java classes: one stream, with 10,000 items that wait for their "
         "acknowledgements, which come from the disk. The client runs on the same machine.",
-        "with URLFRONTIER_SERVICE, the paths of PutURLs and GetURLs of url-frontier's own server, its service in memory; "
-        "else a server on grpcio that acknowledges and sends without a scheduler or a disk",
+        "with URLFRONTIER_SERVICE, url-frontier's own server, its service in memory, which ranks by dates only; else a "
+        "server on grpcio that acknowledges and sends without a scheduler or a disk",
         frontier.measure,
         200_000,
         always=False,

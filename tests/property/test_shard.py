@@ -285,7 +285,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
 ) -> None:
     # What rests is for the twin of politeness, shares of domains for that of the live ranking.
     politeness = Politeness(backoff=0, retire_after=None, per_batch=per_host)
-    outcomes = [structs.replace(outcome, retry_after=None) for outcome in outcomes]
+    outcomes = [structs.replace(outcome, retry_after=None, not_before=None) for outcome in outcomes]
     scheduler = Scheduler(
         formula=formula,
         max_ahead=None,

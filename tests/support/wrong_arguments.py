@@ -144,7 +144,9 @@ def outcome_cases() -> list[Case]:
     arrays = {key: {"none", "nones", "floats"} for key in fields}
     columns = dict.fromkeys(COLUMNS, ABSENT) | arrays
     texts = {"moved_to": {"none", "text"}, "etag": {"none", "text"}, "last_modified": {"none", "text"}}
-    single = dict.fromkeys(COLUMNS, NONE) | amounts | {"changed": {"none", "flag"}} | texts
+    single = (
+        dict.fromkeys(COLUMNS, NONE) | amounts | {"changed": {"none", "flag"}, "not_before": {"none", *TIME}} | texts
+    )
     return [
         *of("OutcomeBatch", OutcomeBatch, columns, urls=URLS, fetched_at=[1.0, 2.0]),
         *of("OutcomeBatch", OutcomeBatch, {"urls": NOTHING}, fetched_at=[1.0, 2.0]),

@@ -68,6 +68,10 @@ SENTENCES = [
         f"not eligible: rests {UNTIL}, as the Retry-After header of its last answer asked",
     ),
     (
+        Reason(ReasonCode.NOT_BEFORE, WAIT),
+        f"not eligible: its crawler wants no visit {UNTIL}",
+    ),
+    (
         Reason(ReasonCode.RETIRED, {"gone_answers": 1, **WAIT}),
         f"not eligible: retired after 1 answer of 404 or 410, not probed again {UNTIL}",
     ),
