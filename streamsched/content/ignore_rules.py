@@ -59,6 +59,8 @@ class IgnoreRules:
 def _compile_target(target: str) -> re.Pattern[str]:
     if not isinstance(target, str) or not target:
         raise SettingsError("ignore", target, _EXPECTED)
+    if "/" not in target:  # a host, which is compared in lower case
+        target = target.lower()
     return re.compile(translate(re.sub(r"([\[\]?])", r"[\1]", target).replace("[]]", "]")))
 
 

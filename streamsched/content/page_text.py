@@ -31,6 +31,8 @@ _AROUND: Final = re.compile(
     r"|(?:site|page)?(?:header|footer)|breadcrumbs?|copyright)(?![a-z])"
 )
 _CHARSET: Final = re.compile(rb"""<meta[^<>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{1,40})""", re.IGNORECASE)
+# Python's codecs that are no charsets of pages; punycode takes quadratic time.
+_NO_CHARSETS: Final = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-escape", "utf-7"))
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -92,7 +94,8 @@ def decode_page(page: bytes) -> str:
     found = _CHARSET.search(page, 0, 2048)
     name = found[1].decode("ascii") if found else "utf-8"
     try:
-        if codecs.lookup(name).name.startswith("utf-16"):  # a tag that can be read is not in UTF-16
+        codec = codecs.lookup(name).name
+        if codec.startswith("utf-16") or codec in _NO_CHARSETS:  # a tag that can be read is not in UTF-16
             name = "utf-8"
         return page.decode(name, "replace")
     except (LookupError, ValueError):  # an unknown encoding, or one that is none of text

@@ -201,3 +201,14 @@ def test_small_pages_are_parsed_as_they_are() -> None:
     html = "<p>" * (SMALL // 3)
     assert bound_markup(html) is html
     assert page_text("<b>" * 20_000 + "x") == "x"
+
+
+@pytest.mark.parametrize("name", ["punycode", "idna", "unicode_escape", "raw_unicode_escape", "utf-7"])
+def test_codecs_that_are_no_charsets_of_pages_are_read_as_utf_8(name: str) -> None:
+    page = f"<meta charset={name}><p>+AGE- \\x41-b".encode()
+    assert page_text(page) == "+AGE- \\x41-b"
+
+
+def test_hosts_of_ignore_rules_match_in_any_case() -> None:
+    ignore = IgnoreRules({"Shop.Example": ["foo"]})
+    assert page_text("<p>foo bar", "https://shop.example/", ignore=ignore).strip() == "bar"
