@@ -62,9 +62,10 @@ class NextBatch(Message):
 
 
 class Outcome(OutcomeEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
-    """One finished crawl of a page, as docs/outcomes.md describes it; ``fetched_at``: UTC epoch seconds."""
+    """One finished crawl of a page, as docs/outcomes.md describes it; times are UTC epoch seconds."""
 
     fetched_at: float
+    not_before: float | None = None
 
 
 class Outcomes(Message):
