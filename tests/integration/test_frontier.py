@@ -19,12 +19,15 @@ from typing import Any
 
 import grpc
 import pytest
+from click.testing import CliRunner
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ResponseReceived
 from h2.settings import SettingCodes, Settings
 
 from streamsched import DurableScheduler
+from streamsched.cli.commands.serve import serve_command
+from streamsched.errors import SettingsError
 from streamsched.frontier.connections import Code
 from streamsched.frontier.handout import LEASE_S
 from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, message
@@ -595,3 +598,12 @@ def test_the_projects_own_java_client(frontier: Frontier) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == ["put 500 ok 500", "got 500 of 7", "put 500 ok 500", "size 500 queues 7"]
     assert frontier.http.scheduler.page("https://h0.example/0", now=clock_now()) is not None
+
+
+@pytest.mark.parametrize("crawls", ["a={0}/x b={0}/y/../x", "a={0}/state"])
+def test_crawls_with_one_directory_are_refused_as_a_setting(tmp_path: Path, crawls: str) -> None:
+    options = ["--state", f"{tmp_path}/state", "--http", "127.0.0.1:0", "--frontier", "127.0.0.1:0"]
+    options += ["--set", f"frontier.crawls={crawls.format(tmp_path)}"]
+    result = CliRunner().invoke(serve_command, options)
+    assert isinstance(result.exception, SettingsError)
+    assert not (tmp_path / "state").exists()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -24,6 +25,7 @@ from streamsched.cli.service_options import (
     service_clock,
     service_options,
 )
+from streamsched.errors import SettingsError
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
@@ -63,6 +65,15 @@ def serve_command(**given: Any) -> int:
         return _serve(settings, as_json=given["json"])
 
 
+def _check_directories(settings: RunSettings) -> None:
+    directories = [
+        Path(one).resolve() for one in (settings.state, *settings.frontier.others.values()) if one is not None
+    ]
+    if len(set(directories)) < len(directories):
+        expected = "a directory of its own for each crawl, none of them that of state"
+        raise SettingsError("frontier.crawls", settings.frontier.crawls, expected)
+
+
 def _serve(settings: RunSettings, *, as_json: bool) -> int:
     with needs_http():
         from streamsched.http.open_http import open_http  # noqa: PLC0415  an extra
@@ -77,6 +88,7 @@ def _serve(settings: RunSettings, *, as_json: bool) -> int:
                 from streamsched.frontier.open_frontier import open_frontier  # noqa: PLC0415  an extra
             beside = stack.enter_context(listen_on(frontier.listening(http).address, "frontier.address"))
             open_beside = partial(open_frontier, settings=frontier, http=http, listener=beside)
+            _check_directories(settings)
         scheduler = stack.enter_context(open_run_state(settings, wall, is_live=True))
         interruption = stack.enter_context(Interruption(waits=True))
         hooks = stack.enter_context(open_run_hooks(settings, scheduler, wall, is_live=True))
