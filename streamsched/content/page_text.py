@@ -137,7 +137,7 @@ def _parse(html: str, ignored: Ignored, left_out: list[str]) -> Any:
         try:
             found = tree.css(selector)
         except Exception as error:  # noqa: BLE001  selectolax has no class of its own
-            raise SettingsError("ignore", f"css:{selector}", f"a CSS selector: {error}") from None
+            raise SettingsError("ignore", f"css:{selector}", f"a CSS selector ({str(error).rstrip('.')})") from None
         _remove(found)
     return tree
 
