@@ -16,7 +16,7 @@ from streamsched.api.operations import BLOCK, FORGET, HOSTS, NEXT_BATCH, OBSERVE
 from streamsched.errors import SnapshotError, StreamschedError
 from streamsched.frontier.connections import Call, Code, GrpcError
 from streamsched.frontier.handout import Wanted, encode_pages
-from streamsched.frontier.intake import Items, Part, name_of
+from streamsched.frontier.intake import LAST_DATE_S, Items, Part, name_of
 from streamsched.frontier.messages import FRONTIER, HEALTH, METHODS, SERVICES, message
 from streamsched.frontier.queues import Queues
 from streamsched.http.app import HttpApp
@@ -167,6 +167,9 @@ class FrontierCalls:
         if items.foreign and "foreign" not in self._warned:
             self._warned.add("foreign")
             LOG.warning("URLs of another crawl ID are not taken", served=" ".join(self._services))
+        if items.misdated and "misdated" not in self._warned:
+            self._warned.add("misdated")
+            LOG.warning("refetchable_from_date is not in seconds and not obeyed", most=LAST_DATE_S)
 
     async def _get_urls(self, call: Call) -> None:
         asked = METHODS[call.path].asked.FromString(await call.receive_one())

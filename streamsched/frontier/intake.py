@@ -36,6 +36,7 @@ ERROR_COUNT: Final = "fetch.error.count"
 _ROBOTS: Final = "robots.txt"  # an error cause: robots.txt forbids the page
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _MOST_STATUS: Final = 999
+LAST_DATE_S: Final = 253_402_300_799  # the end of the year 9999: what is later is in other units, as milliseconds
 
 
 class Outcome(NamedTuple):
@@ -114,13 +115,15 @@ class Items:
     """The items of some messages of a stream, and how each is acknowledged.
 
     `keeps_dates`: whether known ones name the earliest time of the next visit. ``parts``: by crawl; ``unproven``: how
-    many known ones show no state of the page; ``foreign``: how many are of crawls that are not served.
+    many known ones show no state of the page; ``foreign``: how many are of crawls that are not served;
+    ``misdated``: how many have dates that are not in seconds, which are not obeyed.
     """
 
     def __init__(self, crawls: Collection[str], now: float, *, keeps_dates: bool) -> None:
         self.parts: dict[str, Part] = {}
         self.unproven = 0
         self.foreign = 0
+        self.misdated = 0
         self._crawls = crawls
         self._now = now
         self._keeps_dates = keeps_dates
@@ -151,11 +154,20 @@ class Items:
         if kind == "discovered":
             part.add_discovered(place, url)
         else:
-            date = holder.refetchable_from_date
-            not_before = None if date and not self._keeps_dates else min(float(date) or NEVER_S, NEVER_S)
-            outcome = read_outcome(url, info.metadata, self._now, not_before)
+            outcome = read_outcome(url, info.metadata, self._now, self._read_date(holder.refetchable_from_date))
             self.unproven += outcome.status is None and outcome.content is None
             part.add_known(place, outcome)
+
+    def _read_date(self, date: int) -> float | None:
+        """Return the `not_before` of a known item with this date."""
+        if not date:
+            return NEVER_S
+        if not self._keeps_dates:
+            return None
+        if date > LAST_DATE_S:
+            self.misdated += 1
+            return None
+        return min(float(date), NEVER_S)
 
     def acknowledge(self) -> list[bytes]:
         """Return the acknowledgements."""

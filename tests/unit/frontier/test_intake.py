@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streamsched.frontier.intake import Outcome, as_batch, name_of, read_outcome
+from streamsched.frontier.intake import URL_ITEM, Items, Outcome, as_batch, name_of, read_outcome
 from streamsched.frontier.messages import message
-from streamsched.outcomes import ROBOTS_DENIED
+from streamsched.outcomes import NEVER_S, ROBOTS_DENIED
 
 URL = "https://a.example/"
 NOW = 1_755_820_800.0  # 2025-08-22
@@ -59,6 +59,28 @@ def test_statuses(texts: dict[str, Any], status: int | None) -> None:
 )
 def test_times(text: str, fetched_at: float) -> None:
     assert read(lastProcessedDate=text).fetched_at == fetched_at
+
+
+@pytest.mark.parametrize("keeps_dates", [False, True])
+@pytest.mark.parametrize(
+    ("date", "not_before", "misdated"),
+    [
+        (0, NEVER_S, 0),
+        (1, 1.0, 0),
+        (1_800_000_000, 1.8e9, 0),
+        (253_402_300_799, NEVER_S, 0),
+        (1_800_000_000_000, None, 1),  # milliseconds
+        (2**64 - 1, None, 1),
+    ],
+)
+def test_dates(date: int, not_before: float | None, misdated: int, keeps_dates: bool) -> None:
+    item = URL_ITEM()
+    item.known.info.url, item.known.refetchable_from_date = URL, date
+    items = Items(["DEFAULT"], NOW, keeps_dates=keeps_dates)
+    items.add(item.SerializeToString())
+    (outcome,) = items.parts["DEFAULT"].outcomes
+    expected = (not_before, misdated) if keeps_dates or not date else (None, 0)
+    assert (outcome.not_before, items.misdated) == expected
 
 
 def test_equal_signatures_are_equal_contents() -> None:
