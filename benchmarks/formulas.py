@@ -8,7 +8,6 @@ these changes: so much a choice of formulas could gain at most.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 from rich.progress import track
 
+from benchmarks.report import write_block
 from streamsched import Scheduler
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.evolution_settings import REEVOLUTION_SETTINGS
@@ -138,22 +138,14 @@ def _per_cent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}".replace("-", "−")
 
 
-def write_block(text: str, name: str, block: str) -> str:
-    """Return `text` with `block` between the comments of that name. Raises ValueError if they are missing."""
-    found = re.search(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", text, re.DOTALL)
-    if found is None:
-        raise ValueError(f"{DOCUMENT.name}: expected a block between <!-- {name} --> and <!-- /{name} -->")
-    return text[: found.start()] + found[1] + block + found[2] + text[found.end() :]
-
-
 def main(folder: Path) -> None:
     """Run the replays, and write both tables into the document."""
     folder.mkdir(parents=True, exist_ok=True)
     rivals = ["| log | formula | replayed | simulated |", "| --- | --- | --- | --- |"]
     for log in track(LOGS, description="Rivals", transient=True):
         rivals += judge(folder, log)
-    text = write_block(DOCUMENT.read_text("utf-8"), "rivals", "\n".join(rivals) + "\n")
-    DOCUMENT.write_text(write_block(text, "gains", make_gains(folder)), "utf-8")
+    write_block(DOCUMENT, "rivals", "\n".join(rivals) + "\n")
+    write_block(DOCUMENT, "gains", make_gains(folder))
 
 
 if __name__ == "__main__":

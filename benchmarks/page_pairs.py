@@ -1,5 +1,7 @@
 """``python -m benchmarks.page_pairs FOLDER``: how often hashes decide wrongly on two versions of 218 real pages.
 
+Writes the table of docs/content.md.
+
 `page_pairs.txt` says where each page is in two releases of a package, and whether a reader of it would call it changed:
 this was judged by eye, from the differing lines of all visible text. Version numbers of frames, dates of builds, menus,
 years of copyright and what a new release of the generator words differently are noise. The pages were drawn at random,
@@ -20,11 +22,12 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.report import Row, table
+from benchmarks.report import Row, table, write_block
 from streamsched.content import content_hash, page_text, simhash
 from streamsched.content.page_text import EXTRACTORS
 from streamsched.estimation.change_detection import CHANGE_BITS
 
+DOCUMENT: Final = Path("docs", "content.md")
 LABELS: Final = Path(__file__).with_name("page_pairs.txt")
 
 
@@ -122,4 +125,6 @@ def _fetch(source: Source, version: str, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(table(measure(Path(sys.argv[1]))))
+    rows = table(measure(Path(sys.argv[1])))
+    print(rows)
+    write_block(DOCUMENT, "pairs", f"{rows}\n")

@@ -116,3 +116,12 @@ def machine() -> str:
     processor = found[1] if found else platform.processor() or platform.machine()
     packages = ", ".join(f"{name} {version(name)}" for name in ("numba", "numpy"))
     return f"{processor}, {cores} cores, {memory:.0f} GB; Python {platform.python_version()}, {packages}"
+
+
+def write_block(document: Path, name: str, block: str) -> None:
+    """Write `block` into `document` between the comments of that name. Raises ValueError if they are missing."""
+    text = document.read_text("utf-8")
+    found = re.search(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"{document.name}: expected a block between <!-- {name} --> and <!-- /{name} -->")
+    document.write_text(text[: found.start()] + found[1] + block + found[2] + text[found.end() :], "utf-8")

@@ -5,7 +5,6 @@ Pages change as Poisson processes with log-normal rates; 5 % of them are visited
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from rich.progress import track
 
+from benchmarks.report import write_block
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.api.views import TrialView
 from streamsched.numerics.packed_urls import PackedUrls
@@ -88,11 +88,7 @@ def _describe(endings: list[Ending]) -> Iterator[str]:
 
 def main() -> None:
     """Write the table into the document, between its two comments."""
-    text = DOCUMENT.read_text("utf-8")
-    found = re.search(r"(<!-- trial -->\n).*?(<!-- /trial -->)", text, re.DOTALL)
-    if found is None:
-        raise ValueError(f"{DOCUMENT.name}: expected a block between <!-- trial --> and <!-- /trial -->")
-    DOCUMENT.write_text(text[: found.start()] + found[1] + make_table() + found[2] + text[found.end() :], "utf-8")
+    write_block(DOCUMENT, "trial", make_table())
 
 
 if __name__ == "__main__":
