@@ -38,7 +38,7 @@ def described(
 def crawl(*crawls: dict[str, Any]) -> list[dict[str, Any]]:
     """Run crawls in one process; return the figures and items of each."""
     done = run_to_end(words(*crawls), timeout=300.0)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, (done.returncode, done.stderr[-3000:])
     found: list[dict[str, Any]] = json.loads(done.stdout)
     assert [one["stats"].get("spider_exceptions/count") for one in found] == [None] * len(crawls), done.stderr[-3000:]
     return found
