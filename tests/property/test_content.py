@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from hypothesis import example, given
@@ -82,6 +83,32 @@ def test_texts_without_noise_have_none(text: str) -> None:
     cleaned = remove_noise(text)
     assert cleaned == " ".join(cleaned.split())
     assert content_hash(text) == content_hash(f"  {text}\n")
+
+
+_AGES = re.compile(r"\b(?:(?:an?|one|a few) (?:minutes?|days?|weeks?) ago|just now)\b ?", re.IGNORECASE | re.ASCII)
+_AGE_WORDS = [
+    "a",
+    "an",
+    "one",
+    "a few",
+    "minutes",
+    "day",
+    "weeks",
+    "ago",
+    "just",
+    "now",
+    "Ago",
+    "aGO",
+    "NOW",
+    "x",
+    "\u0130",
+]
+
+
+@given(st.lists(st.sampled_from(_AGE_WORDS)), st.sampled_from([" ", " a", "-"]))
+def test_ages_in_words_are_those_of_one_expression(words: list[str], between: str) -> None:
+    text = between.join(words) + between.rstrip(" ")
+    assert remove_noise(text) == " ".join(_AGES.sub("", " ".join(text.split())).split())
 
 
 @given(
