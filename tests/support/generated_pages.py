@@ -50,7 +50,7 @@ def make_page(kind: str, seed: int) -> Callable[[Noise, bool], str]:
     """A function of noise, and of whether the page has changed, that returns the page as HTML."""
     rng = random.Random(seed)
     title, new = _sentence(rng), _sentence(rng)
-    parts = [" ".join(_sentence(rng) for _ in range(4)) for _ in range(11)]
+    parts = [" ".join(_sentence(rng) for _ in range(4)) for _ in range(12)]
     cells, price = [(rng.choice(_WORDS), rng.randint(3, 999)) for _ in range(20)], rng.randint(10, 900)
 
     def body(noise: Noise, changed: bool) -> str:
