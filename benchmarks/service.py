@@ -22,6 +22,7 @@ from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -39,6 +40,7 @@ _SENDERS: Final = 8  # connections that send frames as fast as they are acknowle
 _SENT: Final = 3_000  # frames of that measurement
 _WARM_S: Final = 6.0  # before latencies count: the first two batches scan all pages
 _CASES: Final = ((1_000, 10), (100, 50))  # pages of a batch, batches a second
+_CLICKS: Final = 10  # pages a second that a user of the console opens
 _MEASURED_S: Final = 5.0  # of latencies, for each repeat
 _CHROMIUM: Final = "/usr/bin/chromium"
 _SETTLE_S: Final = 10.0  # before processor time counts: the first answers compute what later ones reuse
@@ -62,16 +64,21 @@ class _OverHttp:
         self._local = threading.local()
 
     def next_batch(self, k: int) -> None:
-        self._post("/v1/next", json.dumps({"k": k, "lease": "10m"}).encode(), "application/json")
+        self._send("POST", "/v1/next", json.dumps({"k": k, "lease": "10m"}).encode(), "application/json")
 
     def observe(self, frame: bytes) -> None:
-        self._post("/v1/outcomes", frame, FRAMES)
+        self._send("POST", "/v1/outcomes", frame, FRAMES)
 
-    def _post(self, path: str, body: bytes, media_type: str) -> None:
+    def open_page(self, url: str) -> None:
+        """Ask for what the console asks for when a user opens a page."""
+        self._send("GET", f"/v1/pages/{quote(url, safe='')}")
+        self._send("GET", f"/v1/explain?url={quote(url, safe='')}")
+
+    def _send(self, method: str, path: str, body: bytes = b"", media_type: str = "") -> None:
         if not hasattr(self._local, "connection"):
             self._local.connection = HTTPConnection(self._address)
         connection: HTTPConnection = self._local.connection
-        connection.request("POST", path, body, {"content-type": media_type})
+        connection.request(method, path, body or None, {"content-type": media_type} if media_type else {})
         answer = connection.getresponse()
         content = answer.read()
         if answer.status != 200:
@@ -101,12 +108,13 @@ def measure(pages: int, repeats: int) -> list[Row]:
         shutil.copytree(folder / "state", folder / "copy")
         with _serving(folder / "state", "--set", "http.rate=1000000") as (_, address):
             own = _measure(_OverHttp(address), pages, seconds)
+            clicked = _measure_clicks(_OverHttp(address), pages, seconds)
         with DurableScheduler.open(folder / "copy") as scheduler:
             rival = _measure(_InProcess(scheduler), pages, seconds)
             scheduler.close(save=False)
     finally:
         shutil.rmtree(folder)
-    return _rows(own, rival, pages)
+    return [*_rows(own, rival, pages), clicked]
 
 
 def _rows(own: Sequence[float], rival: Sequence[float], pages: int) -> list[Row]:
@@ -162,6 +170,24 @@ def _measure(caller: _Caller, pages: int, seconds: float) -> list[float]:
         begin = time.perf_counter()
         list(pool.map(caller.observe, frames))
         return [_SENT * _FRAME / (time.perf_counter() - begin), *figures]
+
+
+def _measure_clicks(caller: _OverHttp, pages: int, seconds: float) -> Row:
+    """Return the row of batches while a user opens pages, beside the same service without the user."""
+    urls, numbers, rng = make_urls(pages), count(pages), np.random.default_rng(0)
+    k, per_s = _CASES[-1]
+    opened = [urls[int(row)] for row in rng.integers(0, pages, int((seconds + _WARM_S) * _CLICKS))]
+    clicks = [lambda _, url=url: caller.open_page(url) for url in opened]
+    worst = []
+    for calls in ([], clicks):
+        frames = _make_frames(urls, int((seconds + _WARM_S) * _FEED), numbers)
+        with ThreadPoolExecutor(1) as user, ThreadPoolExecutor(1) as beside:
+            clicking = beside.submit(_pace, time.perf_counter() + 0.1, 1 / _CLICKS, calls, user)
+            taken = _at_intervals(caller, k, per_s, seconds, frames)
+            clicking.result()
+        worst.append(float(np.quantile(taken, 0.99)))
+    what = f"next of {k:,}, {per_s} a second, while a user opens {_CLICKS} pages a second, {pages:,} pages, p99"
+    return durations(f"{what}; rival: without the user", worst[1], worst[0])
 
 
 def _at_intervals(caller: _Caller, k: int, per_s: int, seconds: float, frames: Sequence[bytes]) -> list[float]:
