@@ -111,6 +111,8 @@ def test_a_large_page_is_cut(server: str, capsys: pytest.CaptureFixture[str]) ->
 def test_what_cannot_be_read(server: str, copies: list[str], tmp_path: Path) -> None:
     for wrong in (f"{server}/missing", "http://127.0.0.1:1/", "http://[::1", str(tmp_path / "none.html")):
         assert main(["content", wrong]) == 3
+    for wait in ("nan", "-1", "2h", "1e400"):
+        assert main(["content", copies[0], "--twice", "--wait", wait]) == 2
     for arguments in (["--twice"], ["--ignore", "("], ["--ignore", "css:[["], ["--by", "lynx"]):
         assert main(["content", *copies, *arguments]) == 2
 

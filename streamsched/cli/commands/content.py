@@ -10,11 +10,13 @@ from typing import Any, Final
 import click
 
 from streamsched.cli.exits import DONE
+from streamsched.cli.options import Parsed
 from streamsched.cli.output import echo, echo_json, plain
 from streamsched.content import IgnoreRules, PageText, content_hash, page_text, simhash
 from streamsched.content.page_difference import DifferingLine, find_differing
 from streamsched.content.page_text import EXTRACTORS, MOST_BYTES, SELECTOLAX
 from streamsched.errors import FetchError, SettingsError, SourceError
+from streamsched.numerics.durations import parse_duration
 
 _EPILOG: Final = """
 \b
@@ -23,14 +25,22 @@ Examples:
   streamsched content monday.html tuesday.html --ignore '[0-9]+ views' --ignore css:.adverts
 """
 _SECONDS: Final = 20.0  # for a whole page
+_LONGEST_WAIT_S: Final = 3_600.0
 _SHOWN: Final = 50  # lines of each copy
+
+
+def _parse_wait(text: str) -> float:
+    """Return a time from 0 to an hour, in seconds."""
+    if (wait_s := parse_duration(text, "wait", zero=True)) > _LONGEST_WAIT_S:
+        raise SettingsError("wait", text, "a time of at most an hour")
+    return wait_s
 
 
 @click.command("content", epilog=_EPILOG)
 @click.argument("page")
 @click.argument("other", required=False)
 @click.option("--twice", is_flag=True, help="Fetch the page twice and show the lines that differ.")
-@click.option("--wait", type=click.FloatRange(0, 3600), default=2.0, show_default=True, help="Seconds between the two.")
+@click.option("--wait", type=Parsed("TIME", _parse_wait), default="2s", show_default=True, help="Time between the two.")
 @click.option("--ignore", multiple=True, metavar="PATTERN", help="Leave out what a regular expression or css: matches.")
 @click.option("--by", type=click.Choice(EXTRACTORS), default=SELECTOLAX, show_default=True, help="The extractor.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
