@@ -12,6 +12,7 @@ of an image, gets a feed with another identity; positions of the old one are ref
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 import threading
@@ -41,6 +42,8 @@ from streamsched.persistence.files import (
 )
 from streamsched.persistence.log_segments import FRAME, FRAME_BYTES, pack_frame, read_frame
 from streamsched.state.found_changes import FoundChanges
+
+_logger: Final = logging.getLogger("streamsched.persistence")
 
 MAGIC: Final = b"streamsched feed 01\n"
 _HEADER: Final = struct.Struct(f"<{len(MAGIC)}s4sQd")  # identity, first change, when it was begun
@@ -326,6 +329,13 @@ class ChangeFeed:
             if path not in [segment.path for segment in kept]:
                 path.unlink()
         if not kept:
+            if listed:
+                _logger.warning(
+                    "%s: the change feed is damaged or of another state, as it lacks changes up to number %d: it begins "
+                    "anew, and cursors of it are gone",
+                    self._directory,
+                    count,
+                )
             self._segments = []
             self.identity = os.urandom(4).hex()
             self._start_segment(count + 1)

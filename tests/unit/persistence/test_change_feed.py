@@ -131,7 +131,9 @@ def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", ["file", "frame", "header", "count"])
-def test_a_feed_that_lacks_changes_gets_another_identity(tmp_path: Path, loss: str) -> None:
+def test_a_feed_that_lacks_changes_gets_another_identity(
+    tmp_path: Path, loss: str, caplog: pytest.LogCaptureFixture
+) -> None:
     feed = ChangeFeed(tmp_path, 0, None)
     fill(feed, 1, [5, 5])
     old = feed.newest
@@ -145,6 +147,7 @@ def test_a_feed_that_lacks_changes_gets_another_identity(tmp_path: Path, loss: s
         path.write_bytes(raw)
     feed = ChangeFeed(tmp_path, 12 if loss == "count" else 10, None)
     assert feed.identity != old.identity
+    assert len(caplog.records) == (loss != "file")
     assert feed.oldest == feed.newest
     with pytest.raises(ChangesGone) as gone:
         feed.find(str(old))
