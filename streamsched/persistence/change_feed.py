@@ -331,8 +331,8 @@ class ChangeFeed:
         if not kept:
             if listed:
                 _logger.warning(
-                    "%s: the change feed is damaged or of another state, as it lacks changes up to number %d: it begins "
-                    "anew, and cursors of it are gone",
+                    "%s: the change feed is damaged or of another state, as it lacks changes up to number %d; it "
+                    "begins anew, and cursors of it are gone",
                     self._directory,
                     count,
                 )
