@@ -61,9 +61,10 @@ class LeaseSettings:
     waits for a page to lease in one request, which closing may have to wait for; ``hosts``, ``per_host``: as for
     `next_batch`; ``in_hand``: the most pages without an outcome in the program's hands; ``limit``: the most pages in
     all; ``follow``: False to end once no page is due.
-    ``of_host``: the most pages of a host in the program's hands; ``idle_close_s``: after how long without a page to
-    end; ``clock_speed``: seconds of the service's clock a second; ``frame``, ``every_s``: how many outcomes make a
-    call, and for how long the first of them waits.
+
+    ``of_host``: the most pages of a host in the program's hands, 0 for any number. With it, an answer 429 gives those
+    of its host back that wait. ``idle_close_s``: after how long without a page to end; ``clock_speed``: seconds of the
+    service's clock a second; ``frame``, ``every_s``: how many outcomes make a call, and how long the first one waits.
     """
 
     size: int = 100
@@ -74,7 +75,7 @@ class LeaseSettings:
     in_hand: int = 1_000
     limit: int | None = None
     follow: bool = True
-    of_host: int | None = None
+    of_host: int = 0
     idle_close_s: float | None = None
     clock_speed: float = 1.0
     frame: int = 200
@@ -219,7 +220,7 @@ class Frontier:
 
     def start(self) -> None:
         """Open the link and ask for pages."""
-        self._link.start(self._hear, self._note_discovered)
+        self._link.start(self._hear, self.note_discovered)
         self.resume()
 
     def resume(self) -> None:
@@ -230,20 +231,9 @@ class Frontier:
 
     def next_visit(self) -> OpenVisit | None:
         """Begin the visit of the best page that may be visited now, None if there is none. Amortised O(1)."""
+        visit = self._begin_best()
         self.ask()
-        most = self._settings.of_host
-        while self.has_page:
-            visit = self._ready.popleft()
-            if visit.until_s - self._clock() <= _LEAST_LEFT * visit.lasts_s:
-                self._waiting -= 1
-                self._around.count("expired")
-                self.give_back([visit])
-            elif most and self._active[visit.host] >= most:
-                self._parked.setdefault(visit.host, deque()).append(visit)
-            else:
-                self._waiting -= 1
-                return self._begin(visit)
-        return None
+        return visit
 
     def begin_own(self, url: str) -> OpenVisit:
         """Begin the visit of a page that the crawler has chosen itself."""
@@ -264,7 +254,7 @@ class Frontier:
         for outcome in outcomes[:-1]:
             self._send(Report(outcome))
         self._send(Report(outcomes[-1], then))
-        if visit.host and outcomes[0].status == _TOO_MANY:  # not of the page that it redirects to
+        if visit.host and self._settings.of_host and outcomes[0].status == _TOO_MANY:  # not where it redirects to
             self._give_back_host(visit.host)
 
     def give_back(self, visits: Iterable[OpenVisit]) -> None:
@@ -289,6 +279,11 @@ class Frontier:
         if links:
             self._around.count("discovered", len(links))
             self._link.discover(links)
+
+    def note_discovered(self) -> None:
+        """The service has heard of links: one of them may be due."""
+        if self.is_done and not (self._settings.follow or self.is_stopping):
+            self.resume()
 
     def ask(self) -> None:
         """Ask for pages if half a batch or less waits, unless a call is under way or it is too early for another."""
@@ -389,10 +384,26 @@ class Frontier:
         self._waiting -= len(given)
         self.give_back(given)
         self._link.send()
+        self.ask()
 
     def _make(self, url: str, page: LeasedPage | None = None, until_s: float = 0.0, lasts_s: float = 0.0) -> OpenVisit:
         self._number += 1
         return OpenVisit(self._number, url, page, "" if page is None else page.host, until_s, lasts_s)
+
+    def _begin_best(self) -> OpenVisit | None:
+        most = self._settings.of_host
+        while self.has_page:
+            visit = self._ready.popleft()
+            if visit.until_s - self._clock() <= _LEAST_LEFT * visit.lasts_s:
+                self._waiting -= 1
+                self._around.count("expired")
+                self.give_back([visit])
+            elif most and self._active[visit.host] >= most:
+                self._parked.setdefault(visit.host, deque()).append(visit)
+            else:
+                self._waiting -= 1
+                return self._begin(visit)
+        return None
 
     def _begin(self, visit: OpenVisit) -> OpenVisit:
         self._visits[visit.number] = visit
@@ -447,7 +458,9 @@ class Frontier:
         elif self._empty_since_s is None:
             self._empty_since_s = self._clock()
         idle_s = self._settings.idle_close_s
-        is_idle = idle_s is not None and self._empty_since_s is not None and self._clock() - self._empty_since_s >= idle_s
+        is_idle = (
+            idle_s is not None and self._empty_since_s is not None and self._clock() - self._empty_since_s >= idle_s
+        )
         if is_idle or not self._settings.follow:
             self.is_done = True
             self._around.wake()
@@ -457,11 +470,6 @@ class Frontier:
     def _pause(self, seconds: float) -> None:
         self._ask_at_s = self._clock() + seconds
         self._around.later(1.01 * seconds, self.ask)
-
-    def _note_discovered(self) -> None:
-        """The service has heard of links: one of them may be due."""
-        if self.is_done and not (self._settings.follow or self.is_stopping):
-            self.resume()
 
     def _hear(self, reports: Sequence[Report], answer: Observed | None) -> None:
         """Take the answer to a call with outcomes, None if there will be none."""

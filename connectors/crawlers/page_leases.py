@@ -138,6 +138,11 @@ class PageLeases:
         if self._loop is not None:
             await _within_close(self._link.flush())
 
+    async def discover(self) -> None:
+        """Return once the service has taken or refused the links of `Frontier.add_link`."""
+        self.frontier.send_links()
+        await self._link.discovered()
+
     async def stop(self) -> None:
         """Ask for no more pages and give back those that are idle. Pages in hand may still be reported."""
         async with self._closing:
@@ -187,13 +192,12 @@ class PageLeases:
             self._changed.set()
 
     async def _stop(self) -> None:
-        self._changed.set()
         if self._loop is not None:
-            stopped: asyncio.Future[None] = self._loop.create_future()
+            stopped = asyncio.Event()
             wait_s = parse_duration(self.settings.wait, "wait", zero=True)
-            self.frontier.stop(wait_s + _ANSWER_S, lambda: stopped.set_result(None))
+            self.frontier.stop(wait_s + _ANSWER_S, stopped.set)
             self._changed.set()
-            await stopped
+            await stopped.wait()
 
 
 async def _within_close(work: Coroutine[Any, Any, None]) -> None:

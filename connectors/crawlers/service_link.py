@@ -178,6 +178,12 @@ class ServiceLink:
         if self._sender is not None:
             await self._sender.flush()
 
+    async def discovered(self) -> None:
+        """Return once the service has taken or refused all links."""
+        await self._opened()
+        if self._linking is not None:
+            await asyncio.shield(self._linking)
+
     def _hand(self, call: Callable[..., None], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the crawler's loop has ended
             self._to_crawler(call, *arguments)
@@ -267,9 +273,7 @@ class ServiceLink:
 
     async def _end(self) -> None:
         """Send what waits, in order: links, outcomes."""
-        await self._opened()
-        if self._linking is not None:
-            await self._linking
+        await self.discovered()
         assert self._sender is not None
         self._take_reports()
         await self._sender.__aexit__(None, None, None)
