@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -88,6 +90,8 @@ class ScrapyFrontier:
     def open(self, spider: Spider) -> None:
         """Begin to ask for pages. Returns at once; a service of its own starts meanwhile."""
         given = self.settings
+        if given.freeze:
+            _freeze()
         self._pages = SpiderPages(spider, given.callbacks, given.meta)
         serve = () if given.clock_speed == 1.0 else ("--set", f"clock.speed={given.clock_speed:g}")
         self._link = ServiceLink(
@@ -346,6 +350,16 @@ class ScrapyFrontier:
         if self._link is not None and not self._is_closed:
             self.frontier.finish(_FORCED_S, lambda _: None)
             self._link.has_ended.wait(_FORCED_S + 1.0)
+
+
+@cache
+def _freeze() -> None:
+    """Let the garbage collector pass over all that is loaded, once in a process: a third of Scrapy's time is its own.
+
+    Each full collection looks at some 100,000 objects of modules, and a crawl has one every 100 pages.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def redirect_status(request: Request) -> int | None:
