@@ -45,6 +45,7 @@ class Service:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.asked: list[dict[str, Any]] = []
         self.reports: list[Report] = []
+        self.discovered: list[list[str]] = []
         self.has_finished = self.has_links = False
         self._waiting: list[Callable[[Any], None]] = []
 
@@ -62,6 +63,9 @@ class Service:
         return len(self.reports)
 
     def send(self) -> None: ...
+
+    def discover(self, urls: list[str]) -> None:
+        self.discovered.append(urls)
 
     def finish(self, _within_s: float, then: Callable[[Any], None]) -> None:
         self.has_finished = True
@@ -181,6 +185,72 @@ def test_pages_whose_lease_has_ended_are_not_visited(service: Service) -> None:
     service.now_s += 10.0
     assert frontier.next_visit() is None
     assert (service.counts["expired"], frontier.waiting) == (1, 0)
+
+
+def test_pages_with_less_than_a_quarter_of_their_lease_are_given_back_and_others_asked_for(service: Service) -> None:
+    frontier = frontier_of(service)
+    service.answer(pages(*A[:4], lease_s=100.0))
+    service.now_s += 76.0
+    assert frontier.next_visit() is None
+    assert service.given_back == A[:4]
+    assert [asked["k"] for asked in service.asked] == [4, 4]
+
+
+def test_pages_whose_lease_may_be_another_crawlers_are_not_given_back(service: Service) -> None:
+    frontier = frontier_of(service)
+    service.answer(pages(*A[:2], lease_s=100.0))
+    assert frontier.next_visit() is not None
+    service.now_s += 99.5
+    frontier.finish(1.0, lambda _: None)
+    assert service.given_back == []
+
+
+def test_a_first_batch_that_is_repeated_was_leased_when_it_was_first_asked_for(service: Service) -> None:
+    frontier = frontier_of(service)
+    service.answer(ServiceUnavailable("POST", "away"))
+    service.pass_time(30.0)
+    service.answer(pages(A[0], lease_s=100.0, repeated=True))
+    assert frontier.time.read() == NOW + 30.0
+    service.now_s += 50.0
+    assert frontier.next_visit() is None
+
+
+def test_no_more_pages_are_in_hand_than_the_settings_allow(service: Service) -> None:
+    frontier = frontier_of(service, in_hand=2)
+    service.answer(pages(*A[:4]))
+    first, _ = begun(frontier)
+    assert not frontier.has_page
+    frontier.report(first, [Outcome(A[0], NOW)])
+    assert len(begun(frontier)) == 1
+
+
+def test_pages_wait_while_too_many_outcomes_are_unsent(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsched.connectors.crawlers.frontier._MOST_UNSENT", 2)
+    frontier = frontier_of(service)
+    service.answer(pages(*A[:4]))
+    for url in A[:2]:
+        visit = frontier.next_visit()
+        assert visit is not None
+        frontier.report(visit, [Outcome(url, NOW)])
+    woken = service.woken
+    assert frontier.next_visit() is None
+    service.on_answer(service.reports, Observed(applied=2, first_visits=2, positions=[]))
+    assert service.woken == woken + 1
+    assert frontier.next_visit() is not None
+
+
+def test_links_go_in_groups_and_may_be_visited_by_a_crawler_that_had_nothing_left(service: Service) -> None:
+    frontier = frontier_of(service, follow=False)
+    service.answer(pages())
+    assert frontier.is_done
+    for url in (A[0], f"{A[1]}#part"):
+        frontier.add_link(url)
+    assert frontier.has_links
+    service.pass_time(1.0)
+    assert service.discovered == [A[:2]]
+    frontier.note_discovered()
+    assert not frontier.is_done
+    assert len(service.asked) == 2
 
 
 def test_a_host_with_too_many_requests_gets_its_pages_back(service: Service) -> None:
