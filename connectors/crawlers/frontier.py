@@ -14,7 +14,8 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from typing import Final, Protocol
 
 from streamsched.api.answers import LeasedBatch, LeasedPage
@@ -107,31 +108,6 @@ class OpenVisit:
     lasts_s: float = 0.0
 
 
-class ServiceTime:
-    """The service's time, by the last batch and the seconds since; before the first batch the machine's.
-
-    ``speed``: seconds of the service's clock a second.
-    """
-
-    def __init__(self, speed: float, wall: Callable[[], float], clock: Callable[[], float]) -> None:
-        self._speed = speed
-        self._wall = wall
-        self._clock = clock
-        self._anchor: tuple[float, float] | None = None
-
-    def read(self) -> float:
-        """Return the present, UTC epoch seconds."""
-        if self._anchor is None:
-            return self._wall()
-        now, at_s = self._anchor
-        return now + (self._clock() - at_s) * self._speed
-
-    def set(self, now: float, asked_s: float | None = None) -> None:
-        """Learn the time of a batch that has just come; `asked_s`: when, if it may have been leased long ago."""
-        if asked_s is None or self._anchor is None:
-            self._anchor = now, self._clock() if asked_s is None else asked_s
-
-
 @dataclass(slots=True)
 class _Asked:
     """A call for a batch; its key stays until it is answered, so that a batch whose answer is lost comes again."""
@@ -141,29 +117,11 @@ class _Asked:
     since_s: float  # when it was first sent
 
 
-@dataclass(slots=True)
-class _Seen:
-    """Hashes of the URLs whose last visit the service knows with a content: another visit shows a change or none."""
-
-    hashes: set[int] = field(default_factory=set[int])
-
-    def note(self, outcome: Outcome) -> None:
-        if outcome.content is None:
-            self.hashes.discard(hash(outcome.url))
-            return
-        if len(self.hashes) >= _MOST_SEEN:
-            self.hashes.clear()
-        self.hashes.add(hash(outcome.url))
-
-    def __contains__(self, outcome: Outcome) -> bool:
-        return hash(outcome.url) in self.hashes
-
-
 class Frontier:
     """Leases pages through `link` and reports their visits. All methods are for the crawler's thread.
 
-    ``clock``: seconds of a clock that is never set; ``time``: the service's; ``is_done``: no page will be asked for;
-    ``is_stopping``: since `stop`, until `start`.
+    ``clock``: seconds of a clock that is never set; ``wall``: the machine's time; ``is_done``: no page will be asked
+    for; ``is_stopping``: since `stop`, until `start`.
     """
 
     def __init__(
@@ -172,17 +130,20 @@ class Frontier:
         settings: LeaseSettings,
         around: Surroundings,
         *,
-        wall: Callable[[], float],
+        wall: Callable[[], float] = time.time,  # noqa: TID251  until the first batch tells the service's time
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.time = ServiceTime(settings.clock_speed, wall, clock)
         self.is_done = self.is_stopping = False
         self.leased = 0
         self._link = link
         self._settings = settings
         self._around = around
+        self._wall = wall
         self._clock = clock
-        self._number = secrets.randbits(40)  # requests of another process that a job directory kept have other numbers
+        self._anchor: tuple[float, float] | None = None  # the service's time at one of the clock
+        self._numbers = count(
+            secrets.randbits(40)
+        )  # requests of another process that a job directory kept have other numbers
         self._ready: deque[OpenVisit] = deque()
         self._parked: dict[str, deque[OpenVisit]] = {}  # by host, where as many pages as may are being visited
         self._waiting = 0  # ready and parked
@@ -194,7 +155,7 @@ class Frontier:
         self._failures = 0
         self._unsent = 0  # outcomes without an answer
         self._empty_since_s: float | None = None
-        self._seen = _Seen()
+        self._seen: set[int] = set()  # hashes of URLs whose last visit the service knows with a content
         self._links: list[str] = []
         self._stopped: Callable[[], None] | None = None  # hears of the end of the call that is under way
 
@@ -218,6 +179,13 @@ class Frontier:
         """Whether the service has yet to hear of some link."""
         return bool(self._links) or self._link.has_links
 
+    def now(self) -> float:
+        """Return the service's time, UTC epoch seconds: by its last batch; before the first one the machine's."""
+        if self._anchor is None:
+            return self._wall()
+        now, at_s = self._anchor
+        return now + (self._clock() - at_s) * self._settings.clock_speed
+
     def start(self) -> None:
         """Open the link and ask for pages."""
         self._link.start(self._hear, self.note_discovered)
@@ -237,7 +205,7 @@ class Frontier:
 
     def begin_own(self, url: str) -> OpenVisit:
         """Begin the visit of a page that the crawler has chosen itself."""
-        return self._begin(self._make(url))
+        return self._begin(OpenVisit(next(self._numbers), url))
 
     def find(self, number: object) -> OpenVisit | None:
         """Return the visit with this number if it is not reported."""
@@ -259,7 +227,7 @@ class Frontier:
 
     def give_back(self, visits: Iterable[OpenVisit]) -> None:
         """Give pages back unvisited whose leases last; the others are free already."""
-        now_s, now = self._clock(), self.time.read()
+        now_s, now = self._clock(), self.now()
         for visit in visits:
             self._end(visit)
             if visit.page is not None and visit.until_s - now_s > _MARGIN_S:
@@ -386,10 +354,6 @@ class Frontier:
         self._link.send()
         self.ask()
 
-    def _make(self, url: str, page: LeasedPage | None = None, until_s: float = 0.0, lasts_s: float = 0.0) -> OpenVisit:
-        self._number += 1
-        return OpenVisit(self._number, url, page, "" if page is None else page.host, until_s, lasts_s)
-
     def _begin_best(self) -> OpenVisit | None:
         most = self._settings.of_host
         while self.has_page:
@@ -434,12 +398,16 @@ class Frontier:
 
     def _add(self, batch: LeasedBatch) -> None:
         assert self._asked is not None
-        self.time.set(batch.now, self._asked.since_s if batch.repeated else None)
+        if not batch.repeated:
+            self._anchor = batch.now, self._clock()
+        elif self._anchor is None:  # it was leased after it was first asked for
+            self._anchor = batch.now, self._asked.since_s
         self._failures, self._asked = 0, None
-        now, speed = self.time.read(), self._settings.clock_speed
+        now, speed = self.now(), self._settings.clock_speed
         for page in batch.pages:
             until_s = self._clock() + (page.lease_until - now) / speed
-            self._ready.append(self._make(page.url, page, until_s, (page.lease_until - batch.now) / speed))
+            lasts_s = (page.lease_until - batch.now) / speed
+            self._ready.append(OpenVisit(next(self._numbers), page.url, page, page.host, until_s, lasts_s))
         self._waiting += len(batch.pages)
         self.leased += len(batch.pages)
         if batch.pages:
@@ -486,8 +454,14 @@ class Frontier:
     def _verdict(self, outcome: Outcome, position: int, answer: Observed | None) -> bool | None:
         if answer is None or answer.positions is None:
             return None
-        was_seen = outcome in self._seen
-        self._seen.note(outcome)
+        key = hash(outcome.url)
+        was_seen = key in self._seen
+        if outcome.content is None:
+            self._seen.discard(key)
+        else:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen.add(key)
         if position in answer.positions:
             return True
         if answer.duplicates or answer.late or answer.refused or answer.rejected:  # perhaps this one

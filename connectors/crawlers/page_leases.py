@@ -6,16 +6,16 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any, Final
+from typing import Final
 
 from streamsched.client.async_client import AsyncClient
 from streamsched.connectors.crawlers.frontier import Frontier, LeaseSettings
 from streamsched.connectors.crawlers.leased_page import LeasedPage
-from streamsched.connectors.crawlers.service_link import ServiceLink
+from streamsched.connectors.crawlers.service_link import ServiceLink, within
 from streamsched.connectors.crawlers.visits import ContentRules
-from streamsched.errors import ServiceUnavailable, SettingsError
+from streamsched.errors import SettingsError
 from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import Outcome
 
@@ -48,8 +48,7 @@ class PageLeases:
         self.reported = 0
         self.failure: Exception | None = None
         self._link = ServiceLink(lambda: nullcontext(client))
-        wall = time.time  # noqa: TID251  until the first batch tells the service's time
-        self.frontier = Frontier(self._link, self.settings, self, wall=wall, clock=clock)
+        self.frontier = Frontier(self._link, self.settings, self, clock=clock)
         self._changed = asyncio.Event()  # set whenever a page may be had, or none will be
         self._closing = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # while it is open
@@ -131,12 +130,12 @@ class PageLeases:
 
     def now(self) -> float:
         """Return the service's time."""
-        return self.frontier.time.read()
+        return self.frontier.now()
 
     async def flush(self) -> None:
         """Return once all outcomes that were reported are on the service's disk. Raises the error if they cannot be."""
         if self._loop is not None:
-            await _within_close(self._link.flush())
+            await within(_CLOSE_S, self._link.flush())
 
     async def discover(self) -> None:
         """Return once the service has taken or refused the links of `Frontier.add_link`."""
@@ -198,12 +197,3 @@ class PageLeases:
             self.frontier.stop(wait_s + _ANSWER_S, stopped.set)
             self._changed.set()
             await stopped.wait()
-
-
-async def _within_close(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`. Raises ServiceUnavailable if it takes too long to wait for at the end of a program."""
-    try:
-        async with asyncio.timeout(_CLOSE_S):
-            await work
-    except TimeoutError:
-        raise ServiceUnavailable("POST /v1/outcomes", f"outcomes are not sent after {_CLOSE_S:.0f} s") from None

@@ -117,7 +117,6 @@ class ScrapyFrontier:
                 every_s=_SOON_S if given.changed else _RELAXED_S,
             ),
             self,
-            wall=time.time,  # noqa: TID251  until the first batch tells the service's time
         )
         atexit.register(self._give_up)
         self._frontier.start()
@@ -236,7 +235,7 @@ class ScrapyFrontier:
             self.end_without_answer(visit, 0)
         else:
             outcomes = outcomes_of(
-                Visit(visit.url, self.frontier.time.read(), status=status, headers={"location": request.url})
+                Visit(visit.url, self.frontier.now(), status=status, headers={"location": request.url})
             )
             self.frontier.report(visit, outcomes)
 
@@ -244,7 +243,7 @@ class ScrapyFrontier:
 
     def end_without_answer(self, visit: OpenVisit, status: Any) -> None:
         """Report a visit that got no answer; nobody waits for its verdict."""
-        self.frontier.report(visit, [Outcome(visit.url, self.frontier.time.read(), status=status)])
+        self.frontier.report(visit, [Outcome(visit.url, self.frontier.now(), status=status)])
 
     def report(self, visit: OpenVisit, outcomes: tuple[Outcome, ...], mark: dict[str, Any]) -> Deferred[bool | None]:
         """Report a visit; the result has whether its page has changed, after 2 s at the latest."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -101,7 +102,6 @@ class ServiceLink:
         self._lost: list[Outcome] = []
         self._links: deque[str] = deque()
         self._linking: asyncio.Task[None] | None = None
-        self._is_full = False
         self.failure: Exception | None = None
         self.has_ended = threading.Event()
         self.links_dropped = 0
@@ -159,10 +159,7 @@ class ServiceLink:
         async def work() -> None:
             result: Exception | None = None
             try:
-                async with asyncio.timeout(within_s):
-                    await self._end()
-            except TimeoutError:
-                result = ServiceUnavailable("POST /v1/outcomes", f"outcomes are not sent after {within_s:.0f} s")
+                await within(within_s, self._end())
             except Exception as error:  # noqa: BLE001  `then` gets it
                 result = error
             await self._close()
@@ -201,7 +198,11 @@ class ServiceLink:
         self._connection = self._connected()
         self._client = await self._connection.__aenter__()
         self._sender = AsyncOutcomeSender(
-            self._client, every_s=_AT_ONCE_S, on_answer=self._note_answer, positions=self._positions
+            self._client,
+            every_s=_AT_ONCE_S,
+            capacity=sys.maxsize,  # the frontier bounds them
+            on_answer=self._note_answer,
+            positions=self._positions,
         )
         await self._sender.__aenter__()
         self._take_reports()
@@ -217,20 +218,16 @@ class ServiceLink:
     def _take_reports(self) -> None:
         if self._sender is None:  # `_open` will take them
             return
-        wakes, self._is_full = False, False
-        while self._reports and not self._is_full:
-            report = self._reports[0]
+        wakes = False
+        while self._reports:
+            report = self._reports.popleft()
             try:
-                added = self._sender.add_now(report.outcome)
+                wakes |= bool(self._sender.add_now(report.outcome))
+                self._sent.append(report)
             except Exception as error:  # noqa: BLE001  the sender has stopped: the service refuses
                 self.failure = error
-                self._lost.append(self._reports.popleft().outcome)
+                self._lost.append(report.outcome)
                 self._hand(self._on_answer, [report], None)
-                continue
-            self._is_full = added is None
-            if not self._is_full:
-                self._sent.append(self._reports.popleft())
-                wakes = wakes or bool(added)
         if wakes:
             self._start_task(self._sender.wake)
 
@@ -238,8 +235,6 @@ class ServiceLink:
         if answer.rejections:
             _LOG.warning("the service rejects %d outcomes, such as %s", answer.rejected, answer.rejections[0])
         self._hand(self._on_answer, [self._sent.popleft() for _ in sent], answer)
-        if self._is_full:
-            self._take_reports()
 
     def _take_links(self, urls: Sequence[str]) -> None:
         room = max(0, _MOST_LINKS - len(self._links))
@@ -300,3 +295,12 @@ class ServiceLink:
 
 def _call(function: Callable[..., Any], *arguments: Any) -> None:
     function(*arguments)
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`. Raises ServiceUnavailable if it takes too long to wait for at the end of a program."""
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        raise ServiceUnavailable("POST /v1/outcomes", f"outcomes are not sent after {seconds:.0f} s") from None

@@ -210,7 +210,7 @@ def test_a_first_batch_that_is_repeated_was_leased_when_it_was_first_asked_for(s
     service.answer(ServiceUnavailable("POST", "away"))
     service.pass_time(30.0)
     service.answer(pages(A[0], lease_s=100.0, repeated=True))
-    assert frontier.time.read() == NOW + 30.0
+    assert frontier.now() == NOW + 30.0
     service.now_s += 50.0
     assert frontier.next_visit() is None
 
@@ -353,7 +353,7 @@ def test_it_ends_after_its_pages_or_once_nothing_was_due_for_a_while(service: Se
 
 def test_its_time_is_that_of_the_service(service: Service) -> None:
     frontier = frontier_of(service, clock_speed=10.0)
-    assert frontier.time.read() == NOW
+    assert frontier.now() == NOW
     service.answer(pages(A[0], now=NOW + 1_000.0))
     service.now_s += 2.0
-    assert frontier.time.read() == NOW + 1_020.0
+    assert frontier.now() == NOW + 1_020.0
