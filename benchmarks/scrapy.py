@@ -42,7 +42,7 @@ def measure(pages: int, repeats: int) -> list[Row]:
 
 
 def _row(what: str, ours: float, rival: float) -> Row:
-    return Row(what, f"{1e3 * ours:.2f} ms", f"{1e3 * rival:.2f} ms", f"+{1e3 * (ours - rival):.2f} ms")
+    return Row(what, f"{1e3 * ours:.2f} ms", f"{1e3 * rival:.2f} ms", f"{1e3 * (ours - rival):+.2f} ms")
 
 
 def _crawl(start: list[str], **settings: Any) -> float:

@@ -353,9 +353,9 @@ class ScrapyFrontier:
 
 @cache
 def _freeze() -> None:
-    """Let the garbage collector pass over all that is loaded, once in a process: a third of Scrapy's time is its own.
+    """Let the garbage collector pass over all that is loaded, once in a process.
 
-    Each full collection looks at some 100,000 objects of modules, and a crawl has one every 100 pages.
+    Full collections, which look at 100,000 objects of modules, took a quarter of the time of a crawl of 2,000 pages.
     """
     gc.collect()
     gc.freeze()
