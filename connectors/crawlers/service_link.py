@@ -158,11 +158,11 @@ class ServiceLink:
 
         async def work() -> None:
             result: Exception | None = None
-            try:
-                await within(within_s, self._end())
-            except Exception as error:  # noqa: BLE001  `then` gets it
-                result = error
-            await self._close()
+            for step in (within(within_s, self._end()), self._close()):
+                try:
+                    await step
+                except Exception as error:  # noqa: BLE001  `then` gets the first one
+                    result = result or error
             self._hand(then, result)
             self.has_ended.set()
 
