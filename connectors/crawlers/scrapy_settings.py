@@ -44,7 +44,6 @@ class AddonSettings:
     changed: bool = True
     crawl_delay: bool = True
     validators: bool = False
-    freeze: bool = True
     callbacks: tuple[tuple[re.Pattern[str], str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     content: ContentRules = field(default_factory=ContentRules)
@@ -109,7 +108,6 @@ def _read_all(settings: _Reader) -> AddonSettings:
         changed=settings.flag("CHANGED", True),
         crawl_delay=settings.flag("CRAWL_DELAY", True),
         validators=settings.flag("VALIDATORS", False),
-        freeze=settings.flag("FREEZE", True),
         callbacks=_callbacks(settings),
         meta=settings.mapping("META"),
         content=ContentRules(
