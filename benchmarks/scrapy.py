@@ -34,7 +34,8 @@ def measure(pages: int, repeats: int) -> list[Row]:
             with started("serve", "--state", Path(folder) / f"state-{repeat}") as (_, address):
                 with Client(f"http://{address}", timeout_s=300.0) as client:
                     client.discover(urls)
-                with_addon: dict[str, Any] = {"ADDONS": _ADDON, "STREAMSCHED_URL": f"http://{address}", "STREAMSCHED_PAGES": pages}
+                where = {"STREAMSCHED_URL": f"http://{address}", "STREAMSCHED_PAGES": pages}
+                with_addon: dict[str, Any] = {"ADDONS": _ADDON, **where}
                 for name, settings in cases.items():
                     ours[name].append(_crawl([], **with_addon, **settings))
                 ours[frozen].append(_crawl([], freeze=True, **with_addon))
