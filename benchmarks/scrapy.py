@@ -21,31 +21,37 @@ _ADDON: Final = {"streamsched.connectors.scrapy.StreamschedAddon": 500}
 
 def measure(pages: int, repeats: int) -> list[Row]:
     """Return the rows of the benchmark of the Scrapy add-on: the least of `repeats` crawls of `pages` pages each."""
-    ours, leanest, alone = list[float](), list[float](), list[float]()
+    cases: dict[str, dict[str, Any]] = {
+        "CPU a request, same hashes of the same texts": {},
+        "likewise, responses do not wait for verdicts": {"STREAMSCHED_CHANGED": False},
+    }
+    frozen = "likewise, both after gc.freeze()"
+    ours = {name: list[float]() for name in (*cases, frozen)}
+    alone, alone_frozen = list[float](), list[float]()
     with tempfile.TemporaryDirectory() as folder, _SiteAside(pages) as address_of_site:
         urls = [f"http://{address_of_site}/p{number}" for number in range(pages)]
         for repeat in range(repeats):
             with started("serve", "--state", Path(folder) / f"state-{repeat}") as (_, address):
                 with Client(f"http://{address}", timeout_s=300.0) as client:
                     client.discover(urls)
-                with_addon = {"ADDONS": _ADDON, "STREAMSCHED_URL": f"http://{address}", "STREAMSCHED_PAGES": pages}
-                ours.append(_crawl([], **with_addon))
-                leanest.append(_crawl([], **with_addon, STREAMSCHED_CHANGED=False))
+                where = {"STREAMSCHED_URL": f"http://{address}", "STREAMSCHED_PAGES": pages}
+                with_addon: dict[str, Any] = {"ADDONS": _ADDON, **where}
+                for name, settings in cases.items():
+                    ours[name].append(_crawl([], **with_addon, **settings))
+                ours[frozen].append(_crawl([], freeze=True, **with_addon))
             alone.append(_crawl(urls))
-    rival = min(alone)
-    return [
-        _row("CPU a request, same hashes of the same texts", min(ours), rival),
-        _row("likewise, responses do not wait for verdicts", min(leanest), rival),
-    ]
+            alone_frozen.append(_crawl(urls, freeze=True))
+    rows = [_row(name, min(ours[name]), min(alone)) for name in cases]
+    return [*rows, _row(frozen, min(ours[frozen]), min(alone_frozen))]
 
 
 def _row(what: str, ours: float, rival: float) -> Row:
-    return Row(what, f"{1e3 * ours:.2f} ms", f"{1e3 * rival:.2f} ms", f"+{1e3 * (ours - rival):.2f} ms")
+    return Row(what, f"{1e3 * ours:.2f} ms", f"{1e3 * rival:.2f} ms", f"{1e3 * (ours - rival):+.2f} ms")
 
 
-def _crawl(start: list[str], **settings: Any) -> float:
-    """Return the CPU seconds of a page in a crawl."""
-    asked = json.dumps({"start": start, "settings": settings})
+def _crawl(start: list[str], *, freeze: bool = False, **settings: Any) -> float:
+    """Return the CPU seconds of a page in a crawl; `freeze`: the garbage collector passes over what is loaded."""
+    asked = json.dumps({"start": start, "freeze": freeze, "settings": settings})
     done = run_to_end((sys.executable, "-m", "benchmarks.scrapy_crawl", asked))
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -5,6 +5,7 @@ It is counted from the 200th page on: until then modules are imported, and the f
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import sys
@@ -24,10 +25,11 @@ class Reader(Spider):
 
     name = "reader"
 
-    def __init__(self, start: list[str], *, hashes: bool, **kwargs: Any) -> None:
+    def __init__(self, start: list[str], *, hashes: bool, freeze: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.start_urls = start
         self._hashes = hashes
+        self._freezes = freeze
         self.pages = 0
         self.began_s = 0.0  # CPU time
 
@@ -35,6 +37,9 @@ class Reader(Spider):
         """Count a page."""
         self.pages += 1
         if self.pages == _WARM:
+            if self._freezes:
+                gc.collect()
+                gc.freeze()
             self.began_s = _cpu_s()
         if self._hashes:
             text = page_text(response.body, response.url)
@@ -54,7 +59,7 @@ def main() -> None:
     crawler = process.create_crawler(Reader)
     ended_s: list[float] = []
     crawler.signals.connect(lambda: ended_s.append(_cpu_s()), signals.spider_closed, weak=False)
-    process.crawl(crawler, start=asked["start"], hashes=not asked["settings"].get("ADDONS"))
+    process.crawl(crawler, start=asked["start"], hashes=not asked["settings"].get("ADDONS"), freeze=asked["freeze"])
     process.start()
     stats = crawler.stats.get_stats()
     found = {"cpu_s": ended_s[0] - crawler.spider.began_s, "pages": crawler.spider.pages - _WARM, "stats": stats}

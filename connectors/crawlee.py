@@ -12,7 +12,6 @@ retried by Crawlee.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,18 +25,16 @@ from crawlee.storage_clients.models import ProcessedRequest
 from pydantic import ValidationError
 
 from streamsched.client.async_client import AsyncClient
+from streamsched.connectors.crawlers.frontier import LeaseSettings
 from streamsched.connectors.crawlers.leased_page import LeasedPage
-from streamsched.connectors.crawlers.page_leases import LeaseSettings, PageLeases
+from streamsched.connectors.crawlers.page_leases import PageLeases
 from streamsched.connectors.crawlers.visits import ContentRules
-from streamsched.errors import SettingsError, StreamschedError
+from streamsched.errors import SettingsError
 
 __all__ = ["LeaseSettings", "LeasedRequests"]
 
 logger = logging.getLogger("streamsched.crawlers")
 
-_MOST_LINKS: Final = 1_000  # of a request to the service
-_LINKS_EVERY_S: Final = 0.5  # a link waits no longer than this
-_CLOSE_S: Final = 5.0  # for the last links
 _MOST_KNOWN: Final = 100_000  # links that are remembered, 10 MB: most of a page's are those of the page before
 
 
@@ -63,9 +60,7 @@ class LeasedRequests(RequestManager):
         self.leases = PageLeases(client, settings, rules)
         self._pages: dict[str, LeasedPage] = {}  # in the crawler's hands, by unique key
         self._again: deque[Request] = deque()
-        self._links: dict[str, None] = {}  # to be discovered
-        self._known: dict[str, None] = {}
-        self._linker: asyncio.Task[None] | None = None
+        self._known: set[str] = set()
         self._handled = 0
 
     async def __aenter__(self) -> Self:
@@ -76,17 +71,9 @@ class LeasedRequests(RequestManager):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Send what is left and give the other pages back. Raises the service's error if outcomes cannot be sent."""
-        if self._linker is not None:
-            self._linker.cancel()
-        try:
-            async with asyncio.timeout(_CLOSE_S):
-                await self._discover()
-        except (StreamschedError, TimeoutError) as failure:  # the next visit of their page finds them again
-            logger.warning("%d links are not discovered: %s", len(self._links), failure)
-        finally:
-            self._pages.clear()
-            self._again.clear()
-            await self.leases.close()
+        self._pages.clear()
+        self._again.clear()
+        await self.leases.close()
 
     def attach_to(self, crawler: Hooked) -> None:
         """Let `crawler` report the answers of its requests. Raises SettingsError if it has no hooks."""
@@ -166,13 +153,12 @@ class LeasedRequests(RequestManager):
         key = url if isinstance(request, str) else request.unique_key
         if forefront:
             await self.leases.client.ask([url])
-            await self.leases.resume()
+            self.leases.frontier.note_discovered()
         elif url not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[url] = self._links[url] = None
-            if self._linker is None or self._linker.done():
-                self._linker = asyncio.create_task(self._discover_soon())
+            self._known.add(url)
+            self.leases.frontier.add_link(url)
         return ProcessedRequest(unique_key=key, was_already_present=False, was_already_handled=False)
 
     async def add_requests(
@@ -189,16 +175,16 @@ class LeasedRequests(RequestManager):
         for request in requests:
             await self.add_request(request, forefront=forefront)
         if wait_for_all_requests_to_be_added:
-            await self._discover()
+            await self.leases.discover()
 
     async def is_empty(self) -> bool:
         """Return whether no request may be had now."""
-        return not self._again and not self.leases.has_page and self.leases.failure is None
+        return not self._again and not self.leases.frontier.has_page and self.leases.failure is None
 
     async def is_finished(self) -> bool:
         """Return whether there will be no request any more, which is so only if ``settings`` have an end."""
         ended = self.leases.has_ended and self.leases.failure is None
-        return ended and not self._pages and not self._again and not self._links
+        return ended and not (self._pages or self._again or self.leases.frontier.has_links)
 
     async def get_handled_count(self) -> int:
         """Return how many requests were handled."""
@@ -210,24 +196,6 @@ class LeasedRequests(RequestManager):
 
     async def drop(self) -> None:
         """Do nothing: the pages are the service's."""
-
-    async def _discover_soon(self) -> None:
-        while self._links:
-            await asyncio.sleep(_LINKS_EVERY_S)
-            try:
-                await self._discover()
-            except StreamschedError as error:
-                logger.warning("%d links wait to be discovered: %s", len(self._links), error)
-                if not getattr(error, "retriable", False):
-                    self._links.clear()
-
-    async def _discover(self) -> None:
-        while self._links:
-            some = list(self._links)[:_MOST_LINKS]
-            await self.leases.client.discover(some)
-            await self.leases.resume()
-            for url in some:
-                self._links.pop(url, None)
 
 
 async def _first_status(response: Any) -> int:

@@ -8,8 +8,8 @@
 `outcomes_of` turns a visit of any crawler into its outcomes. The extras ``[client,content]`` have what this needs.
 """
 
+from streamsched.connectors.crawlers.frontier import LeaseSettings
 from streamsched.connectors.crawlers.leased_page import LeasedPage
-from streamsched.connectors.crawlers.page_leases import LeaseSettings
 from streamsched.connectors.crawlers.page_loop import LeasedPages, leased_pages
 from streamsched.connectors.crawlers.visits import ContentRules, Visit, outcomes_of
 

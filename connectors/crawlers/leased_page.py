@@ -18,8 +18,8 @@ class Holder(Protocol):
 
     rules: ContentRules
 
-    def read_clock(self) -> float:
-        """Return the seconds of the crawler's clock."""
+    def now(self) -> float:
+        """Return the service's time."""
         ...
 
     def report(self, serial: int, outcomes: tuple[Outcome, ...]) -> None:
@@ -39,16 +39,14 @@ class LeasedPage:
     thread of the event loop.
     """
 
-    __slots__ = ("_ahead_s", "_owner", "_serial", "host", "lease", "url")
+    __slots__ = ("_owner", "_serial", "host", "lease", "url")
 
-    def __init__(self, lease: Lease, owner: Holder, serial: int, ahead_s: float) -> None:
+    def __init__(self, lease: Lease, owner: Holder, serial: int) -> None:
         self.url = lease.url
         self.host = lease.host
         self.lease = lease
-        self._ahead_s = ahead_s  # of the owner's clock is the service's
         self._owner: Holder | None = owner
         self._serial = serial
-        self._ahead_s = ahead_s
 
     def __repr__(self) -> str:
         return f"LeasedPage({self.url!r})"
@@ -105,7 +103,7 @@ class LeasedPage:
 
     def _now(self) -> float:
         """Return the time by the clock of the service that leased the page."""
-        return self._held().read_clock() + self._ahead_s
+        return self._held().now()
 
     def _held(self) -> Holder:
         if self._owner is None:

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from streamsched.client.async_client import AsyncClient
+from streamsched.connectors.crawlers.frontier import LeaseSettings
 from streamsched.connectors.crawlers.leased_page import LeasedPage
-from streamsched.connectors.crawlers.page_leases import LeaseSettings, PageLeases
+from streamsched.connectors.crawlers.page_leases import PageLeases
 from streamsched.connectors.crawlers.visits import ContentRules
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -26,10 +24,10 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from streamsched.client import AsyncClient, Outcome
-from streamsched.connectors.crawlers.frontier import Frontier, Limits, OpenVisit
+from streamsched.connectors.crawlers.frontier import Frontier, LeaseSettings, OpenVisit
 from streamsched.connectors.crawlers.scrapy_pages import META, SpiderPages
 from streamsched.connectors.crawlers.scrapy_settings import AddonSettings, read_settings
-from streamsched.connectors.crawlers.service_link import Deliver, LinkSettings, ServiceLink
+from streamsched.connectors.crawlers.service_link import ServiceLink, connection, shared_loop
 from streamsched.connectors.crawlers.visits import Visit, outcomes_of
 from streamsched.errors import AccessDenied
 
@@ -39,8 +37,8 @@ _SOON_S: Final = 0.2  # that outcomes wait for others while callbacks wait for v
 _FRAME: Final = 50  # ... or until this number waits
 _RELAXED_S: Final = 1.0  # ... while no callback waits
 _LARGE_FRAME: Final = 500
-_LINKS_S: Final = 0.25  # that links wait for others
-_LINKS: Final = 500  # ... or until this number waits
+_WAIT: Final = "2s"  # of a call for the service's next page: also the longest that a stop waits for it
+_MOST_IN_HAND: Final = 1_000_000  # pages: Scrapy bounds them by itself
 _FORCED_S: Final = 2.0  # for what the second Ctrl-C leaves
 
 _FRONTIERS: Final[WeakKeyDictionary[Crawler, ScrapyFrontier]] = WeakKeyDictionary()
@@ -62,7 +60,6 @@ class ScrapyFrontier:
         self._pages: SpiderPages | None = None
         self._frontier: Frontier | None = None
         self._link: ServiceLink | None = None
-        self._links: list[str] = []
         self._waiting: deque[tuple[float, Deferred[bool | None]]] = deque()  # for verdicts, oldest first
         self._is_answering = True  # whether the service has answered the last outcome in time
         self._announced: tuple[OpenVisit, Request] | None = None  # it is being scheduled, unless a filter drops it
@@ -92,35 +89,33 @@ class ScrapyFrontier:
         """Begin to ask for pages. Returns at once; a service of its own starts meanwhile."""
         given = self.settings
         self._pages = SpiderPages(spider, given.callbacks, given.meta)
+        serve = () if given.clock_speed == 1.0 else ("--set", f"clock.speed={given.clock_speed:g}")
         self._link = ServiceLink(
-            LinkSettings(
-                url=given.url,
-                state=given.state,
-                token=given.token,
-                serve=() if given.clock_speed == 1.0 else ("--set", f"clock.speed={given.clock_speed:g}"),
-            ),
-            _delivery(),
+            lambda: connection(given.url, given.state, given.token, serve),
+            to_loop=shared_loop().call_soon_threadsafe,
+            to_crawler=_delivery(),
+            positions=True,
         )
         self._frontier = Frontier(
             self._link,
-            Limits(
-                batch=given.batch,
-                lease_s=given.lease_s,
+            LeaseSettings(
+                size=given.batch,
+                lease=given.lease_s,
+                wait=_WAIT,
                 hosts=_hosts_of(spider, given),
                 per_host=given.per_host,
-                pages=given.pages,
-                active=self._crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"),
+                in_hand=_MOST_IN_HAND,
+                limit=given.pages or None,
+                of_host=self._crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"),
                 idle_close_s=given.idle_close_s,
                 clock_speed=given.clock_speed,
                 frame=_FRAME if given.changed else _LARGE_FRAME,
                 every_s=_SOON_S if given.changed else _RELAXED_S,
             ),
             self,
-            wall=time.time,  # noqa: TID251  until the first batch tells the service's time
         )
-        self._link.start()
         atexit.register(self._give_up)
-        self._frontier.ask()
+        self._frontier.start()
 
     def close(self) -> Deferred[None]:
         """Report what is to report, give leased pages back, and end the connection."""
@@ -128,8 +123,13 @@ class ScrapyFrontier:
         if self._frontier is None or self._is_closed:
             closed.callback(None)
             return closed
-        self._flush_links()
-        self._frontier.close(self.settings.stop_s, lambda result: self._note_end(result, closed))
+        frontier, stop_s, now_s = self._frontier, self.settings.stop_s, time.monotonic()
+
+        def finish() -> None:
+            left_s = now_s + stop_s - time.monotonic()
+            frontier.finish(max(1.0, left_s), lambda error: self._note_end(error, closed))
+
+        frontier.stop(stop_s / 2, finish)
         return closed
 
     # What a frontier uses of its crawler
@@ -207,14 +207,6 @@ class ScrapyFrontier:
             _LOG.info("%s is left to Scrapy: a lease would bring another callback (STREAMSCHED_CALLBACKS)", request)
         return False
 
-    def add_link(self, url: str) -> None:
-        """Tell the service of a page, soon; a place within it is the same page."""
-        self._links.append(url.partition("#")[0])
-        if len(self._links) == 1:
-            self.later(_LINKS_S, self._flush_links)
-        elif len(self._links) >= _LINKS:
-            self._flush_links()
-
     def announce(self, request: Request) -> None:
         """Note that a request is being scheduled: filters may drop it without a word."""
         self.settle_announced()
@@ -239,15 +231,15 @@ class ScrapyFrontier:
             self.end_without_answer(visit, 0)
         else:
             outcomes = outcomes_of(
-                Visit(visit.url, self.frontier.time.read(), status=status, headers={"location": request.url})
+                Visit(visit.url, self.frontier.now(), status=status, headers={"location": request.url})
             )
-            self.frontier.report(visit, outcomes, _ignore)
+            self.frontier.report(visit, outcomes)
 
     # Outcomes
 
     def end_without_answer(self, visit: OpenVisit, status: Any) -> None:
         """Report a visit that got no answer; nobody waits for its verdict."""
-        self.frontier.report(visit, [Outcome(visit.url, self.frontier.time.read(), status=status)], _ignore)
+        self.frontier.report(visit, [Outcome(visit.url, self.frontier.now(), status=status)])
 
     def report(self, visit: OpenVisit, outcomes: tuple[Outcome, ...], mark: dict[str, Any]) -> Deferred[bool | None]:
         """Report a visit; the result has whether its page has changed, after 2 s at the latest."""
@@ -326,11 +318,6 @@ class ScrapyFrontier:
         request.errback = errback
         return request
 
-    def _flush_links(self) -> None:
-        links, self._links = self._links, []
-        if links:
-            self.frontier.discover(links)
-
     def _release_late(self) -> None:
         """Let responses go whose verdict has not come in time."""
         now = time.monotonic()
@@ -343,26 +330,21 @@ class ScrapyFrontier:
         if self._waiting:
             self.later(_VERDICT_S / 4, self._release_late)
 
-    def _note_end(self, result: int | Exception, closed: Deferred[None]) -> None:
+    def _note_end(self, error: Exception | None, closed: Deferred[None]) -> None:
         self._is_closed = True
         _FRONTIERS.pop(self._crawler, None)
         atexit.unregister(self._give_up)
         assert self._link is not None
         self.count("links_dropped", self._link.links_dropped)
-        if isinstance(result, Exception):
-            self.count("failed_calls")
-            _LOG.warning("streamsched: not all was reported or given back; leases end by themselves: %r", result)
-        else:
-            self.count("released", result)
+        if error is not None:
+            _LOG.warning("streamsched: not all was reported or given back; leases end by themselves: %r", error)
         closed.callback(None)
 
     def _give_up(self) -> None:
         """At the end of an interpreter whose spider was not closed, after a second Ctrl-C: do what is quick."""
-        ended = threading.Event()
-        if self._link is not None and self._frontier is not None and not self._is_closed:
-            with suppress(RuntimeError):
-                self._link.finish(self._frontier.unvisited, _FORCED_S, lambda _: ended.set())
-                self._link.join(_FORCED_S + 1.0)
+        if self._link is not None and not self._is_closed:
+            self.frontier.finish(_FORCED_S, lambda _: None)
+            self._link.has_ended.wait(_FORCED_S + 1.0)
 
 
 def redirect_status(request: Request) -> int | None:
@@ -373,19 +355,14 @@ def redirect_status(request: Request) -> int | None:
     return reasons[0] if isinstance(reasons[0], int) else 200
 
 
-def _delivery() -> Deliver:
+def _delivery() -> Callable[..., Any]:
     """Return what calls a function in the thread of the running reactor or loop."""
     if is_asyncio_available():
-        loop = asyncio.get_running_loop()
-        return lambda call: _silent(loop.call_soon_threadsafe, call)
+        return asyncio.get_running_loop().call_soon_threadsafe
     from twisted.internet import reactor  # noqa: PLC0415  an import would install the default one
 
     found: Any = reactor
-    return lambda call: _silent(found.callFromThread, call)
-
-
-def _silent(hand: Callable[[Callable[[], None]], Any], call: Callable[[], None]) -> None:
-    hand(call)
+    return found.callFromThread  # type: ignore[no-any-return]
 
 
 def _hosts_of(spider: Spider, settings: AddonSettings) -> tuple[str, ...] | None:
@@ -412,6 +389,3 @@ async def _set_delay(client: AsyncClient, host: str, delay_s: float) -> bool:
         return False
     await client.set_rules({host: {**fields, "delay": delay_s}})
     return True
-
-
-def _ignore(_changed: bool | None) -> None: ...

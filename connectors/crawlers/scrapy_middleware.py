@@ -58,7 +58,7 @@ class OutcomeMiddleware:
         names = _SHOWN if response.status < 300 or response.status == 304 else _NOT_SHOWN
         found = Visit(
             visit.url,
-            self._own.frontier.time.read(),
+            self._own.frontier.now(),
             status=response.status,
             headers={name: value for name in names if (value := _header(response, name)) is not None},
             body=response.body,

@@ -66,7 +66,7 @@ class StreamschedScheduler(Scheduler):
         if not request.dont_filter and self.df.request_seen(request):
             self.df.log(request, self.spider)
             return False
-        self._own.add_link(request.url)
+        self._own.frontier.add_link(request.url)
         return True
 
     def next_request(self) -> Request | None:

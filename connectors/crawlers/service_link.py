@@ -1,154 +1,208 @@
-"""Calls of the service for a crawler whose own thread must not wait: an event loop in a thread of its own.
+"""Calls of the service for a `Frontier`, whose thread must not wait.
 
-What the crawler's thread hands over returns at once; answers arrive there as calls of the functions that it gave.
+An event loop makes them: that of the crawler, or one in a thread that all crawlers without a loop share. What the
+crawler hands over returns at once; answers arrive in its thread as calls of the functions that it gave.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar
 
 from streamsched.api.views import Observed
 from streamsched.client import AsyncClient, AsyncOutcomeSender, Outcome
 from streamsched.connectors.crawlers.local_service import LocalService
-from streamsched.errors import AccessDenied
+from streamsched.errors import ServiceUnavailable
 
 Result = TypeVar("Result")
-Deliver = Callable[[Callable[[], None]], None]
-"""Calls a function soon, in the crawler's thread."""
+Then = Callable[[bool | None], None]
+"""Hears whether a page has changed, None if it is not known."""
 
-_LOG: Final = logging.getLogger("streamsched.connectors.scrapy")
+_LOG: Final = logging.getLogger("streamsched.crawlers")
 _PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0)  # between attempts to hand discoveries over; then always the last
 _AT_ONCE_S: Final = 0.001  # outcomes have waited for others before
 _LINKS_A_CALL: Final = 1_000
 _MOST_LINKS: Final = 100_000  # that wait for a service which is away: 20 MB
 
 
-OnAnswer = Callable[[int, Observed | None], None]
-"""Hears what became of an outcome: its position in the call, and the answer, None if the service will give none."""
+class Report(NamedTuple):
+    """An outcome, and who hears its verdict."""
+
+    outcome: Outcome
+    then: Then | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSettings:
-    """Where the service is, or the directory of one of its own, and how outcomes are sent.
+@cache
+def shared_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of the thread for all crawlers of this process that have no loop of their own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="streamsched links", daemon=True).start()
+    return loop
 
-    ``serve``: options of the service of its own.
-    """
 
-    url: str | None
-    state: str | None
-    token: str | None = None
-    serve: Sequence[str] = ()
+@asynccontextmanager
+async def connection(
+    url: str | None, state: str | None, token: str | None, serve: Sequence[str] = ()
+) -> AsyncIterator[AsyncClient]:
+    """Connect to the service at `url`, or to one that is started on the directory `state` with the options `serve`."""
+    local: LocalService | None = None
+    if state is not None:
+        try:
+            local = await asyncio.to_thread(LocalService.open, state, serve)
+        except asyncio.CancelledError:
+            LocalService.abandon(state)
+            raise
+        url = local.url
+    assert url is not None
+    try:
+        async with AsyncClient(url, token=token) as client:
+            yield client
+    finally:
+        if local is not None:
+            try:
+                await asyncio.to_thread(local.close)
+            except RuntimeError:  # the interpreter ends, and starts no thread
+                local.close()
 
 
 class ServiceLink:
-    """A connection that stays, to be started by `start` and ended by `finish`."""
+    """A connection that stays, to be opened by `start` and ended by `finish`.
 
-    def __init__(self, settings: LinkSettings, deliver: Deliver) -> None:
-        self._settings = settings
-        self._deliver = deliver
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="streamsched link", daemon=True)
+    ``to_loop``: calls a function in the thread of the event loop; ``to_crawler``: in that of the crawler. Without
+    them these are one, and the methods are for it. ``positions``: whether verdicts are asked for; ``failure``: the
+    error of a service that takes no outcomes; ``links_dropped``: links that were not discovered.
+    """
+
+    def __init__(
+        self,
+        connected: Callable[[], AbstractAsyncContextManager[AsyncClient]],
+        *,
+        to_loop: Callable[..., Any] | None = None,
+        to_crawler: Callable[..., Any] | None = None,
+        positions: bool = False,
+    ) -> None:
+        self._connected = connected
+        self._to_loop = to_loop or _call
+        self._to_crawler = to_crawler or _call
+        self._positions = positions
+        self._connection: AbstractAsyncContextManager[AsyncClient] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._opening: asyncio.Task[None] | None = None
-        self._local: LocalService | None = None
         self._client: AsyncClient | None = None
         self._sender: AsyncOutcomeSender | None = None
-        self._reports: deque[tuple[Outcome, OnAnswer]] = deque()  # of the crawler's thread, until it sends them
-        self._sent: deque[OnAnswer] = deque()  # those of the outcomes in the sender, in its order
+        self._reports: deque[Report] = deque()  # of the crawler's thread, until it sends them
+        self._sent: deque[Report] = deque()  # those in the sender, in its order
+        self._lost: list[Outcome] = []
         self._links: deque[str] = deque()
         self._linking: asyncio.Task[None] | None = None
+        self.failure: Exception | None = None
+        self.has_ended = threading.Event()
         self.links_dropped = 0
 
-    def start(self) -> None:
-        """Start the thread, and in it a service if it is one of the crawler's own."""
-        self._thread.start()
-        self._loop.call_soon_threadsafe(self._begin)
+    @property
+    def has_links(self) -> bool:
+        """Whether some links are not discovered yet."""
+        return bool(self._links)
+
+    @property
+    def unsent(self) -> list[Outcome]:
+        """The outcomes that the service has not yet confirmed to be on disk."""
+        return [*self._lost, *(report.outcome for report in (*self._sent, *self._reports))]
+
+    def start(
+        self, on_answer: Callable[[Sequence[Report], Observed | None], None], on_discovered: Callable[[], None]
+    ) -> None:
+        """Open the connection; `on_answer` hears what became of outcomes, `on_discovered` that no link waits."""
+        self._on_answer, self._on_discovered = on_answer, on_discovered
+        self.failure, self._lost = None, []
+        self._to_loop(self._begin)
 
     def perform(
         self, work: Callable[[AsyncClient], Coroutine[Any, Any, Result]], then: Callable[[Result | Exception], None]
     ) -> None:
         """Do `work` with the client; call `then` with its result or error."""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for an answer any more
-            self._loop.call_soon_threadsafe(self._perform, work, then)
 
-    def report(self, outcome: Outcome, on_answer: OnAnswer) -> int:
+        async def run() -> None:
+            result: Any
+            try:
+                result = await work(await self._opened())
+            except Exception as error:  # noqa: BLE001  `then` gets it
+                result = error
+            self._hand(then, result)
+
+        self._to_loop(self._start_task, run)
+
+    def report(self, report: Report) -> int:
         """Keep an outcome until `send`; return how many are kept. O(1)."""
-        self._reports.append((outcome, on_answer))
+        self._reports.append(report)
         return len(self._reports)
 
     def send(self) -> None:
         """Send the outcomes that were reported. Each call costs a change of threads and a request."""
         if self._reports:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._take_reports)
+            self._to_loop(self._take_reports)
 
     def discover(self, urls: Sequence[str]) -> None:
         """Send URLs, soon; of those that wait for a service which is away, the oldest 100,000 are kept."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._take_links, urls)
+        self._to_loop(self._take_links, urls)
 
-    def finish(self, unvisited: Sequence[str], within_s: float, then: Callable[[int | Exception], None]) -> None:
-        """Send what waits, give the pages `unvisited` back, and end the thread and the service of its own.
-
-        `then` gets the number of pages that were given back, or the error for which some outcome or page was not.
-        """
+    def finish(self, within_s: float, then: Callable[[Exception | None], None]) -> None:
+        """Send what waits, and close the connection; `then` gets the error for which something was not sent."""
 
         async def work() -> None:
-            result: int | Exception
-            try:
-                async with asyncio.timeout(within_s):
-                    result = await self._end(unvisited)
-            except Exception as error:  # noqa: BLE001  `then` gets it
-                result = error
-            await self._close()
-            self._hand(lambda: then(result))
-            self._loop.stop()
+            result: Exception | None = None
+            for step in (within(within_s, self._end()), self._close()):
+                try:
+                    await step
+                except Exception as error:  # noqa: BLE001  `then` gets the first one
+                    result = result or error
+            self._hand(then, result)
+            self.has_ended.set()
 
-        self._loop.call_soon_threadsafe(self._start_task, work())
+        self._to_loop(self._start_task, work)
 
-    def join(self, within_s: float) -> None:
-        """Wait until the thread has ended, for `within_s` seconds at most."""
-        self._thread.join(within_s)
+    async def flush(self) -> None:
+        """Return once all outcomes that were reported are on the service's disk. Raises the error if they cannot be."""
+        await self._opened()
+        self._take_reports()
+        if self._sender is not None:
+            await self._sender.flush()
 
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
+    async def discovered(self) -> None:
+        """Return once the service has taken or refused all links."""
+        await self._opened()
+        if self._linking is not None:
+            await asyncio.shield(self._linking)
 
-    def _hand(self, call: Callable[[], None]) -> None:
+    def _hand(self, call: Callable[..., None], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the crawler's loop has ended
-            self._deliver(call)
+            self._to_crawler(call, *arguments)
 
     def _begin(self) -> None:
-        self._opening = self._start_task(self._open())
+        self._opening = self._start_task(self._open)
 
-    def _start_task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        task = self._loop.create_task(work)
+    def _start_task(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> asyncio.Task[Result]:
+        task = asyncio.get_running_loop().create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _open(self) -> None:
-        settings, url = self._settings, self._settings.url
-        if settings.state is not None:
-            self._local = await asyncio.to_thread(LocalService.open, settings.state, settings.serve)
-            url = self._local.url
-        assert url is not None
-        self._client = AsyncClient(url, token=settings.token)
+        self._connection = self._connected()
+        self._client = await self._connection.__aenter__()
         self._sender = AsyncOutcomeSender(
             self._client,
             every_s=_AT_ONCE_S,
+            capacity=sys.maxsize,  # the frontier bounds them
             on_answer=self._note_answer,
-            positions=True,
+            positions=self._positions,
         )
         await self._sender.__aenter__()
         self._take_reports()
@@ -161,45 +215,26 @@ class ServiceLink:
         assert self._client is not None
         return self._client
 
-    def _perform(self, work: Callable[[AsyncClient], Coroutine[Any, Any, Any]], then: Callable[[Any], None]) -> None:
-        async def run() -> None:
-            result: Any
-            try:
-                result = await work(await self._opened())
-            except Exception as error:  # noqa: BLE001  `then` gets it
-                result = error
-            self._hand(lambda: then(result))
-
-        self._start_task(run())
-
     def _take_reports(self) -> None:
         if self._sender is None:  # `_open` will take them
             return
         wakes = False
         while self._reports:
-            outcome, on_answer = self._reports.popleft()
-            self._sent.append(on_answer)
+            report = self._reports.popleft()
             try:
-                added = self._sender.add_now(outcome)
+                wakes |= bool(self._sender.add_now(report.outcome))
+                self._sent.append(report)
             except Exception as error:  # noqa: BLE001  the sender has stopped: the service refuses
-                added = None
-                _LOG.debug("outcome of %s not sent: %s", outcome.url, error)
-            if added is None:
-                self._sent.pop()
-                self._answer([on_answer], None)
-            wakes = wakes or bool(added)
+                self.failure = error
+                self._lost.append(report.outcome)
+                self._hand(self._on_answer, [report], None)
         if wakes:
-            self._start_task(self._sender.wake())
+            self._start_task(self._sender.wake)
 
     def _note_answer(self, sent: Sequence[Outcome], answer: Observed) -> None:
-        self._answer([self._sent.popleft() for _ in sent], answer)
-
-    def _answer(self, waiting: Sequence[OnAnswer], answer: Observed | None) -> None:
-        def tell() -> None:
-            for position, on_answer in enumerate(waiting):
-                on_answer(position, answer)
-
-        self._hand(tell)
+        if answer.rejections:
+            _LOG.warning("the service rejects %d outcomes, such as %s", answer.rejected, answer.rejections[0])
+        self._hand(self._on_answer, [self._sent.popleft() for _ in sent], answer)
 
     def _take_links(self, urls: Sequence[str]) -> None:
         room = max(0, _MOST_LINKS - len(self._links))
@@ -209,7 +244,8 @@ class ServiceLink:
 
     def _send_links(self) -> None:
         if self._client is not None and self._links and (self._linking is None or self._linking.done()):
-            self._linking = self._start_task(self._discover(self._client))
+            client = self._client
+            self._linking = self._start_task(lambda: self._discover(client))
 
     async def _discover(self, client: AsyncClient) -> None:
         """Send all links that wait; try again until the service takes or refuses them."""
@@ -228,41 +264,43 @@ class ServiceLink:
             failures = 0
             for _ in part:
                 self._links.popleft()
+        self._hand(self._on_discovered)
 
-    async def _end(self, unvisited: Sequence[str]) -> int:
-        """Send what waits, in order: links, outcomes, pages given back."""
-        client = await self._opened()
-        if self._linking is not None:
-            await self._linking
+    async def _end(self) -> None:
+        """Send what waits, in order: links, outcomes."""
+        await self.discovered()
         assert self._sender is not None
         self._take_reports()
-        error: Exception | None = None
-        try:
-            await self._sender.__aexit__(None, None, None)
-        except Exception as failure:  # noqa: BLE001  pages are given back all the same
-            error = failure
-        given = 0
-        for start in range(0, len(unvisited), _LINKS_A_CALL):
-            given += (await client.release(unvisited[start : start + _LINKS_A_CALL])).known
-        if error is not None:
-            raise error
-        return given
+        await self._sender.__aexit__(None, None, None)
 
     async def _close(self) -> None:
         """Leave no task, connection or process."""
-        if self._local is None and self._settings.state is not None:
-            LocalService.abandon(self._settings.state)
         current = asyncio.current_task()
         left = [task for task in self._tasks if task is not current]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        if self._client is not None:
-            await self._client.close()
-        if self._local is not None:
-            self._local.close()  # this thread has nothing else to do
+        if self._sent:
+            self._lost += [report.outcome for report in self._sent]
+            self._hand(self._on_answer, list(self._sent), None)
+            self._sent.clear()
+        if self._links:
+            _LOG.warning("%d links not discovered: the crawl ends", len(self._links))
+            self.links_dropped += len(self._links)
+            self._links.clear()
+        self._client = self._sender = self._linking = None
+        if self._connection is not None:
+            await self._connection.__aexit__(None, None, None)
 
 
-def is_final(error: Exception) -> bool:
-    """Return whether another attempt is in vain, such as one with a token that is not valid."""
-    return isinstance(error, AccessDenied) or not getattr(error, "retriable", False)
+def _call(function: Callable[..., Any], *arguments: Any) -> None:
+    function(*arguments)
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`. Raises ServiceUnavailable if it takes too long to wait for at the end of a program."""
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        raise ServiceUnavailable("POST /v1/outcomes", f"outcomes are not sent after {seconds:.0f} s") from None

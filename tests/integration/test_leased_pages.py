@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from streamsched.client import AccessDenied, AsyncClient, RetryPolicy
-from streamsched.connectors.crawlers import LeasedPage, leased_pages
-from streamsched.connectors.crawlers.page_leases import LeaseSettings
+from streamsched.connectors.crawlers import LeasedPage, LeaseSettings, leased_pages
 from streamsched.errors import ServiceUnavailable, SettingsError
 from tests.support.faulty_proxy import MENDED, Fault, proxy_before
 from tests.support.http_service import TOKENS, URLS, Running, running

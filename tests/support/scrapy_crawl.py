@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -94,6 +95,7 @@ SPIDERS: dict[str, type[Spider]] = {spider.name: spider for spider in (Links, Ru
 
 
 def main() -> None:
+    faulthandler.enable()  # a crash shows its stacks
     crawls = json.loads(sys.argv[1])
     shared = {"ADDONS": {ADDON: 500}, "LOG_LEVEL": "INFO", "TELNETCONSOLE_ENABLED": False, "RETRY_BACKOFF_BASE": 0}
     process: Any = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from unittest.mock import Mock
 
 import httpx
 import msgspec
@@ -40,6 +42,16 @@ def test_the_public_names() -> None:
         "Signal",
     ]
     assert all(hasattr(streamsched.client, name) for name in streamsched.client.__all__)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_read"), [("http://a.example", False), ("https://a.example", True), ("HTTPS://a.example", True)]
+)
+def test_certificates_are_read_for_https_only(url: str, is_read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(wraps=ssl.create_default_context)
+    monkeypatch.setattr(ssl, "create_default_context", read)
+    AsyncClient(url)
+    assert read.called == is_read
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan"), float("inf"), "10s", True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,8 @@ import pytest
 from streamsched.api.answers import LeasedBatch, LeasedPage
 from streamsched.api.views import Observed
 from streamsched.client import AccessDenied, Outcome, ServiceUnavailable
-from streamsched.connectors.crawlers.frontier import Frontier, Limits, OpenVisit
+from streamsched.connectors.crawlers.frontier import Frontier, LeaseSettings, OpenVisit
+from streamsched.connectors.crawlers.service_link import Report
 
 NOW = 1_755_820_800.0
 
@@ -43,8 +44,9 @@ class Service:
         self.failed: Exception | None = None
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.asked: list[dict[str, Any]] = []
-        self.reports: list[tuple[Outcome, Any]] = []
-        self.finished: list[str] | None = None
+        self.reports: list[Report] = []
+        self.discovered: list[list[str]] = []
+        self.has_finished = self.has_links = False
         self._waiting: list[Callable[[Any], None]] = []
 
     # What a link does
@@ -53,15 +55,21 @@ class Service:
         asyncio.run(work(self))
         self._waiting.append(then)
 
-    def report(self, outcome: Outcome, on_answer: Any) -> int:
-        self.reports.append((outcome, on_answer))
+    def start(self, on_answer: Any, _on_discovered: Any) -> None:
+        self.on_answer = on_answer
+
+    def report(self, report: Report) -> int:
+        self.reports.append(report)
         return len(self.reports)
 
     def send(self) -> None: ...
 
-    def finish(self, unvisited: Sequence[str], _within_s: float, then: Callable[[Any], None]) -> None:
-        self.finished = list(unvisited)
-        then(len(unvisited))
+    def discover(self, urls: list[str]) -> None:
+        self.discovered.append(urls)
+
+    def finish(self, _within_s: float, then: Callable[[Any], None]) -> None:
+        self.has_finished = True
+        then(None)
 
     # What its client does
 
@@ -84,6 +92,10 @@ class Service:
 
     # What tests do
 
+    @property
+    def given_back(self) -> list[str]:
+        return [report.outcome.url for report in self.reports if report.outcome.status == "not_attempted"]
+
     def answer(self, result: LeasedBatch | Exception) -> None:
         self._waiting.pop(0)(result)
 
@@ -101,10 +113,11 @@ def service() -> Service:
 
 
 def frontier_of(service: Service, **limits: Any) -> Frontier:
-    named: dict[str, Any] = {"batch": 4, "lease_s": 600.0, **limits}
-    given = Limits(**named)
+    named: dict[str, Any] = {"size": 4, "wait": "2s", **limits}
     link: Any = service
-    return Frontier(link, given, service, wall=lambda: NOW, clock=lambda: service.now_s)
+    frontier = Frontier(link, LeaseSettings(**named), service, wall=lambda: NOW, clock=lambda: service.now_s)
+    frontier.start()
+    return frontier
 
 
 def begun(frontier: Frontier) -> list[OpenVisit]:
@@ -120,7 +133,6 @@ B = [f"https://b.example/{number}" for number in range(6)]
 
 def test_the_next_batch_is_asked_for_when_half_is_left_and_never_more_than_one_waits(service: Service) -> None:
     frontier = frontier_of(service)
-    frontier.ask()
     service.answer(pages(*A[:4]))
     assert service.woken == 1
     assert len(service.asked) == 1
@@ -136,7 +148,6 @@ def test_the_next_batch_is_asked_for_when_half_is_left_and_never_more_than_one_w
 
 def test_a_batch_whose_answer_is_lost_is_asked_for_with_the_same_key(service: Service) -> None:
     frontier = frontier_of(service)
-    frontier.ask()
     service.answer(ServiceUnavailable("POST", "away"))
     frontier.ask()
     assert len(service.asked) == 1  # not at once
@@ -151,7 +162,6 @@ def test_a_batch_whose_answer_is_lost_is_asked_for_with_the_same_key(service: Se
 
 def test_a_refusal_ends_the_asking(service: Service) -> None:
     frontier = frontier_of(service)
-    frontier.ask()
     service.answer(AccessDenied("POST", "no token", 401))
     assert frontier.is_done
     assert isinstance(service.failed, AccessDenied)
@@ -160,18 +170,16 @@ def test_a_refusal_ends_the_asking(service: Service) -> None:
 
 
 def test_no_more_pages_of_a_host_are_visited_at_a_time_and_others_are_not_held_up(service: Service) -> None:
-    frontier = frontier_of(service, batch=8, active=2)
-    frontier.ask()
+    frontier = frontier_of(service, size=8, of_host=2)
     service.answer(pages(*A[:4], *B[:2]))
     visits = begun(frontier)
     assert [visit.url for visit in visits] == [*A[:2], *B[:2]]
-    frontier.report(visits[0], [Outcome(A[0], NOW)], lambda _: None)
+    frontier.report(visits[0], [Outcome(A[0], NOW)])
     assert [visit.url for visit in begun(frontier)] == [A[2]]
 
 
 def test_pages_whose_lease_has_ended_are_not_visited(service: Service) -> None:
     frontier = frontier_of(service)
-    frontier.ask()
     service.answer(pages(*A[:2], lease_s=10.0))
     assert frontier.next_visit() is not None
     service.now_s += 10.0
@@ -179,52 +187,114 @@ def test_pages_whose_lease_has_ended_are_not_visited(service: Service) -> None:
     assert (service.counts["expired"], frontier.waiting) == (1, 0)
 
 
+def test_pages_with_less_than_a_quarter_of_their_lease_are_given_back_and_others_asked_for(service: Service) -> None:
+    frontier = frontier_of(service)
+    service.answer(pages(*A[:4], lease_s=100.0))
+    service.now_s += 76.0
+    assert frontier.next_visit() is None
+    assert service.given_back == A[:4]
+    assert [asked["k"] for asked in service.asked] == [4, 4]
+
+
+def test_pages_whose_lease_may_be_another_crawlers_are_not_given_back(service: Service) -> None:
+    frontier = frontier_of(service)
+    service.answer(pages(*A[:2], lease_s=100.0))
+    assert frontier.next_visit() is not None
+    service.now_s += 99.5
+    frontier.finish(1.0, lambda _: None)
+    assert service.given_back == []
+
+
+def test_a_first_batch_that_is_repeated_was_leased_when_it_was_first_asked_for(service: Service) -> None:
+    frontier = frontier_of(service)
+    service.answer(ServiceUnavailable("POST", "away"))
+    service.pass_time(30.0)
+    service.answer(pages(A[0], lease_s=100.0, repeated=True))
+    assert frontier.now() == NOW + 30.0
+    service.now_s += 50.0
+    assert frontier.next_visit() is None
+
+
+def test_no_more_pages_are_in_hand_than_the_settings_allow(service: Service) -> None:
+    frontier = frontier_of(service, in_hand=2)
+    service.answer(pages(*A[:4]))
+    first, _ = begun(frontier)
+    assert not frontier.has_page
+    frontier.report(first, [Outcome(A[0], NOW)])
+    assert len(begun(frontier)) == 1
+
+
+def test_pages_wait_while_too_many_outcomes_are_unsent(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsched.connectors.crawlers.frontier._MOST_UNSENT", 2)
+    frontier = frontier_of(service)
+    service.answer(pages(*A[:4]))
+    for url in A[:2]:
+        visit = frontier.next_visit()
+        assert visit is not None
+        frontier.report(visit, [Outcome(url, NOW)])
+    woken = service.woken
+    assert frontier.next_visit() is None
+    service.on_answer(service.reports, Observed(applied=2, first_visits=2, positions=[]))
+    assert service.woken == woken + 1
+    assert frontier.next_visit() is not None
+
+
+def test_links_go_in_groups_and_may_be_visited_by_a_crawler_that_had_nothing_left(service: Service) -> None:
+    frontier = frontier_of(service, follow=False)
+    service.answer(pages())
+    assert frontier.is_done
+    for url in (A[0], f"{A[1]}#part"):
+        frontier.add_link(url)
+    assert frontier.has_links
+    service.pass_time(1.0)
+    assert service.discovered == [A[:2]]
+    frontier.note_discovered()
+    assert not frontier.is_done
+    assert len(service.asked) == 2
+
+
 def test_a_host_with_too_many_requests_gets_its_pages_back(service: Service) -> None:
-    frontier = frontier_of(service, batch=8, active=1)
-    frontier.ask()
+    frontier = frontier_of(service, size=8, of_host=1)
     service.answer(pages(*A[:3], *B[:2]))
     visits = begun(frontier)
-    frontier.report(visits[0], [Outcome(A[0], NOW, status=429)], lambda _: None)
-    first, *others = [(outcome.url, outcome.status) for outcome, _ in service.reports]
+    frontier.report(visits[0], [Outcome(A[0], NOW, status=429)])
+    first, *others = [(report.outcome.url, report.outcome.status) for report in service.reports]
     assert first == (A[0], 429)
     assert sorted(others) == [(A[1], "not_attempted"), (A[2], "not_attempted")]
     assert frontier.waiting == 1
-    assert frontier.unvisited == [B[1], B[0]]
+    frontier.finish(1.0, lambda _: None)
+    assert service.given_back[2:] == [B[1], B[0]]
 
 
 def test_a_visit_is_found_until_it_is_reported(service: Service) -> None:
     frontier = frontier_of(service)
-    frontier.ask()
     service.answer(pages(A[0]))
     (visit,) = begun(frontier)
     assert frontier.find(visit.number) is visit
-    frontier.report(visit, [Outcome(A[0], NOW)], lambda _: None)
-    frontier.end(visit)
+    frontier.report(visit, [Outcome(A[0], NOW)])
     assert frontier.find(visit.number) is None
     assert frontier.find("1") is frontier.find(None) is None
 
 
 def test_the_end_gives_back_what_has_no_outcome_and_waits_for_a_batch_on_its_way(service: Service) -> None:
     frontier = frontier_of(service)
-    frontier.ask()
     service.answer(pages(*A[:3]))
     frontier.next_visit()
     frontier.begin_own("https://own.example/")
     frontier.ask()
-    ended: list[int | Exception] = []
-    frontier.close(10.0, ended.append)
-    assert service.finished is None
+    ended: list[Exception | None] = []
+    frontier.stop(5.0, lambda: frontier.finish(5.0, ended.append))
+    assert not service.has_finished
     service.answer(pages(*B[:1]))
-    assert service.finished is not None
-    assert sorted(service.finished) == [*A[:3], B[0]]
-    assert ended == [4]
+    assert service.has_finished
+    assert sorted(service.given_back) == [*A[:3], B[0]]
+    assert ended == [None]
     frontier.ask()
     assert len(service.asked) == 2
 
 
 def test_an_outage_is_one_warning(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    frontier = frontier_of(service)
-    frontier.ask()
+    frontier_of(service)
     for _ in range(3):
         service.answer(ServiceUnavailable("POST", "away"))
         service.pass_time(6.0)
@@ -234,11 +304,10 @@ def test_an_outage_is_one_warning(service: Service, caplog: pytest.LogCaptureFix
 
 def test_the_end_does_not_wait_long_for_a_service_that_is_away(service: Service) -> None:
     frontier = frontier_of(service)
-    frontier.ask()
-    frontier.close(10.0, lambda _: None)
-    assert service.finished is None
+    frontier.stop(5.0, lambda: frontier.finish(5.0, lambda _: None))
+    assert not service.has_finished
     service.pass_time(5.0)
-    assert service.finished == []
+    assert service.has_finished
 
 
 @pytest.mark.parametrize(
@@ -261,22 +330,20 @@ def test_verdicts(
     frontier = frontier_of(service)
     verdicts: list[bool | None] = []
     for url in before:
-        frontier.report(frontier.begin_own(url), [Outcome(url, NOW, content=1)], lambda _: None)
-        service.reports.pop()[1](0, Observed(applied=1, first_visits=1, positions=[]))
+        frontier.report(frontier.begin_own(url), [Outcome(url, NOW, content=1)])
+        service.on_answer([service.reports.pop()], Observed(applied=1, first_visits=1, positions=[]))
     frontier.report(frontier.begin_own(outcome.url), [outcome], verdicts.append)
-    service.reports.pop()[1](0, answer)
+    service.on_answer([service.reports.pop()], answer)
     assert verdicts == [changed]
 
 
 def test_it_ends_after_its_pages_or_once_nothing_was_due_for_a_while(service: Service) -> None:
-    frontier = frontier_of(service, pages=3)
-    frontier.ask()
+    frontier = frontier_of(service, limit=3)
     assert service.asked[0]["k"] == 3
     service.answer(pages(*A[:3]))
     begun(frontier)
     assert frontier.is_done
     patient = frontier_of(service, idle_close_s=5.0)
-    patient.ask()
     for _ in range(4):
         assert not patient.is_done
         service.answer(pages())
@@ -286,8 +353,7 @@ def test_it_ends_after_its_pages_or_once_nothing_was_due_for_a_while(service: Se
 
 def test_its_time_is_that_of_the_service(service: Service) -> None:
     frontier = frontier_of(service, clock_speed=10.0)
-    assert frontier.time.read() == NOW
-    frontier.ask()
+    assert frontier.now() == NOW
     service.answer(pages(A[0], now=NOW + 1_000.0))
     service.now_s += 2.0
-    assert frontier.time.read() == NOW + 1_020.0
+    assert frontier.now() == NOW + 1_020.0
