@@ -27,8 +27,9 @@ from streamsched.records.registrable_domains import DomainIndex
 from streamsched.records.related_schema import SHARE_BITS
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
-from streamsched.records.url_index import UrlIndex, url_texts
+from streamsched.records.url_index import UrlIndex
 from streamsched.records.url_patterns import place_groups, rebuild_members
+from streamsched.records.url_store import find_anchors, pack_urls, texts_are_sound
 from streamsched.records.validators import ValidatorColumns, count_blocks, find_free
 from streamsched.signals import SignalBatch
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
@@ -229,6 +230,7 @@ class PageTable:
         self._memory.clear_group_slots(groups)
         place_groups(self.arrays.groups, groups)
         rebuild_members(shard.groups, shard.pages.records, self._corpus)
+        find_anchors(shard.pages, shard.groups.anchors, len(self))
         self._domains.rebuild(shard.groups, self._corpus)
         shard.seasonality.state["off"] = self.regions is None
         assign_profiles(shard.seasonality, shard.groups, groups)
@@ -252,8 +254,10 @@ class PageTable:
     def faults(self) -> list[str]:
         """Return the invariants of the table that do not hold. O(pages)."""
         shard = self.arrays
-        urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
-        return find_faults(shard, self.find(urls))
+        spans = shard.pages.traces["url_span"][: len(self)]
+        if not texts_are_sound(shard.pages.text[: int(self._corpus["text_end"][0])], spans):
+            return ["URLs fill the text, one after another"]
+        return find_faults(shard, self.find(pack_urls(shard.pages, spans)))
 
     def _join_pages(self) -> None:
         """Make new pages members of their keys, and count them in their domains. O(their URLs)."""
