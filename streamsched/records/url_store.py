@@ -1,8 +1,8 @@
 """The texts of URLs, in the order of rows: whole, or without what they share with an earlier URL.
 
 Each group has an anchor, its newest URL that is kept whole. A new page's URL is kept as the place of its group's
-anchor, 5 bytes, and what follows the bytes that both begin with, unless that takes as much as the URL itself: then it is
-kept whole and is the next anchor. So no URL takes more than its own bytes, and it is read from two places at most,
+anchor, 5 bytes, and what follows the bytes that both begin with, unless that takes as much as the URL itself: then it
+is kept whole and is the next anchor. So no URL takes more than its own bytes, and it is read from two places at most,
 whatever the other URLs are. Text is never written to again: what a URL shares stays where it is, forgotten pages' URLs
 included.
 
@@ -25,6 +25,7 @@ from streamsched.records.page_schema import PageArrays
 ANCHOR_BYTES: Final = 5  # of the place of an anchor: up to 1 TB of text
 MOST_SHARED: Final = 255  # bytes; a span has 8 bits for their number
 _PREFETCH_AHEAD: Final = 8  # URLs
+_BEFORE: Final = 8 - ANCHOR_BYTES  # bytes of a word that ends with the place of an anchor
 _LINE_FEED: Final = 10
 
 
@@ -127,10 +128,7 @@ def text_start(span: int) -> Any:
 @inlined_kernel
 def anchor_of(text: Bytes, start: int) -> Any:
     """Return the place of the anchor that is written at `start`. O(1)."""
-    anchor = np.int64(0)
-    for i in range(ANCHOR_BYTES):
-        anchor |= np.int64(text[start + i]) << 8 * i
-    return anchor
+    return np.int64(load_word(text, start - _BEFORE) >> np.uint64(8 * _BEFORE))  # something is before: the anchor is
 
 
 @bare_kernel
@@ -141,9 +139,15 @@ def is_url(text: Bytes, span: int, blob: Bytes, start: int, length: int) -> bool
     at, shared = text_start(span), shared_bytes(span)
     if shared == 0:
         return same_bytes(text, at, blob, start, length)
-    return same_bytes(text, at + ANCHOR_BYTES, blob, start + shared, length - shared) and same_bytes(
-        text, anchor_of(text, at), blob, start, shared
-    )
+    rest = length - shared
+    if 0 < rest < 8 <= length:  # as one word, without the bytes before
+        before = np.uint64(8 * (8 - rest))
+        own = load_word(text, at + ANCHOR_BYTES + rest - 8) >> before
+        if own != load_word(blob, start + length - 8) >> before:
+            return False
+    elif not same_bytes(text, at + ANCHOR_BYTES, blob, start + shared, rest):
+        return False
+    return same_bytes(text, anchor_of(text, at), blob, start, shared)
 
 
 @bare_kernel
