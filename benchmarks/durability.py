@@ -92,7 +92,7 @@ def _now(scheduler: Scheduler) -> float:
 
 def _visit(scheduler: DurableScheduler, rows: Ints, now: float, rng: np.random.Generator) -> None:
     shard = scheduler.core.pages.arrays
-    urls = pack_urls(shard.pages, shard.pages.traces["url_span"][rows])
+    urls = pack_urls(shard.pages.text, shard.pages.traces["url_span"][rows])
     ages = now - shard.pages.records["last_visit_s"][rows]
     changed = rng.random(rows.size) < -np.expm1(-_rates(rows) * ages / DAY_S)
     scheduler.take(OutcomeBatch(urls, now + rng.random(rows.size), changed=changed), "visits", now)

@@ -29,12 +29,12 @@ _BEFORE: Final = 8 - ANCHOR_BYTES  # bytes of a word that ends with the place of
 _LINE_FEED: Final = 10
 
 
-def pack_urls(pages: PageArrays, spans: Hashes) -> PackedUrls:
-    """Return the URLs at `spans`: uint64[m]. O(total length)."""
+def pack_urls(text: Bytes, spans: Hashes) -> PackedUrls:
+    """Return the URLs at `spans`: uint64[m], of `text`. O(total length)."""
     offsets = np.zeros(spans.size + 1, np.int64)
     np.cumsum(span_lengths(spans), out=offsets[1:])
     blob = np.empty(int(offsets[-1]), np.uint8)
-    _copy_urls(pages.text, np.ascontiguousarray(spans), 0, blob)
+    _copy_urls(text, np.ascontiguousarray(spans), 0, blob)
     return PackedUrls(blob, offsets)
 
 

@@ -257,7 +257,7 @@ class PageTable:
         spans = shard.pages.traces["url_span"][: len(self)]
         if not texts_are_sound(shard.pages.text[: int(self._corpus["text_end"][0])], spans):
             return ["URLs fill the text, one after another"]
-        return find_faults(shard, self.find(pack_urls(shard.pages, spans)))
+        return find_faults(shard, self.find(pack_urls(shard.pages.text, spans)))
 
     def _join_pages(self) -> None:
         """Make new pages members of their keys, and count them in their domains. O(their URLs)."""

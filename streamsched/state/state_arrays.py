@@ -224,8 +224,8 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     arrays["lease_until_s"] = np.where(used, until_s, 0.0)
     arrays["lease_s"] = np.where(leased, arrays["lease_s"], np.float32(0.0))
     arrays |= {name: arrays[name].copy() for name in ("pages", "traces", "groups", "domains", "corpus")}
-    spans, table = arrays["traces"]["url_span"].copy(), pages.arrays.pages
-    urls = (pack_urls(table, spans[start : start + _URLS]).blob for start in range(0, spans.size, _URLS))
+    spans, text = arrays["traces"]["url_span"].copy(), arrays["text"]
+    urls = (pack_urls(text, spans[start : start + _URLS]).blob for start in range(0, spans.size, _URLS))
     arrays["traces"]["url_span"] = whole_spans(spans)  # URLs count, not how they are kept
     arrays["corpus"]["text_end"] = span_lengths(spans).sum()
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
