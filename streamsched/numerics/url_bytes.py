@@ -96,7 +96,7 @@ def _copy_spans(text: Bytes, spans: Hashes, out: Bytes) -> None:
             prefetch(text, ahead + 64)
         size = np.int64(spans[i] & np.uint64(0xFFFF))
         copy_bytes(text, np.int64(spans[i] >> np.uint64(16)), out, at, size)
-        at += size
+        at += int(size)
         out[at] = _LINE_FEED
         at += 1
 

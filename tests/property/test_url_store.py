@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +76,7 @@ class Stores(RuleBasedStateMachine):
         packed = pack_urls(self.text, self.spans)
         ends = packed.offsets.tolist()
         assert packed.blob.tobytes() == b"".join(self.urls)
-        assert [end - begin for begin, end in zip(ends, ends[1:], strict=False)] == [len(url) for url in self.urls]
+        assert [end - begin for begin, end in itertools.pairwise(ends)] == [len(url) for url in self.urls]
         out = np.zeros(LONGEST + 1, np.uint8)
         for number in numbers[-2:]:
             assert copy_url(self.text, self.spans[number], out, 1) == len(self.urls[number])

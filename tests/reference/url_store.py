@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 ANCHOR_BYTES, MOST_SHARED = 5, 255
 
 
 class UrlStore:
-    """``text``: what is kept; ``spans``: where each URL is, as start, bytes shared and length; ``anchors``: by group."""
+    """``text``: what is kept; ``spans``: start, bytes shared and length of each URL; ``anchors``: places, by group."""
 
     def __init__(self) -> None:
         self.text = bytearray()
@@ -19,7 +17,8 @@ class UrlStore:
         """Keep the next URL, of a page of `group`; return the place of the group's anchor before, -1 for none."""
         start, anchor = len(self.text), self.anchors.get(group, -1)
         like = bytes(self.text[anchor : anchor + MOST_SHARED]) if anchor >= 0 else b""
-        shared = len(os.path.commonprefix([like, url]))
+        shared = next((i for i, (one, other) in enumerate(zip(like, url, strict=False)) if one != other), None)
+        shared = min(len(like), len(url)) if shared is None else shared
         if shared > ANCHOR_BYTES:
             self.text += anchor.to_bytes(ANCHOR_BYTES, "little") + url[shared:]
         else:
