@@ -97,7 +97,8 @@ def _memory(crawl: Crawl, before: int) -> Row:
 
 def _image(crawl: Crawl, path: Path) -> list[Row]:
     """Save an image while the crawl continues; return the rows of it."""
-    saving = threading.Thread(target=crawl.scheduler.save, args=(path,))
+    saved: list[Path] = []
+    saving = threading.Thread(target=lambda: saved.append(crawl.scheduler.save(path)))
     pauses = []
     begin = time.perf_counter()
     saving.start()
@@ -108,7 +109,7 @@ def _image(crawl: Crawl, path: Path) -> list[Row]:
         time.sleep(_PAUSE_S)
     saving.join()
     seconds = time.perf_counter() - begin
-    size = path.stat().st_size
+    size = saved[0].stat().st_size
     return [
         Row(f"... image of {digits(size / 1e9)} GB", f"{digits(seconds)} s, {digits(size / seconds / 1e9)} GB/s"),
         Row("... longest batch meanwhile, with its outcomes", f"{digits(max(pauses) * 1e3)} ms"),

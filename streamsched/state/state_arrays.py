@@ -178,7 +178,7 @@ ARRAYS: Final = (
     Array("candidates", "groups.candidates", _U1, _CANDIDATES, Saved.COPIED_IF_GROWN, "pattern_sketch"),
     Array("member_links", "groups.member_links", MEMBER_LINK, _ROWS, None, "member_lists"),
     Array("first_members", "groups.first_members", _U4, _GROUPS, None, "member_lists"),
-    Array("anchors", "groups.anchors", _U8, _GROUPS, None, "groups"),
+    Array("anchors", "groups.anchors", _U8, _GROUPS, None, "url_text"),
     Array("domain_of", "groups.domain_of", _U4, _GROUPS, Saved.COPIED_IF_GROWN, "domains"),
     Array("domains", "groups.domains", DOMAIN, _DOMAINS, Saved.COPIED, "domains"),
     Array("journal", "journal", VISIT, _VISITS, Saved.RING, "journal"),

@@ -121,5 +121,5 @@ def test_bytes_of_state_name_every_part() -> None:
         "pattern_sketch": 1 << 16,
         "journal": page,
         "shadows": page,
-        "url_text": page,
+        "url_text": 2 * page,
     }
