@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import mmap
 import subprocess
 import sys
@@ -15,7 +16,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.corpus import HISTORY_DAYS, Crawl, compile_kernels
-from benchmarks.report import Row, digits, durations
+from benchmarks.report import ROOT, Row, digits, durations
+from streamsched import PackedUrls
+from streamsched.state.page_table import PageTable
 
 _SIZES: Final = (1_000_000, 10_000_000, 30_000_000, 100_000_000)
 _K: Final = 1_000
@@ -37,7 +40,7 @@ print(time.perf_counter() - begin)
 def measure(pages: int, repeats: int) -> list[Row]:
     """Return the rows of all sizes up to `pages`; the last one says what is missing if memory does not suffice."""
     compile_kernels()
-    rows: list[Row] = []
+    rows = [_texts(path) for path in sorted((ROOT / "data").glob("*.tsv.gz"))]
     for size in sorted({*_SIZES, pages}):
         if size > pages:
             break
@@ -48,6 +51,17 @@ def measure(pages: int, repeats: int) -> list[Row]:
         rows += _measure_size(size, repeats)
         gc.collect()
     return rows
+
+
+def _texts(path: Path) -> Row:
+    """Return the row of the bytes that URLs of a log of changes are kept in."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        urls = PackedUrls.pack(dict.fromkeys(line.rstrip("\n").split("\t")[2] for line in lines))
+    table = PageTable(86_400.0)
+    table.discover(urls, 1.0)
+    ours, whole = (size / len(urls) for size in (int(table.arrays.corpus["text_end"][0]), urls.blob.size))
+    name = f"bytes of a URL of data/{path.name}, kept; rival: whole"
+    return Row(name, f"{ours:.1f}", f"{whole:.1f}", f"{digits(whole / ours, 2)}×")
 
 
 def _measure_size(pages: int, repeats: int) -> list[Row]:
