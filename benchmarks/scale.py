@@ -56,7 +56,7 @@ def measure(pages: int, repeats: int) -> list[Row]:
 def _texts(path: Path) -> Row:
     """Return the row of the bytes that URLs of a log of changes are kept in."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        urls = PackedUrls.pack(dict.fromkeys(line.rstrip("\n").split("\t")[2] for line in lines))
+        urls = PackedUrls.pack(list(dict.fromkeys(line.rstrip("\n").split("\t")[2] for line in lines)))
     table = PageTable(86_400.0)
     table.discover(urls, 1.0)
     ours, whole = (size / len(urls) for size in (int(table.arrays.corpus["text_end"][0]), urls.blob.size))

@@ -178,10 +178,12 @@ def _prefetch_candidates(
             prefetch(pages.traces, index.likely[i] + 1)  # up to where the record ends, often the next cache line
     for i in range(count):
         if index.likely[i] >= 0:
-            prefetch_url(pages.text, pages.traces[index.likely[i]].url_span)
+            trace: Record = pages.traces[index.likely[i]]
+            prefetch_url(pages.text, trace.url_span)
     for i in range(count):
         if index.likely[i] >= 0:
-            prefetch_anchor(pages.text, pages.traces[index.likely[i]].url_span)
+            known: Record = pages.traces[index.likely[i]]
+            prefetch_anchor(pages.text, known.url_span)
 
 
 @bare_kernel

@@ -53,8 +53,9 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row. 128 bytes a page in `PAGE`, `TRACE`, the lease columns and the column of validators, 8
-    in the member lists of groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 264 a group, the
-    text of the URL that is not shared, and at most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
+    in the member lists of groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 264 a group, what
+    the URL does not share, and at most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not
+    thread-safe.
 
     ``threads``: how many `observe` may use, itself included; the result is the same.
     """
