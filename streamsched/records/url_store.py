@@ -91,8 +91,10 @@ def keep_url(text: Bytes, end: int, anchor: int, blob: Bytes, start: int, stop: 
         shared = _count_shared(text, anchor, blob, start, min(length, MOST_SHARED, end - anchor))
     at = end
     if shared > ANCHOR_BYTES:
+        left = np.uint64(anchor)
         for i in range(ANCHOR_BYTES):
-            text[at + i] = (anchor >> 8 * i) & 0xFF
+            text[at + i] = np.uint8(left & np.uint64(0xFF))
+            left >>= np.uint64(8)
         at += ANCHOR_BYTES
     else:
         shared = 0
