@@ -352,7 +352,7 @@ class Frontier:
         self._waiting -= len(given)
         self.give_back(given)
         self._link.send()
-        self.ask()
+        self._pause(_PAUSE_S)  # the service should know before it leases again
 
     def _begin_best(self) -> OpenVisit | None:
         most = self._settings.of_host

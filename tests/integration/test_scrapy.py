@@ -197,8 +197,8 @@ def test_a_storm_of_refusals_ends_the_visits_of_a_host(site: Site, service: Runn
     (found,) = crawl(described(service, "links", [site.url("/")], RETRY_TIMES=1, CONCURRENT_REQUESTS_PER_DOMAIN=2))
     check_nothing_is_left(service, found, site)
     assert figure(found, "leased") == figure(found, "outcomes/failures") + figure(found, "released")
-    assert figure(found, "outcomes/failures") <= 10  # no page of a second batch
-    assert 2 <= sum(site.visits[link] for link in links) <= 20
+    assert figure(found, "outcomes/failures") < 20  # the next batch is asked for while half of one is left
+    assert 2 <= sum(site.visits[link] for link in links) < 40
 
 
 def test_spiders_know_what_has_changed(site: Site, service: Running) -> None:
