@@ -85,6 +85,11 @@ def test_texts_without_noise_have_none(text: str) -> None:
     assert content_hash(text) == content_hash(f"  {text}\n")
 
 
+@given(st.text(st.sampled_from("ab5 \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u2028\u3000")))
+def test_all_white_space_is_folded(text: str) -> None:
+    assert remove_noise(text) == " ".join(text.split())
+
+
 _AGES = re.compile(r"\b(?:(?:an?|one|a few) (?:minutes?|days?|weeks?) ago|just now)\b ?", re.IGNORECASE | re.ASCII)
 _AGE_WORDS = [
     "a",
