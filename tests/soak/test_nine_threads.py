@@ -27,6 +27,8 @@ from streamsched import (
 )
 from streamsched.errors import SettingsError
 from streamsched.outcomes import StatusWord
+from streamsched.records.schema import ShardArrays
+from streamsched.state.page_table import PageTable
 from tests.soak.orderly import PATIENCE_S, patience
 from tests.soak.saved_crawl import quick_and_small
 from tests.support.guarded_memory import small_rankings
@@ -49,6 +51,7 @@ SETTABLE: dict[str, list[float | None]] = {  # properties, and values for them
     "max_pages_per_host": [None, 60],
     "max_patterns_per_host": [None, 1, 3],
 }
+_ARRAYS: Any = PageTable.arrays.fget
 LIFETIME = {"open", "close", "load"}  # and what only one thread can do
 
 
@@ -73,13 +76,21 @@ class Crowd:
 
     def run(self) -> None:
         threads = [threading.Thread(target=self._work, args=(rng,), daemon=True) for rng in self.rngs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_S)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PageTable, "arrays", property(self._arrays_under_lock))
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in threads), "stuck"
         if self.failures:
             raise BaseExceptionGroup("threads that failed", self.failures)
+
+    def _arrays_under_lock(self, pages: PageTable) -> ShardArrays:
+        """Return the arrays. Another thread may be moving them, so who uses them must own the lock."""
+        lock: Any = self.scheduler.core.lock
+        assert pages is not self.scheduler.core.pages or lock._is_owned(), "arrays without the lock"
+        return _ARRAYS(pages)
 
     def _work(self, rng: random.Random) -> None:
         mine: list[str] = []
