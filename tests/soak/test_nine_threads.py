@@ -51,7 +51,7 @@ SETTABLE: dict[str, list[float | None]] = {  # properties, and values for them
     "max_pages_per_host": [None, 60],
     "max_patterns_per_host": [None, 1, 3],
 }
-_ARRAYS: Any = PageTable.arrays.fget
+_ARRAYS: Callable[[PageTable], ShardArrays] = vars(PageTable)["arrays"].fget
 LIFETIME = {"open", "close", "load"}  # and what only one thread can do
 
 
