@@ -658,14 +658,12 @@ class Scheduler:
     @property
     def refused_pages(self) -> int:
         """How many outcomes and discoveries of unknown pages `max_pages` and `max_pages_per_host` have refused."""
-        with self.core.lock:
-            return int(self.core.pages.arrays.corpus["refused_pages"][0])
+        return int(self.core.pages.corpus["refused_pages"][0])
 
     @property
     def refused_patterns(self) -> int:
         """How many new pages joined a larger URL pattern because of `max_patterns_per_host`."""
-        with self.core.lock:
-            return int(self.core.pages.arrays.corpus["refused_patterns"][0])
+        return int(self.core.pages.corpus["refused_patterns"][0])
 
     @property
     def unproven_share(self) -> float | None:
@@ -673,8 +671,7 @@ class Scheduler:
 
         Above one half a warning is logged: a crawler should report `changed`, `content`, `fingerprint` or status 304.
         """
-        with self.core.lock:
-            return unproven_share(self.core.pages.arrays.corpus)
+        return unproven_share(self.core.pages.corpus)
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""
@@ -692,9 +689,7 @@ class Scheduler:
         Groups are read in parts, between which other calls may change them.
         """
         k, found = check_whole("k", k, 0, "0 or more surges"), FoundSurges.none()
-        with self.core.lock:
-            count = int(self.core.pages.arrays.corpus["groups"][0])
-        for start in range(0, count, _GROUPS_READ):
+        for start in range(0, int(self.core.pages.corpus["groups"][0]), _GROUPS_READ):
             with self.core.lock:
                 records = self.core.pages.arrays.groups.records[start : start + _GROUPS_READ]
                 found = found.joined(find_surges(records, start)).first(k)

@@ -15,7 +15,7 @@ from streamsched.estimation.hierarchical_prior import init_corpus
 from streamsched.estimation.related_members import join_pages
 from streamsched.estimation.seasonality.group_profiles import assign_profiles, init_profiles
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
-from streamsched.numerics.arrays import Floats, Hashes, Ints, frozen
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, frozen
 from streamsched.numerics.keyed_hash import draw_key, read_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import UrlStarts
@@ -105,6 +105,11 @@ class PageTable:
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
+
+    @property
+    def corpus(self) -> Records:
+        """The record of the counts: CORPUS[1]. It never moves, so any thread may read it without the lock."""
+        return self._corpus
 
     @property
     def arrays(self) -> ShardArrays:
