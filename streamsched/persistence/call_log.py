@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Final
@@ -22,6 +20,7 @@ from streamsched.persistence.files import (
     segment_path,
     write_whole,
 )
+from streamsched.persistence.group_commit import GroupCommitLog
 from streamsched.persistence.log_reader import LogEnd
 from streamsched.persistence.log_segments import (
     FIRST_FRAME_AT,
@@ -35,34 +34,19 @@ from streamsched.persistence.log_segments import (
 )
 
 _SEGMENT_BYTES: Final = 1 << 22  # milliseconds to prepare; a call that needs more gets a segment of its own
-_REFUSED: Final = "calls are refused until a snapshot is saved"
 _FIRST_BYTES: Final = 1 << 16  # of a log's first segment: most logs of short commands need no more
 _MARK_S: Final = 0.05  # between marks: one in each write would cost a tenth of the calls a second
-_MOST_BYTES: Final = (1 << 32) - 1  # of one call
 
 
-class CallLog:
-    """Appends calls to the segments in a directory, after the `end` of its log. For several threads at once.
-
-    ``sequence``: the number of the last call appended. `append` only queues a call; `commit` writes the queue to disk,
-    once for all threads that wait for it. After an error `commit` refuses all calls until `restart`. What is refused
-    stays in the queue, because the state has it: `renew` writes it, so that the log has no gap. ``on_written``: called
-    with the number of the last call on disk. Raises SnapshotError if the log cannot be written.
-    """
+class CallLog(GroupCommitLog):
+    """Appends calls to the segments in a directory, after the `end` of its log. See `GroupCommitLog`."""
 
     def __init__(self, directory: Path, end: LogEnd, segment_bytes: int = _SEGMENT_BYTES) -> None:
-        self.sequence = end.sequence
-        self.on_written: Callable[[int], None] | None = None
+        super().__init__(end.sequence)
         self._identity = end.identity
         self._directory = directory
         self._segment_bytes = segment_bytes
-        self._changed = threading.Condition()
-        self._pending: list[tuple[int, bytes]] = []
-        self._on_disk = end.sequence
-        self._writing = False
         self._broken = False  # whether the last write to the segment failed
-        self._closed = False
-        self._failure: SnapshotError | None = None
         self._handle: int | None = None
         self._path = directory
         self._first = self._end = self._capacity = 0  # the segment's first call; bytes
@@ -73,58 +57,14 @@ class CallLog:
             self._begin(end)
 
     @property
+    def place(self) -> str:
+        """The newest segment."""
+        return str(self._path)
+
+    @property
     def name(self) -> LogName:
         """What an image saved now says about the log."""
         return LogName(self._identity, self._first)
-
-    @property
-    def failure(self) -> SnapshotError | None:
-        """The error that keeps calls from being written, until `restart`."""
-        return self._failure
-
-    def check(self) -> None:
-        """Raise SnapshotError if calls cannot be written."""
-        if self._failure is not None:
-            raise SnapshotError(self._failure.path, self._failure.reason)
-
-    def append(self, payload: bytes) -> int:
-        """Queue a call; return its number. O(bytes). Raises SnapshotError if the log is closed."""
-        if len(payload) > _MOST_BYTES:
-            raise SnapshotError(
-                str(self._directory), f"a call has {len(payload)} bytes, expected at most {_MOST_BYTES}"
-            )
-        with self._changed:
-            if self._closed:
-                self.check()
-            self.sequence += 1
-            self._pending.append((self.sequence, payload))
-            return self.sequence
-
-    def commit(self, sequence: int) -> None:
-        """Return once the calls up to number `sequence` are on disk. Raises SnapshotError if they cannot be written."""
-        while True:
-            with self._changed:
-                while self._writing and self._on_disk < sequence:
-                    self._changed.wait()
-                if self._on_disk >= sequence:
-                    return
-                self.check()
-                self._writing = True
-                calls, self._pending = self._pending, []
-            error: SnapshotError | None = SnapshotError(str(self._path), f"a write was interrupted; {_REFUSED}")
-            try:
-                self._write(calls)
-                error = None
-            except OSError as cause:
-                error = SnapshotError(str(self._path), f"cannot be written: {cause.strerror or cause}; {_REFUSED}")
-            finally:
-                with self._changed:
-                    self._writing = False
-                    self._failure = self._failure or error
-                    self._keep_unwritten(calls)
-                    self._changed.notify_all()
-            if self.on_written is not None:
-                self.on_written(self._on_disk)
 
     def renew(self) -> None:
         """After an error, write the queue, in a new segment if the last one cannot be trusted. Raises OSError."""
@@ -136,12 +76,6 @@ class CallLog:
                 self._write(calls)
             finally:
                 self._keep_unwritten(calls)
-
-    def restart(self) -> None:
-        """Accept calls again after an error and `renew`."""
-        with self._changed:
-            self._failure = None
-            self._changed.notify_all()
 
     @property
     def wants_spare(self) -> bool:
@@ -195,10 +129,6 @@ class CallLog:
         for first, path in list_segments(self._directory):
             if first > end.sequence + 1 and path != self._path:
                 path.unlink()
-
-    def _keep_unwritten(self, calls: list[tuple[int, bytes]]) -> None:
-        """Put those of `calls` that are not on disk back at the head of the queue."""
-        self._pending = [call for call in calls if call[0] > self._on_disk] + self._pending
 
     def _replace_segment(self) -> None:
         """Continue in a new segment after the last call on disk; remove what a failed write left in the one before."""
@@ -277,36 +207,3 @@ class CallLog:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-
-
-class JoinedCommits:
-    """Commits calls to a log at once, or within a block of `together` at its end. For several threads at once."""
-
-    def __init__(self, log: CallLog) -> None:
-        self._log = log
-        self._mine = _Waits()
-
-    def commit(self, number: int) -> None:
-        """Return once the calls up to `number` are on disk; within a block, leave that to its end."""
-        if self._mine.blocks:
-            self._mine.number = number
-        else:
-            self._log.commit(number)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Commit this thread's calls in the block at its end, however it ends. Raises SnapshotError then."""
-        self._mine.blocks += 1
-        try:
-            yield
-        finally:
-            self._mine.blocks -= 1
-            if not self._mine.blocks:
-                self._log.commit(self._mine.number)
-
-
-class _Waits(threading.local):
-    """Of each thread: the blocks that it is in, and the last call that they must write."""
-
-    blocks = 0
-    number = 0

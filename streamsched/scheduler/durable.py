@@ -29,9 +29,10 @@ from streamsched.numerics.argument_checks import (
 from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, encode_call
-from streamsched.persistence.call_log import CallLog, JoinedCommits
+from streamsched.persistence.call_log import CallLog
 from streamsched.persistence.change_feed import CURSOR_EXPECTED, ChangeFeed, has_feed, remove_feed
 from streamsched.persistence.files import as_snapshot_errors, remove_drafts
+from streamsched.persistence.group_commit import GroupCommitLog, JoinedCommits
 from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
     ImageSeries,
