@@ -227,6 +227,21 @@ class StateInUse(SnapshotError):
     retriable = True
 
 
+class CatchingUp(StreamschedError):
+    """A shard leases nothing before it has reached the end that its ``partition`` had when it was taken over."""
+
+    retriable = True
+    code = "catching_up"
+
+    def __init__(self, partition: str, reason: str) -> None:
+        self.partition = partition
+        self.reason = reason
+        super().__init__(partition, reason)
+
+    def __str__(self) -> str:
+        return f"{_shorten_path(self.partition)}: {self.reason}"
+
+
 class ServiceError(StreamschedError):
     """A service refused a request, or what answered is no such service.
 

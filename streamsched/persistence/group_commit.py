@@ -66,7 +66,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _write(self, calls: list[tuple[int, bytes]]) -> None:
-        """Write `calls`, and set ``_on_disk``. Raises OSError. For one thread at a time."""
+        """Write `calls`, and set ``_on_disk``. Raises OSError or SnapshotError. For one thread at a time."""
 
     @property
     def failure(self) -> SnapshotError | None:
@@ -104,6 +104,8 @@ class GroupCommitLog(ABC):
             try:
                 self._write(calls)
                 error = None
+            except SnapshotError as cause:
+                error = cause
             except OSError as cause:
                 error = SnapshotError(self.place, f"cannot be written: {cause.strerror or cause}; {REFUSED}")
             finally:

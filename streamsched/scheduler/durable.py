@@ -29,27 +29,23 @@ from streamsched.numerics.argument_checks import (
 from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, encode_call
-from streamsched.persistence.call_log import CallLog
 from streamsched.persistence.change_feed import CURSOR_EXPECTED, ChangeFeed, has_feed, remove_feed
 from streamsched.persistence.files import as_snapshot_errors, remove_drafts
-from streamsched.persistence.group_commit import GroupCommitLog, JoinedCommits
+from streamsched.persistence.group_commit import JoinedCommits
 from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
     ImageSeries,
     SavedImage,
     SavePlan,
-    drop_images,
-    oldest_call,
     save_image,
     save_state,
 )
-from streamsched.persistence.log_reader import LogEnd
 from streamsched.persistence.log_segments import LogName
 from streamsched.persistence.state_directory import has_state, lock_state
 from streamsched.persistence.taken_records import TakenRecords
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import LOGGED_CALLS, Given, LoggedCall, take_records
-from streamsched.scheduler.recovered_state import TAKE_AGAIN, AppliedLog, apply_log, begin_marks, describe_image
+from streamsched.scheduler.recovered_state import TAKE_AGAIN, DirectoryLog, KeptLog, begin_marks, describe_image
 from streamsched.scheduler.results import show_changes
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.signals import SignalBatch
@@ -72,15 +68,16 @@ class DurableScheduler(Scheduler):
     """
 
     def __init__(
-        self, core: SchedulerCore, directory: Path, plan: SavePlan, end: LogEnd, feed: ChangeFeed | None = None
+        self, core: SchedulerCore, directory: Path, plan: SavePlan, kept: KeptLog, feed: ChangeFeed | None = None
     ) -> None:
-        """Log calls after the `end` of the log; `feed` has the changes that were found up to there."""
+        """Log calls in that of `kept`; `feed` has the changes that were found up to its end."""
         self._process = os.getpid()
         self.directory = directory
         self.core = core
         self.plan = plan
         self._not_saved: SnapshotError | None = None  # why the last save failed
-        self._log = CallLog(directory, end)
+        self._kept = kept
+        self._log = kept.begin()
         self._commits = JoinedCommits(self._log)
         self.feed = feed
         if feed is not None:
@@ -109,6 +106,7 @@ class DurableScheduler(Scheduler):
         threads: int | None = None,
         clock: WallClock | None = None,
         keep_changes: str | float | None = None,
+        log: KeptLog | None = None,
     ) -> Self:
         """Return the scheduler whose state is in `directory`, as after its last call; a new one if there is none.
 
@@ -117,7 +115,8 @@ class DurableScheduler(Scheduler):
         - `threads`: as for `Scheduler`;
         - `clock`: rejects outcomes and times of calls that are ahead of it, in place of the stream's own times;
         - `keep_changes`: for how long at least the changes that are found are kept, for `changes`; 0 for no feed of
-          them, None to continue the one that is there and to remove nothing of it.
+          them, None to continue the one that is there and to remove nothing of it;
+        - `log`: the log that follows the images, None for that in the directory.
 
         O(pages), and O(calls since the last save). Raises StateInUse if another process owns the directory,
         SnapshotError if it cannot be written or has no whole image, StreamNeeded if `reread` is needed and missing.
@@ -129,27 +128,27 @@ class DurableScheduler(Scheduler):
         with ExitStack() as stack:
             stack.enter_context(lock_state(directory, make=True))
             remove_drafts(directory)
+            log = DirectoryLog(directory) if log is None else log
             loaded = load_images(directory) if has_state(directory) else None
             last: SavedImage | None = None
             if loaded is None:
                 given: dict[str, Any] = {"threads": threads} | dict(settings or {})
                 core = Scheduler(**given).core
-                feed = open_feed(core, directory, keep_s)
-                applied = AppliedLog(0, LogEnd.of_new_log(), is_damaged=False)
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
                 last = describe_image(loaded, begin_marks(core))
-                feed = open_feed(core, directory, keep_s)
-                applied = apply_log(core, directory, loaded, reread)
-                core.reached.beyond.clear()  # streams deliver again what follows their positions
-            scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end, feed)
+            feed = open_feed(core, directory, keep_s)
+            number = log.apply(core, loaded, reread)
+            core.reached.beyond.clear()  # streams deliver again what follows their positions
+            plan = SavePlan() if plan is None else plan
+            scheduler = cls(core, directory, plan, log, feed)
             scheduler._clock = clock
-            if applied.number < applied.end.sequence:
+            if number < scheduler._log.sequence:
                 scheduler._log.append(encode_call({"call": TAKE_AGAIN}))
             if feed is not None:
                 stack.callback(feed.close)
                 feed.secure()  # the image and the log have them all
-            scheduler._begin_to_save(loaded, last, is_damaged=applied.is_damaged)
+            scheduler._begin_to_save(loaded, last, is_damaged=log.is_damaged)
             scheduler._resources.push(stack.pop_all())
         return scheduler
 
@@ -328,17 +327,16 @@ class DurableScheduler(Scheduler):
     def _finish_save(self, saved: SavedImage, before: SavedImage | None, instant: _SaveInstant) -> None:
         """Note that an image is on disk, and remove the files that are no longer needed."""
         # 1. Note what the image has, so that the next one continues from it.
-        self._saved_changes = instant.changes
         self._images.add(saved, is_whole=before is None)
         # 2. Let the changes that it has be read, and remove old ones.
         if self.feed is not None:
             self.feed.secure(instant.found)
             with as_snapshot_errors(self.directory, "cannot be written"):
                 self.feed.drop_old(instant.found, saved.path.stat().st_mtime)
-        # 3. After a whole image, remove older images first, then the log that none of those left needs.
-        if before is None:
-            drop_images(self.directory, self.plan.kept)
-            self._log.drop_until(oldest_call(self.directory))
+        # 3. Remove what is no longer needed.
+        is_whole = before is None
+        self._kept.release(self.directory, saved, instant.number, is_whole=is_whole, kept=self.plan.kept)
+        self._saved_changes = instant.changes
 
     def _save_regularly(self) -> None:
         every = float(self.plan.every)
@@ -405,7 +403,7 @@ class _SaveInstant:
     """The log of a scheduler as one save sees it: its length and counts at the instant that the image holds."""
 
     def __init__(self, scheduler: DurableScheduler) -> None:
-        self.changes = self._number = 0
+        self.changes = self.number = 0
         self.found = 0  # changes of pages
         self.failed = False
         self._scheduler = scheduler
@@ -413,9 +411,9 @@ class _SaveInstant:
     def at_instant(self) -> int:
         scheduler = self._scheduler
         self.failed = scheduler._log.failure is not None  # noqa: SLF001  part of it
-        self._number, self.changes = scheduler._reach_instant()  # noqa: SLF001
+        self.number, self.changes = scheduler._reach_instant()  # noqa: SLF001
         self.found = scheduler.core.changes
-        return self._number
+        return self.number
 
     def before_placing(self) -> LogName:
         if self._scheduler.feed is not None:
@@ -424,7 +422,7 @@ class _SaveInstant:
         if self.failed:
             log.renew()
         else:
-            log.commit(self._number)
+            log.commit(self.number)
         return log.name
 
 

@@ -6,15 +6,17 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.persistence.call_codec import Rereader, StreamNeeded, decode_call
+from streamsched.persistence.call_log import CallLog
 from streamsched.persistence.change_feed import remove_feed
 from streamsched.persistence.files import list_segments, remove_drafts, remove_file
+from streamsched.persistence.group_commit import GroupCommitLog
 from streamsched.persistence.image_reader import LoadedImages, load_images
-from streamsched.persistence.image_writer import Closed, SavedImage, drop_images, save_image
+from streamsched.persistence.image_writer import Closed, SavedImage, drop_images, oldest_call, save_image
 from streamsched.persistence.log_reader import LogEnd, LoggedCalls, RereadStream
 from streamsched.persistence.state_directory import check_directory, lock_state
 from streamsched.persistence.taken_records import StreamOffsets, TakenTurns
@@ -27,16 +29,65 @@ TAKE_AGAIN: Final = "take again"
 _log: Final = logging.getLogger("streamsched.persistence")
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedLog:
-    """The log up to call `number`, the last one applied, was applied; ``end``: where it continues.
+class KeptLog(Protocol):
+    """The log that follows the images of a state."""
 
-    ``is_damaged``: whether something of it that an image holds cannot be read.
-    """
+    def apply(self, core: SchedulerCore, loaded: LoadedImages | None, reread: Rereader | None) -> int:
+        """Apply the calls logged since the image `loaded`, None for a new state, to `core`; return the last's number.
 
-    number: int
-    end: LogEnd
-    is_damaged: bool
+        O(calls). Raises SnapshotError if calls are lost, StreamNeeded if `reread` is needed and missing.
+        """
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something of it that an image holds cannot be read."""
+
+    def begin(self) -> GroupCommitLog:
+        """Return the log, for calls after those that were applied."""
+
+    def release(self, directory: Path, saved: SavedImage, sequence: int, *, is_whole: bool, kept: int) -> None:
+        """Let go of what is not needed beside the image `saved` in `directory`, which has the calls up to `sequence`.
+
+        `kept`: how many whole images stay. Raises SnapshotError.
+        """
+
+
+class DirectoryLog:
+    """The log in the directory of the images. See `KeptLog`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.is_damaged = False
+        self._directory = directory
+        self._end = LogEnd.of_new_log()
+        self._log: CallLog | None = None
+
+    def apply(self, core: SchedulerCore, loaded: LoadedImages | None, reread: Rereader | None) -> int:  # noqa: D102
+        if loaded is None:
+            return 0
+        calls = LoggedCalls(self._directory, loaded.sequence, loaded.log)
+        number = loaded.sequence
+        for number in replay(core, calls, str(self._directory), reread):  # noqa: B007
+            pass
+        _report(calls)
+        self.is_damaged, self._end = bool(calls.faults), calls.end
+        return number
+
+    def begin(self) -> GroupCommitLog:  # noqa: D102
+        self._log = CallLog(self._directory, self._end)
+        return self._log
+
+    def release(  # noqa: D102
+        self,
+        directory: Path,
+        saved: SavedImage,  # noqa: ARG002
+        sequence: int,  # noqa: ARG002
+        *,
+        is_whole: bool,
+        kept: int,
+    ) -> None:
+        if is_whole and self._log is not None:  # older images first, then the log that none of those left needs
+            drop_images(directory, kept)
+            self._log.drop_until(oldest_call(directory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +130,12 @@ def recover_state(directory: Path, threads: int | None = None, *, report: bool =
         return RecoveredState(core, needed, 0 if calls.torn is None else calls.torn.nbytes)
 
 
-def apply_log(core: SchedulerCore, directory: Path, loaded: LoadedImages, reread: Rereader | None) -> AppliedLog:
-    """Apply the calls logged since the image `loaded` to `core`, which has its state. O(calls).
-
-    Raises SnapshotError if calls are lost, StreamNeeded if `reread` is needed and missing.
-    """
-    calls = LoggedCalls(directory, loaded.sequence, loaded.log)
-    number = loaded.sequence
-    for number in replay(core, calls, str(directory), reread):  # noqa: B007
-        pass
-    _report(calls)
-    return AppliedLog(number, calls.end, bool(calls.faults))
-
-
 def continue_without_lost_calls(directory: Path, *, reread: Rereader | None = None) -> list[SnapshotError]:
     """Give up the calls of a damaged log that cannot be read, and damaged files that nothing needs; return the errors.
 
     The state as of the last call before the damage is saved as an image. Older images and the log are removed: later
     calls in the log, even whole ones, are lost. Nothing is changed if no file is damaged. O(pages). Raises StateInUse
-    if another process owns the directory, SnapshotError if no image is whole, StreamNeeded as `apply_log`.
+    if another process owns the directory, SnapshotError if no image is whole, StreamNeeded as `KeptLog.apply`.
     """
     with lock_state(directory):
         faults = check_directory(directory)
@@ -107,7 +145,7 @@ def continue_without_lost_calls(directory: Path, *, reread: Rereader | None = No
         loaded = load_images(directory)
         core = SchedulerCore.from_state(loaded.pages, loaded.state, None)
         try:
-            apply_log(core, directory, loaded, reread)
+            DirectoryLog(directory).apply(core, loaded, reread)
         except StreamNeeded:
             raise
         except SnapshotError as error:

@@ -13,6 +13,7 @@ import msgspec
 
 from streamsched.api.values import CURSOR, DURATION, DURATION_OR_ZERO, KEY
 from streamsched.errors import (
+    CatchingUp,
     ChangesGone,
     FormulaError,
     InvalidRecord,
@@ -110,8 +111,9 @@ def problem_of(error: StreamschedError) -> HttpError:
         return invalid(error.field, shorten(error.found), error.expected)
     if isinstance(error, FormulaError):
         return invalid("formula", shorten(error.text), f"a formula; column {error.column}: {error.reason}")
-    if isinstance(error, SnapshotError):
-        return HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "state_not_writable", str(error), headers={"retry-after": "5"})
+    if isinstance(error, CatchingUp | SnapshotError):
+        code, after_s = (error.code, "1") if isinstance(error, CatchingUp) else ("state_not_writable", "5")
+        return HttpError(HTTPStatus.SERVICE_UNAVAILABLE, code, str(error), headers={"retry-after": after_s})
     return HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the service has failed; its log says why")
 
 

@@ -1,0 +1,1 @@
+"""Several machines: each partition of a topic is a shard, a durable scheduler whose log and images can move."""

@@ -1,0 +1,133 @@
+"""One partition as a durable scheduler whose log is a topic's partition and whose images are in a store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from streamsched.cluster.image_store import ImageStore, StoredFile
+from streamsched.cluster.topic_log import CallsTopic, ImageRecord, TopicLog
+from streamsched.errors import CatchingUp, SnapshotError
+from streamsched.persistence.call_codec import Rereader
+from streamsched.persistence.files import list_images
+from streamsched.persistence.group_commit import GroupCommitLog
+from streamsched.persistence.image_reader import LoadedImages
+from streamsched.persistence.image_writer import SavedImage, drop_images
+from streamsched.scheduler.core import SchedulerCore
+from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.logged_calls import Given, LoggedCall
+from streamsched.scheduler.recovered_state import replay
+from streamsched.scheduler.results import Batch
+
+_LEASES: Final = ("next_batch", "grant")
+
+
+class ShardLog:
+    """The log and the images of a shard that this process has just taken over. See `recovered_state.KeptLog`.
+
+    ``log``: fences earlier owners. `fetch` comes first. Everything is thrown away after an error.
+    """
+
+    is_damaged = False  # what is damaged in the store is an error
+
+    def __init__(self, topic: CallsTopic, partition: int, store: ImageStore, clock: Callable[[], float]) -> None:
+        self.log = TopicLog(topic, partition)
+        self._store = store
+        self._clock = clock
+        self._prefix = f"{topic.group}/{partition}"
+        self._token = os.urandom(6).hex()  # no other owner, before or after, uses these names
+        self._calls: list[tuple[int, bytes]] = []
+        self._stored: dict[str, StoredFile] = {}  # by name: those of the newest image
+
+    def fetch(self, directory: Path) -> int:
+        """Read the log, and fetch the files of the newest image to `directory`, emptied; return their bytes."""
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        self._calls = self.log.read()
+        image = self.log.image
+        if image is not None:
+            for stored in image.files:
+                self._store.fetch(stored, directory)
+            self._stored = {stored.name: stored for stored in image.files}
+        self._delete_others()  # what an owner has left that ended within a save
+        return sum(stored.nbytes for stored in self._stored.values())
+
+    def apply(self, core: SchedulerCore, loaded: LoadedImages | None, reread: Rereader | None) -> int:  # noqa: D102
+        image = self.log.image
+        number = 0 if image is None else image.sequence
+        if (0 if loaded is None else loaded.sequence) != number or (loaded is not None and loaded.faults):
+            raise SnapshotError(self.log.place, f"names an image that includes call {number}, and it is not that")
+        for number in replay(core, self._calls, self.log.place, reread):  # noqa: B007
+            pass
+        self._calls = []
+        return number
+
+    def begin(self) -> GroupCommitLog:  # noqa: D102
+        return self.log
+
+    def release(self, directory: Path, saved: SavedImage, sequence: int, *, is_whole: bool, kept: int) -> None:
+        """Store the files of the image `saved`, name them in the log, then delete what they replace. See `KeptLog`."""
+        names = list_images(directory)
+        chain = [name for name in names if name.number == names[-1].number]
+        files: list[StoredFile] = []
+        for path in (name.in_directory(directory) for name in chain):
+            stored = self._stored.get(path.name)
+            files.append(stored or self._store.put(path, f"{self._prefix}/{self._token}/{path.name}"))
+            self._stored[path.name] = files[-1]
+        topic = self.log.topic
+        self.log.record_image(
+            ImageRecord(
+                group=topic.group,
+                partition=self.log.partition,
+                partitions=topic.partitions,
+                sequence=sequence,
+                positions=saved.positions,
+                files=files,
+                saved_s=self._clock(),
+            )
+        )
+        replaced = [stored.key for stored in self._stored.values() if stored not in files]
+        self._stored = {stored.name: stored for stored in files}
+        self._store.delete(replaced)
+        self.log.drop_until(sequence)
+        if is_whole:
+            drop_images(directory, kept)
+
+    def _delete_others(self) -> None:
+        used = {stored.key for stored in self._stored.values()}
+        self._store.delete([key for key in self._store.keys(f"{self._prefix}/") if key not in used])
+
+
+class Shard(DurableScheduler):
+    """The scheduler of one partition, opened by `open` with a `ShardLog`.
+
+    ``catching_up``: why it leases nothing yet, None once it does: it has not reached the end that its partition had
+    when it was taken, and outcomes from before a lease end it.
+    """
+
+    catching_up: str | None = None
+
+    def _perform(self, call: LoggedCall, given: Given) -> Any:
+        if call.name in _LEASES:
+            self._check_caught_up()
+        return super()._perform(call, given)
+
+    def offer(self, *args: Any, **kwargs: Any) -> Batch:
+        """Do as `Scheduler.offer` does; raises CatchingUp."""
+        self._check_caught_up()
+        return super().offer(*args, **kwargs)
+
+    def _check_caught_up(self) -> None:
+        if self.catching_up is not None:
+            raise CatchingUp(self._log.place, self.catching_up)
+
+    def abandon(self, reason: str) -> None:
+        """Refuse every call from now on; what is not on disk is lost here, and not elsewhere. For any thread."""
+        assert isinstance(self._log, TopicLog)
+        self._log.fail(reason)
+        with suppress(SnapshotError):
+            self.close(save=False)

@@ -1,0 +1,364 @@
+"""The calls of one shard as records of its partition of a topic, behind a fence.
+
+The producer has a transactional id of its partition. Whoever opens the log is its owner from then on: the broker
+refuses whatever an earlier owner writes. A call is written once its transaction is committed. Records of another kind
+name the files of an image; a record of that kind, and the calls after it, are all that a new owner needs, so everything
+before is deleted.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import confluent_kafka as library
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from streamsched.cluster.image_store import StoredFile
+from streamsched.connectors.kafka.clients.confluent import Refusals, make_client, request_metadata, translate_errors
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.errors import SettingsError, SnapshotError, SourceError
+from streamsched.persistence.group_commit import GroupCommitLog
+from streamsched.persistence.log_segments import LogName
+
+FORMAT: Final = 1  # of the records of the topic
+_NUMBER: Final = struct.Struct(">Q")
+_PART_BYTES: Final = 1 << 19  # of a call in one record: brokers accept 1 MiB unless set otherwise
+_TRANSACTION_MS: Final = 10_000  # after which the broker ends a transaction whose owner is silent
+_POLL_S: Final = 0.5
+_RETRY_S: Final = 0.05
+_CALL: Final = b"call"
+_PART: Final = b"part"  # of a call, but for its last
+_IMAGE: Final = b"image"
+_KIND: Final = "streamsched"
+_FOREVER: Final = "-1"
+_CONFIG: Final = {"cleanup.policy": "delete", "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
+
+
+class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An image in the store: its files, the whole one first, and the number of the last call that it includes.
+
+    ``positions``: of the streams, at its instant; ``group``, ``partition``, ``partitions``: whose it is.
+    """
+
+    format: int = FORMAT
+    group: str
+    partition: int
+    partitions: int
+    sequence: int
+    positions: dict[str, Any]
+    files: list[StoredFile]
+    saved_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallsTopic:
+    """The topic of calls of the consumer group ``group``, with ``partitions`` partitions."""
+
+    settings: KafkaSettings
+    group: str
+    partitions: int
+
+    def place(self, partition: int) -> str:
+        """Return what errors name."""
+        return f"kafka://{self.settings.topic}/{partition}"
+
+
+def prepare_topic(topic: CallsTopic) -> None:
+    """Make the topic if it does not exist, and check that it keeps its records.
+
+    Raises SourceError if the brokers cannot be reached, SettingsError if the topic is not as it must be.
+    """
+    settings, refusals = topic.settings, Refusals(topic.settings)
+    admin = make_client(AdminClient, settings, {}, refusals)
+    found = request_metadata(admin, settings, refusals).topics.get(settings.topic)
+    if found is None:
+        made = admin.create_topics([NewTopic(settings.topic, topic.partitions, config=_CONFIG)])[settings.topic]
+        try:
+            made.result(settings.patience_s)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another host was faster
+                raise SourceError(f"kafka://{settings.topic}", f"cannot be made: {error.args[0].str()}") from error
+        found = _await_topic(admin, topic, refusals)
+    if len(found.partitions) != topic.partitions:
+        expected = f"a topic with {topic.partitions} partitions, as that of the outcomes has"
+        raise SettingsError("cluster.calls", f"{settings.topic} with {len(found.partitions)} partitions", expected)
+    resource = ConfigResource(ResourceType.TOPIC, settings.topic)
+    with translate_errors(settings):
+        config = admin.describe_configs([resource])[resource].result(settings.patience_s)
+    for name, expected in _CONFIG.items():
+        value = config[name].value
+        if value != expected:
+            raise SettingsError("cluster.calls", f"{settings.topic} with {name}={value}", f"{name}={expected}")
+
+
+def _await_topic(admin: Any, topic: CallsTopic, refusals: Refusals) -> Any:
+    """Return the description of a topic that was just made."""
+    deadline = time.monotonic() + topic.settings.patience_s
+    while True:
+        found = request_metadata(admin, topic.settings, refusals).topics.get(topic.settings.topic)
+        if (found is not None and found.partitions) or time.monotonic() > deadline:
+            return found
+        time.sleep(_RETRY_S)
+
+
+class TopicLog(GroupCommitLog):
+    """The log of the shard `partition`, whose owner is whoever opened it last. See `GroupCommitLog`.
+
+    After any error it refuses all calls for good: its scheduler is thrown away, and the log opened anew. `read` comes
+    first. Raises SourceError if the brokers cannot be reached.
+    """
+
+    def __init__(self, topic: CallsTopic, partition: int) -> None:
+        super().__init__(0)
+        self.topic = topic
+        self.partition = partition
+        self.image: ImageRecord | None = None
+        self._offsets: deque[tuple[int, int]] = deque()  # number and first offset of each call after the image
+        self._image_at = 0  # the offset of the newest image's record
+        self._refusals = Refusals(topic.settings)
+        own = {
+            "transactional.id": f"{topic.group}-{partition}",
+            "transaction.timeout.ms": str(_TRANSACTION_MS),
+            "linger.ms": "0",
+            "message.max.bytes": str(2 * _PART_BYTES),
+        }
+        self._producer = make_client(library.Producer, topic.settings, own, self._refusals)
+        with self._as_source_errors():
+            self._retrying(lambda: self._producer.init_transactions(topic.settings.patience_s))
+
+    @property
+    def place(self) -> str:
+        """The partition."""
+        return self.topic.place(self.partition)
+
+    @property
+    def name(self) -> LogName:
+        """What an image saved now says about the log."""
+        return LogName(f"{self.topic.group}/{self.partition}", 0)
+
+    def read(self) -> list[tuple[int, bytes]]:
+        """Return the calls after the newest image, in order, and set ``image`` and ``sequence``. O(bytes).
+
+        Raises SnapshotError if the records are not those of this shard, or calls are missing.
+        """
+        calls: list[tuple[int, bytes]] = []
+        parts: list[bytes] = []
+        first = 0
+        for offset, key, value, kind in self._records():
+            if kind == _IMAGE:
+                self.image = self._decode(value)
+                self._image_at = offset
+                calls = [call for call in calls if call[0] > self.image.sequence]
+                continue
+            first = first if parts else offset
+            parts.append(value)
+            if kind == _CALL:
+                number = _NUMBER.unpack(key)[0]
+                calls.append((number, b"".join(parts)))
+                self._offsets.append((number, first))
+                parts = []
+        after = 0 if self.image is None else self.image.sequence
+        for expected, (number, _) in enumerate(calls, after + 1):
+            if number != expected:
+                raise SnapshotError(self.place, f"call {expected} is missing: the next one is {number}")
+        if calls and self.image is None:
+            raise SnapshotError(self.place, "has calls, and no record names an image that they follow")
+        self._drop_offsets(after)
+        self.sequence = self._on_disk = after + len(calls)
+        return calls
+
+    def record_image(self, image: ImageRecord) -> None:
+        """Write that `image` is in the store: a new owner begins with it. Raises SnapshotError."""
+        with self._changed:
+            while self._writing:
+                self._changed.wait()
+            self.check()
+            self._writing = True
+        failure: SnapshotError | None = SnapshotError(self.place, "a write was interrupted")
+        try:
+            self._commit_records([(b"", msgspec.json.encode(image), _IMAGE)], self._note_image)
+            failure = None
+        except SnapshotError as error:
+            failure = error
+            raise
+        finally:
+            with self._changed:
+                self._writing = False
+                self._failure = self._failure or failure
+                self._changed.notify_all()
+        self.image = image
+
+    def drop_until(self, sequence: int) -> None:
+        """Delete the records before the first call after number `sequence`, which the newest image includes."""
+        with self._changed:
+            self._drop_offsets(sequence)
+            before = min(self._offsets[0][1] if self._offsets else self._image_at, self._image_at)
+        admin = make_client(AdminClient, self.topic.settings, {}, self._refusals)
+        part = TopicPartition(self.topic.settings.topic, self.partition, before)
+        try:
+            admin.delete_records([part])[part].result(self.topic.settings.patience_s)
+        except KafkaException as error:
+            raise SnapshotError(self.place, f"old calls cannot be deleted: {error.args[0].str()}") from error
+
+    def renew(self) -> None:
+        """Raise SnapshotError: what an error has left in doubt is decided by reading the log anew."""
+        self.check()
+
+    def restart(self) -> None:
+        """Do nothing, for the same reason."""
+
+    def fail(self, reason: str) -> None:
+        """Refuse all calls from now on."""
+        with self._changed:
+            self._failure = self._failure or SnapshotError(self.place, reason)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Refuse all calls from now on."""
+        with self._changed:
+            while self._writing:
+                self._changed.wait()
+            self._closed = True
+            self._failure = SnapshotError(self.place, "is closed")
+
+    def _write(self, calls: list[tuple[int, bytes]]) -> None:
+        records: list[tuple[bytes, bytes, bytes]] = []
+        for number, payload in calls:
+            key, last = _NUMBER.pack(number), max(len(payload) - 1, 0) // _PART_BYTES
+            for part in range(last + 1):
+                piece = payload[part * _PART_BYTES : (part + 1) * _PART_BYTES]
+                records.append((key, piece, _CALL if part == last else _PART))
+        if records:
+            self._commit_records(records, self._note_call)
+            self._on_disk = calls[-1][0]
+
+    def _commit_records(self, records: list[tuple[bytes, bytes, bytes]], note: Callable[[Any, Any], None]) -> None:
+        """Write `records` of key, value and kind in one transaction. For one thread at a time. Raises SnapshotError."""
+        topic, patience_s = self.topic.settings.topic, self.topic.settings.patience_s
+        try:
+            self._producer.begin_transaction()
+            for key, value, kind in records:
+                while True:
+                    try:
+                        self._producer.produce(
+                            topic, value, key, self.partition, headers=[(_KIND, kind)], on_delivery=note
+                        )
+                        break
+                    except BufferError:
+                        self._producer.poll(_RETRY_S)
+            self._retrying(lambda: self._producer.commit_transaction(patience_s))
+        except KafkaException as error:
+            raise SnapshotError(self.place, _why(error.args[0])) from error
+
+    def _retrying(self, request: Callable[[], object]) -> None:
+        """Do `request` until it is done, for as long as the brokers may be waited for. Raises KafkaException."""
+        deadline = time.monotonic() + self.topic.settings.patience_s
+        while True:
+            try:
+                request()
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
+
+    def _note_call(self, error: Any, message: Any) -> None:
+        """Note the offset of a call's first record. Called in the order of the records."""
+        if error is None:
+            number = _NUMBER.unpack(message.key())[0]
+            if not self._offsets or self._offsets[-1][0] != number:
+                self._offsets.append((number, message.offset()))
+
+    def _note_image(self, error: Any, message: Any) -> None:
+        if error is None:
+            self._image_at = message.offset()
+
+    def _drop_offsets(self, sequence: int) -> None:
+        while self._offsets and self._offsets[0][0] <= sequence:
+            self._offsets.popleft()
+
+    def _records(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+        """Yield offset, key, value and kind of each committed record up to the end that the partition has now."""
+        settings, number = self.topic.settings, self.partition
+        own = {
+            "group.id": "streamsched-no-group",  # the client requires a name, though nothing is committed under it
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": "true",
+        }
+        with self._as_source_errors():
+            consumer = make_client(library.Consumer, settings, own, self._refusals)
+            try:
+                part = TopicPartition(settings.topic, number)
+                first, end = consumer.get_watermark_offsets(part, settings.patience_s)
+                consumer.assign([TopicPartition(settings.topic, number, first)])
+                deadline = time.monotonic() + settings.patience_s
+                while first < end:
+                    message = consumer.poll(_POLL_S)
+                    if message is None:
+                        if time.monotonic() > deadline:
+                            raise SourceError(self.place, "cannot be read to its end", retriable=True)
+                        continue
+                    error = message.error()
+                    if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  its API
+                        return
+                    if error is not None and not error.retriable():
+                        raise SnapshotError(self.place, f"cannot be read: {error.str()}")
+                    if error is None:
+                        deadline = time.monotonic() + settings.patience_s
+                        yield message.offset(), message.key() or b"", message.value() or b"", self._kind_of(message)
+            finally:
+                consumer.close()
+
+    def _kind_of(self, message: Any) -> bytes:
+        """Return the kind of a record. Raises SnapshotError if it is none of ours."""
+        kind = dict(message.headers() or []).get(_KIND)
+        is_whole = len(message.key() or b"") == _NUMBER.size if kind in (_CALL, _PART) else kind == _IMAGE
+        if not is_whole:
+            found = f"the record at {message.offset()} with the header {_KIND}={kind!r}"
+            raise SnapshotError(self.place, f"holds what no cluster host has written: {found}")
+        return bytes(kind)
+
+    def _decode(self, value: bytes) -> ImageRecord:
+        try:
+            image = msgspec.json.decode(value, type=ImageRecord)
+        except msgspec.MsgspecError as error:
+            raise SnapshotError(self.place, f"has an image's record that cannot be read: {error}") from error
+        own = msgspec.structs.replace(
+            image,
+            format=FORMAT,
+            group=self.topic.group,
+            partition=self.partition,
+            partitions=self.topic.partitions,
+        )
+        if image != own:
+            found = f"group {image.group}, partition {image.partition} of {image.partitions}, format {image.format}"
+            expected = f"group {own.group}, partition {own.partition} of {own.partitions}, format {own.format}"
+            raise SnapshotError(self.place, f"belongs to another cluster: found {found}, expected {expected}")
+        return image
+
+    @contextmanager
+    def _as_source_errors(self) -> Iterator[None]:
+        with translate_errors(self.topic.settings, self.place):
+            yield
+
+
+def _why(error: Any) -> str:
+    """Return why calls cannot be written."""
+    fenced = (
+        KafkaError._FENCED,  # noqa: SLF001  its API
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    )
+    if error.code() in fenced:
+        return "another host owns this partition now"
+    return f"cannot be written: {error.str()}"
