@@ -110,6 +110,11 @@ class KafkaSource(Source[Records]):
         return self._starts
 
     @property
+    def ends(self) -> dict[str, int]:
+        """The end that the log of each assigned partition had when it was assigned, by path."""
+        return {part.delivered.path: part.log_end for part in self._assigned.values()}
+
+    @property
     def lag(self) -> dict[str, int]:
         """The number of messages between each assigned partition's position and its last known end; gaps count."""
         ends = [(part, max(self._consumer.end(part.number) or 0, part.log_end)) for part in self._assigned.values()]

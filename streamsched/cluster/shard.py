@@ -125,8 +125,13 @@ class Shard(DurableScheduler):
         if self.catching_up is not None:
             raise CatchingUp(self._log.place, self.catching_up)
 
-    def abandon(self, reason: str) -> None:
-        """Refuse every call from now on; what is not on disk is lost here, and not elsewhere. For any thread."""
+    @property
+    def is_refused(self) -> bool:
+        """Whether its log refuses all calls, for good."""
+        return self._log.failure is not None
+
+    def disown(self, reason: str) -> None:
+        """Refuse every call from now on, and end; nothing is saved. For any thread; a second call does nothing."""
         assert isinstance(self._log, TopicLog)
         self._log.fail(reason)
         with suppress(SnapshotError):

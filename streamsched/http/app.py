@@ -132,14 +132,14 @@ class HttpApp:
         try:
             return await answering
         except HttpError as error:
-            return _refuse(error)
+            return refuse(error)
         except StreamschedError as error:
             if isinstance(error, SnapshotError):
                 self._refusals.refused(error)
-            return _refuse(problem_of(error))
+            return refuse(problem_of(error))
         except Exception as error:  # noqa: BLE001  no request may end the service
             LOG.error("request failed", method=request.method, path=request.scope["path"], exc_info=error)
-            return _refuse(HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", _INTERNAL))
+            return refuse(HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", _INTERNAL))
 
     async def _admit(self, request: Request, route: Route) -> Response:
         """Check the caller, then answer."""
@@ -172,7 +172,7 @@ class HttpApp:
             self.gate.check_scope(scopes, "admin")
             body = await self._read(request, route)
         except HttpError as error:
-            refusal = _refuse(error)
+            refusal = refuse(error)
         address, called = address_of(request), request.scope["path"]
         name = await asyncio.to_thread(self.audit.begin, caller, address, request.method, called, body)
         answer = refusal or await self._guard(request, self._respond(request, route, path, body))
@@ -291,7 +291,8 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _refuse(error: HttpError) -> Response:
+def refuse(error: HttpError) -> Response:
+    """Return the answer to a request that is refused with `error`."""
     return Response(msgspec.json.encode(error.problem), error.problem.status, error.headers, PROBLEM)
 
 
@@ -299,7 +300,7 @@ def _refuse_path(error: HTTPException) -> Response:
     """Return the answer to a path or a method that no route has."""
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         detail = "there is nothing at this path; see /openapi.json"
-        return _refuse(HttpError(HTTPStatus.NOT_FOUND, "unknown_path", detail))
+        return refuse(HttpError(HTTPStatus.NOT_FOUND, "unknown_path", detail))
     allowed = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
     detail = f"this path is called by {allowed}"
-    return _refuse(HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", detail, headers={"allow": allowed}))
+    return refuse(HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", detail, headers={"allow": allowed}))

@@ -26,6 +26,7 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.planning.optimiser_settings import OptimiserSettings
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.service.cluster_settings import ClusterSettings
 from streamsched.service.http_settings import FrontierSettings, HttpSettings
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -209,6 +210,7 @@ class RunSettings:
     changes: ChangesSettings = ChangesSettings()
     http: Mapping[str, Any] = field(default_factory=dict)
     frontier: FrontierSettings = field(default_factory=FrontierSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     clock: ClockSettings = ClockSettings()
     log: LogSettings = LogSettings()
     kafka: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
@@ -238,6 +240,7 @@ TABLES: Final[Mapping[str, Callable[..., Any]]] = {
     "changes": ChangesSettings,
     "http": HttpSettings,
     "frontier": FrontierSettings,
+    "cluster": ClusterSettings,
     "clock": ClockSettings,
     "log": LogSettings,
 }

@@ -169,12 +169,18 @@ def _open_optimiser(
     return FilePlanning(optimiser) if wall is None else LivePlanning(optimiser, wall)
 
 
-def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live: bool = False) -> DurableScheduler:
+def open_run_state(
+    settings: RunSettings,
+    wall: Callable[[], float],
+    *,
+    is_live: bool = False,
+    opening: Callable[..., DurableScheduler] = DurableScheduler.open,
+) -> DurableScheduler:
     """Return the saved scheduler, or a new one, with `settings` in force from now on. O(pages).
 
     `wall`: the clock, UTC epoch seconds; `is_live`: whether outcomes ahead of it are rejected, as those of a crawl
-    under way are; otherwise the stream's own times decide. Raises SettingsErrors for settings that only a new state can
-    have, and the errors of `DurableScheduler.open`.
+    under way are; otherwise the stream's own times decide; `opening`: opens it, as `DurableScheduler.open` does. Raises
+    SettingsErrors for settings that only a new state can have, and the errors of `DurableScheduler.open`.
     """
     is_new = not has_state(settings.state)
     given = dict(settings.scheduler)
@@ -185,7 +191,7 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
     signals = settings.signals.source
     if signals is not None and signals.startswith(SCHEME):
         topics.append(Topic(SIGNALS, read_settings(signals, _signal_options(settings))))
-    scheduler = DurableScheduler.open(
+    scheduler = opening(
         settings.state,
         given | ({} if settings.politeness is None else {"politeness": settings.politeness}),
         reread=reread_with(topics),

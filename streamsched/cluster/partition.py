@@ -1,0 +1,183 @@
+"""A partition that a host owns: taken over, served, and given up, on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from streamsched.cluster.image_store import ImageStore
+from streamsched.cluster.shard import Shard, ShardLog
+from streamsched.cluster.topic_log import CallsTopic
+from streamsched.connectors.kafka.clients.protocol import partition_path
+from streamsched.connectors.kafka.kafka_settings import read_settings
+from streamsched.connectors.kafka.source import KafkaSource
+from streamsched.connectors.records import OUTCOMES, SIGNALS
+from streamsched.connectors.source import AnySource
+from streamsched.errors import SettingsError, SnapshotError, SourceError
+from streamsched.http.app import HttpApp
+from streamsched.http.open_http import open_app
+from streamsched.outcomes import OutcomeBatch
+from streamsched.service.arrivals import Arrival, arrivals
+from streamsched.service.event_log import LOG
+from streamsched.service.http_settings import HttpSettings
+from streamsched.service.ingest_loop import IngestLoop
+from streamsched.service.run_settings import RunSettings
+from streamsched.service.setup import open_run_state, resume_source
+
+_TICK_S: Final = 0.25  # most time of a wait for messages before a stop is noticed
+_RETRY_S: Final = 1.0  # before a partition is opened again after an error
+_FENCED_S: Final = 10.0  # before it is opened again after another host has taken it: by then the group has decided
+_LOCAL: Final = "partition-{}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """What the shards of a host share: its settings, the topic of calls, the store of images and the clock."""
+
+    run: RunSettings
+    http: HttpSettings
+    calls: CallsTopic
+    store: ImageStore
+    wall: Callable[[], float]
+
+
+class Partition:
+    """Partition `number`, opened and served by a thread until `give_up`, or `lose` if another host has it.
+
+    ``shard``, ``app``: its scheduler, and the application that answers for it; None while it is not open.
+    """
+
+    def __init__(self, settings: ShardSettings, number: int) -> None:
+        self.number = number
+        self.shard: Shard | None = None
+        self.app: HttpApp | None = None
+        self._settings = settings
+        self._stopping = threading.Event()
+        self._keeps = True  # whether it is saved at its end
+        self._thread = threading.Thread(target=self._run, name=f"streamsched partition {number}", daemon=True)
+        self._thread.start()
+
+    def begin_to_give_up(self) -> None:
+        """Refuse new requests, finish those under way, save, and end; see `wait`."""
+        if self.app is not None:
+            self.app.refuse_requests()
+        self._stopping.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether it has ended; after `timeout_s` it is abandoned, and its next owner replays more."""
+        self._thread.join(max(timeout_s, 0.0))
+        if not self._thread.is_alive():
+            return True
+        LOG.warning("partition abandoned: it could not be saved in time", partition=self.number)
+        self.lose()
+        return False
+
+    def lose(self) -> None:
+        """Refuse every call from now on: the partition belongs to another host. Waits for nothing."""
+        self._keeps = False
+        self._stopping.set()
+        shard = self.shard
+        if self.app is not None:
+            self.app.refuse_requests()
+        if shard is not None:
+            shard.disown("another host owns this partition now")
+
+    @property
+    def position(self) -> int | None:
+        """The offset of the stream in the newest image, None without one."""
+        shard = self.shard
+        found = None if shard is None else shard.saved.positions.get(self._path)
+        return None if found is None else int(found["offset"])
+
+    @property
+    def _path(self) -> str:
+        return partition_path(read_settings(self._settings.run.source).topic, self.number)
+
+    def _run(self) -> None:
+        """Open and serve it, again after errors, until it is given up or lost."""
+        while not self._stopping.is_set():
+            pause_s = _RETRY_S
+            try:
+                self._serve()
+            except (SnapshotError, SourceError, SettingsError) as error:
+                fenced = isinstance(error, SnapshotError) and error.reason.startswith("another host")
+                pause_s = _FENCED_S if fenced else _RETRY_S
+                if self._keeps:
+                    LOG.error("partition failed", partition=self.number, reason=str(error))
+            except Exception as error:  # noqa: BLE001  a thread has nobody to raise to; other partitions go on
+                LOG.error("partition failed", partition=self.number, exc_info=error)
+            finally:
+                self.app = self.shard = None
+            self._stopping.wait(pause_s)
+
+    def _serve(self) -> None:
+        """Take the partition over and serve it until it is given up or lost. Raises what ends it."""
+        settings, begun = self._settings, time.monotonic()
+        own = replace(settings.run, state=settings.run.state / _LOCAL.format(self.number))
+        with ExitStack() as stack:
+            # 1. Fence the owner before, and fetch what it has left.
+            log = ShardLog(settings.calls, self.number, settings.store, settings.wall)
+            nbytes = log.fetch(own.state)
+            # 2. Open it: the images, the calls since, with the turns of outcomes between them.
+            shard = open_run_state(own, settings.wall, is_live=True, opening=partial(Shard.open, log=log))
+            assert isinstance(shard, Shard)
+            stack.callback(shard.disown, "is closed")
+            sources: list[AnySource] = [stack.enter_context(self._open_source(own.source, OUTCOMES))]
+            if own.signals.source is not None:
+                sources.append(stack.enter_context(self._open_source(own.signals.source, SIGNALS)))
+            for one in sources:
+                resume_source(one, shard, own)
+            # 3. Serve it while it reads on.
+            shard.catching_up = "the records that were there when it was taken over are being read"
+            app = stack.enter_context(open_app(shard, settings.http, settings.wall))
+            loop = IngestLoop(
+                shard,
+                sources[0],
+                signals=sources[1] if len(sources) > 1 else None,
+                pause=app.service.thread.let_pass,
+            )
+            self.shard, self.app = shard, app
+            seconds = round(time.monotonic() - begun, 3)
+            LOG.info("partition taken", partition=self.number, pages=len(shard), bytes=nbytes, seconds=seconds)
+            failure = loop.run(self._arrivals(loop, shard), partial(self._look, shard, sources[0]))
+            app.refuse_requests()
+            if self._stopping.is_set() and self._keeps:
+                begun = time.monotonic()
+                loop.finish()
+                shard.close()
+                seconds = round(time.monotonic() - begun, 3)
+                LOG.info("partition given up", partition=self.number, pages=len(shard), seconds=seconds)
+            elif shard.trouble is not None:
+                raise shard.trouble
+            elif failure is not None:
+                raise failure
+
+    def _open_source(self, url: str, records: Any) -> KafkaSource[Any]:
+        run = self._settings.run
+        topic = read_settings(url, run.kafka)
+        letters = run.dead_letters if records is OUTCOMES else run.signals.dead_letters
+        if letters is not None:
+            letters = letters.with_name(f"{letters.name}.{self.number}")
+        alone = replace(topic, group=None, partitions=(self.number,), client="confluent", until_end=False)
+        return KafkaSource(records, alone, dead_letters=letters)
+
+    def _arrivals(self, loop: IngestLoop, shard: Shard) -> Iterator[Arrival | None]:
+        """Yield what arrives until it is given up or lost, or its log refuses calls."""
+        for arrival in arrivals(loop.streams, shard.core.reached.beyond, shard.latest_time, _TICK_S):
+            if self._stopping.is_set() or shard.is_refused:
+                return
+            yield arrival
+
+    def _look(self, shard: Shard, source: KafkaSource[OutcomeBatch], loop: IngestLoop) -> None:  # noqa: ARG002
+        """Note whether the end is reached that the partition had when it was taken over."""
+        if shard.catching_up is None:
+            return
+        applied = shard.positions
+        if all(applied.get(path, {"offset": 0})["offset"] >= end for path, end in source.ends.items()) and source.ends:
+            shard.catching_up = None
+            LOG.info("partition caught up", partition=self.number)
