@@ -36,6 +36,7 @@ _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's comple
 _SUMMARIES: Final = {
     "run": "Read crawl outcomes into a saved state.",
     "serve": "Serve a saved state over HTTP.",
+    "cluster": "Serve a topic's partitions by several hosts.",
     "token": "Make a token for the HTTP service.",
     "next": "Print the best pages to visit next, and lease them.",
     "explain": "Explain the rank of a page.",

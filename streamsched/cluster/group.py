@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import confluent_kafka as library
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
@@ -36,8 +36,8 @@ Numbers = list[int]
 class GroupMember:
     """A member of the group in `settings` whose client id is `address`. For one thread.
 
-    `on_assigned`, `on_revoked`, `on_lost` are called, by `poll` and `close`, with the partitions that have come, that go
-    once it returns, and that others may already have.
+    `poll` and `close` call `on_assigned` with the partitions that have come, `on_revoked` with those that go once it
+    returns, and `on_lost` with those that others may already have.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class GroupMember:
             self._consumer.subscribe([settings.topic], on_assign=assign, on_revoke=revoke, on_lost=lose)
 
     def poll(self, timeout_s: float) -> None:
-        """Keep the membership for a while; partitions come and go meanwhile. Raises SourceError if it cannot be kept."""
+        """Keep the membership for `timeout_s`; partitions come and go meanwhile. Raises SourceError if it cannot be."""
         message = self._consumer.poll(timeout_s)
         self._refusals.check()
         error = None if message is None else message.error()
@@ -151,7 +151,7 @@ class GroupOwners:
             raise SettingsError("group", self._settings.group, expected)
         return owners
 
-    def __enter__(self) -> GroupOwners:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

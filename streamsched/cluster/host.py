@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from streamsched.cluster.group import GroupMember
 from streamsched.cluster.partition import Partition, ShardSettings
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.http.app import refuse
+from streamsched.http.app import HttpApp, refuse
 from streamsched.http.protocol.problems import HttpError
 from streamsched.service.event_log import LOG
 
@@ -79,8 +79,8 @@ class HostApp:
     It has what `HttpServer` needs of an application.
     """
 
-    def __init__(self, host: Host, front: Any) -> None:
-        self._host = host
+    def __init__(self, front: HttpApp) -> None:
+        self.partitions: Mapping[int, Partition] = {}  # those of the host
         self._front = front
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +92,7 @@ class HostApp:
         number, _, path = raw[len(SHARDS) :].partition(b"/")
         partition = None
         with suppress(ValueError):
-            partition = self._host.partitions.get(int(number))
+            partition = self.partitions.get(int(number))
         app = None if partition is None else partition.app
         if app is None:
             await _refuse_shard(number.decode("latin-1"))(scope, receive, send)

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import confluent_kafka as library
@@ -145,35 +145,12 @@ class TopicLog(GroupCommitLog):
         return LogName(f"{self.topic.group}/{self.partition}", 0)
 
     def read(self) -> list[tuple[int, bytes]]:
-        """Return the calls after the newest image, in order, and set ``image`` and ``sequence``. O(bytes).
-
-        Raises SnapshotError if the records are not those of this shard, or calls are missing.
-        """
-        calls: list[tuple[int, bytes]] = []
-        parts: list[bytes] = []
-        first = 0
-        for offset, key, value, kind in self._records():
-            if kind == _IMAGE:
-                self.image = self._decode(value)
-                self._image_at = offset
-                calls = [call for call in calls if call[0] > self.image.sequence]
-                continue
-            first = first if parts else offset
-            parts.append(value)
-            if kind == _CALL:
-                number = _NUMBER.unpack(key)[0]
-                calls.append((number, b"".join(parts)))
-                self._offsets.append((number, first))
-                parts = []
-        after = 0 if self.image is None else self.image.sequence
-        for expected, (number, _) in enumerate(calls, after + 1):
-            if number != expected:
-                raise SnapshotError(self.place, f"call {expected} is missing: the next one is {number}")
-        if calls and self.image is None:
-            raise SnapshotError(self.place, "has calls, and no record names an image that they follow")
-        self._drop_offsets(after)
-        self.sequence = self._on_disk = after + len(calls)
-        return calls
+        """Return the calls after the newest image, in order, and set ``image`` and ``sequence``; see `read_shard`."""
+        found = read_shard(self.topic, self.partition)
+        self.image, self._image_at = found.image, found.image_at
+        self._offsets = deque(zip((number for number, _ in found.calls), found.offsets, strict=True))
+        self.sequence = self._on_disk = found.sequence
+        return found.calls
 
     def record_image(self, image: ImageRecord) -> None:
         """Write that `image` is in the store: a new owner begins with it. Raises SnapshotError."""
@@ -285,71 +262,120 @@ class TopicLog(GroupCommitLog):
         while self._offsets and self._offsets[0][0] <= sequence:
             self._offsets.popleft()
 
-    def _records(self) -> Iterator[tuple[int, bytes, bytes, bytes]]:
-        """Yield offset, key, value and kind of each committed record up to the end that the partition has now."""
-        settings, number = self.topic.settings, self.partition
-        own = {
-            "group.id": "streamsched-no-group",  # the client requires a name, though nothing is committed under it
-            "enable.auto.commit": "false",
-            "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": "true",
-        }
-        with self._as_source_errors():
-            consumer = make_client(library.Consumer, settings, own, self._refusals)
-            try:
-                part = TopicPartition(settings.topic, number)
-                first, end = consumer.get_watermark_offsets(part, settings.patience_s)
-                consumer.assign([TopicPartition(settings.topic, number, first)])
-                deadline = time.monotonic() + settings.patience_s
-                while first < end:
-                    message = consumer.poll(_POLL_S)
-                    if message is None:
-                        if time.monotonic() > deadline:
-                            raise SourceError(self.place, "cannot be read to its end", retriable=True)
-                        continue
-                    error = message.error()
-                    if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  its API
-                        return
-                    if error is not None and not error.retriable():
-                        raise SnapshotError(self.place, f"cannot be read: {error.str()}")
-                    if error is None:
-                        deadline = time.monotonic() + settings.patience_s
-                        yield message.offset(), message.key() or b"", message.value() or b"", self._kind_of(message)
-            finally:
-                consumer.close()
-
-    def _kind_of(self, message: Any) -> bytes:
-        """Return the kind of a record. Raises SnapshotError if it is none of ours."""
-        kind = dict(message.headers() or []).get(_KIND)
-        is_whole = len(message.key() or b"") == _NUMBER.size if kind in (_CALL, _PART) else kind == _IMAGE
-        if not is_whole:
-            found = f"the record at {message.offset()} with the header {_KIND}={kind!r}"
-            raise SnapshotError(self.place, f"holds what no cluster host has written: {found}")
-        return bytes(kind)
-
-    def _decode(self, value: bytes) -> ImageRecord:
-        try:
-            image = msgspec.json.decode(value, type=ImageRecord)
-        except msgspec.MsgspecError as error:
-            raise SnapshotError(self.place, f"has an image's record that cannot be read: {error}") from error
-        own = msgspec.structs.replace(
-            image,
-            format=FORMAT,
-            group=self.topic.group,
-            partition=self.partition,
-            partitions=self.topic.partitions,
-        )
-        if image != own:
-            found = f"group {image.group}, partition {image.partition} of {image.partitions}, format {image.format}"
-            expected = f"group {own.group}, partition {own.partition} of {own.partitions}, format {own.format}"
-            raise SnapshotError(self.place, f"belongs to another cluster: found {found}, expected {expected}")
-        return image
-
     @contextmanager
     def _as_source_errors(self) -> Iterator[None]:
         with translate_errors(self.topic.settings, self.place):
             yield
+
+
+@dataclass(slots=True)
+class LoggedShard:
+    """What the log of a shard holds: the newest image, None without one, and the ``calls`` after it, in order.
+
+    ``offsets``: of the first record of each call; ``image_at``: that of the image's record.
+    """
+
+    image: ImageRecord | None = None
+    image_at: int = 0
+    calls: list[tuple[int, bytes]] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last call."""
+        return self.calls[-1][0] if self.calls else 0 if self.image is None else self.image.sequence
+
+
+def read_shard(topic: CallsTopic, partition: int) -> LoggedShard:
+    """Return what the log of shard `partition` holds up to the end that it has now. O(bytes). It fences nobody.
+
+    Raises SourceError if the brokers cannot be reached, SnapshotError if the records are not those of this shard, or
+    calls are missing.
+    """
+    found, place, parts, first = LoggedShard(), topic.place(partition), list[bytes](), 0
+    for message in _messages(topic, partition):
+        kind, key, value = _kind_of(message, place), message.key() or b"", message.value() or b""
+        if kind == _IMAGE:
+            found.image, found.image_at = _decode(value, topic, partition), message.offset()
+            included = sum(1 for number, _ in found.calls if number <= found.image.sequence)
+            found.calls, found.offsets = found.calls[included:], found.offsets[included:]
+            continue
+        first = first if parts else message.offset()
+        parts.append(value)
+        if kind == _CALL:
+            found.calls.append((_NUMBER.unpack(key)[0], b"".join(parts)))
+            found.offsets.append(first)
+            parts = []
+    after = 0 if found.image is None else found.image.sequence
+    for expected, (number, _) in enumerate(found.calls, after + 1):
+        if number != expected:
+            raise SnapshotError(place, f"call {expected} is missing: the next one is {number}")
+    if found.calls and found.image is None:
+        raise SnapshotError(place, "has calls, and no record names an image that they follow")
+    return found
+
+
+def _messages(topic: CallsTopic, partition: int) -> Iterator[Any]:
+    """Yield the committed records up to the end that the partition has now."""
+    settings, place, refusals = topic.settings, topic.place(partition), Refusals(topic.settings)
+    own = {
+        "group.id": "streamsched-no-group",  # the client requires a name, though nothing is committed under it
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "fetch.wait.max.ms": "10",  # at the end of the partition the broker waits so long for more
+        "enable.partition.eof": "true",
+    }
+    with translate_errors(settings, place):
+        consumer = make_client(library.Consumer, settings, own, refusals)
+        try:
+            part = TopicPartition(settings.topic, partition)
+            first, end = consumer.get_watermark_offsets(part, settings.patience_s)
+            consumer.assign([TopicPartition(settings.topic, partition, first)])
+            deadline = time.monotonic() + settings.patience_s
+            while first < end:
+                message = consumer.poll(_POLL_S)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise SourceError(place, "cannot be read to its end", retriable=True)
+                    continue
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  its API
+                    return
+                if error is not None and not error.retriable():
+                    raise SourceError(place, f"cannot be read: {error.str()}")
+                if error is None:
+                    deadline = time.monotonic() + settings.patience_s
+                    yield message
+        finally:
+            consumer.close()
+
+
+def _kind_of(message: Any, place: str) -> bytes:
+    """Return the kind of a record. Raises SnapshotError if it is none of ours."""
+    kind = dict(message.headers() or []).get(_KIND)
+    is_ours = len(message.key() or b"") == _NUMBER.size if kind in (_CALL, _PART) else kind == _IMAGE
+    if not is_ours:
+        found = f"the record at {message.offset()} with the header {_KIND}={kind!r}"
+        raise SnapshotError(place, f"holds what no cluster host has written: {found}")
+    return bytes(kind)
+
+
+def _decode(value: bytes, topic: CallsTopic, partition: int) -> ImageRecord:
+    """Return an image's record. Raises SnapshotError if it is not of this shard."""
+    place = topic.place(partition)
+    try:
+        image = msgspec.json.decode(value, type=ImageRecord)
+    except msgspec.MsgspecError as error:
+        raise SnapshotError(place, f"has an image's record that cannot be read: {error}") from error
+    own = msgspec.structs.replace(
+        image, format=FORMAT, group=topic.group, partition=partition, partitions=topic.partitions
+    )
+    if image != own:
+        found = f"group {image.group}, partition {image.partition} of {image.partitions}, format {image.format}"
+        expected = f"group {own.group}, partition {own.partition} of {own.partitions}, format {own.format}"
+        raise SnapshotError(place, f"belongs to another cluster: found {found}, expected {expected}")
+    return image
 
 
 def _why(error: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from streamsched.errors import SettingsError
@@ -19,6 +20,7 @@ class ClusterSettings:
     - ``calls``: the topic for the calls of all shards, made if it does not exist;
     - ``images``: where the images of all shards are kept: a folder that all hosts have, or s3://BUCKET/PREFIX;
     - ``advertise``: HOST:PORT at which the other hosts reach this one, by default that of ``http.address``;
+    - ``token``: file with the token by which hosts call each other, if there are tokens: of all three scopes;
     - ``give_up``: the longest time to save a partition that goes to another host, which otherwise replays more;
     - ``answer``: how long a shard may take to offer pages; without it, a batch is made of the others' pages.
     """
@@ -26,6 +28,7 @@ class ClusterSettings:
     calls: str | None = None
     images: str | None = None
     advertise: str | None = None
+    token: Path | None = None
     give_up: str | float = "5s"
     answer: str | float = "2s"
 

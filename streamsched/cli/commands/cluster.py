@@ -1,0 +1,221 @@
+"""``streamsched cluster``: hosts that share the partitions of a topic, what they hold, and a check of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from streamsched.cli.exits import DONE, UNREADABLE, Cancelled, Interruption, after_drain
+from streamsched.cli.options import current_time
+from streamsched.cli.output import echo, echo_json
+from streamsched.cli.service_options import (
+    compile_for_requests,
+    given_settings,
+    log_run,
+    needs_http,
+    service_clock,
+    service_options,
+    setting,
+)
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings, check_credentials, read_settings
+from streamsched.connectors.records import OUTCOMES, SIGNALS
+from streamsched.errors import NOTHING, SettingsError
+from streamsched.numerics.durations import write_duration
+from streamsched.service.event_log import LOG
+from streamsched.service.http_settings import HttpSettings
+from streamsched.service.run_settings import RunSettings
+from streamsched.service.setting_sources import Given, read_run_settings
+from streamsched.service.stream_replay import Topic, reread_with
+
+_EXTRA: Final = "cluster"
+_NO_DIRECTORY: Final = "."  # of commands that keep nothing
+_EPILOG: Final = """
+\b
+Examples:
+  streamsched cluster host --source 'kafka://localhost:9092/outcomes?group=crawl' \\
+      --calls crawl-calls --images s3://bucket/crawl --local /var/lib/streamsched --http 10.0.0.5:8080 --tokens t.toml
+  streamsched cluster status --source 'kafka://localhost:9092/outcomes?group=crawl' --calls crawl-calls
+  streamsched cluster verify --source 'kafka://localhost:9092/outcomes?group=crawl' --calls crawl-calls \\
+      --images s3://bucket/crawl
+
+docs/cluster.md says what is promised, and what to do when a host, the brokers or the storage fail.
+"""
+
+
+@click.group("cluster", epilog=_EPILOG)
+def cluster_command() -> None:
+    """Serve a topic's partitions by several hosts.
+
+    Each partition is a shard. The consumer group of the topic decides which host has it.
+    """
+
+
+_place: Final = (
+    setting(
+        "--source", metavar="URL", help="The topic of outcomes, with its group: kafka://HOST:PORT/TOPIC?group=NAME."
+    ),
+    setting("--calls", setting="cluster.calls", metavar="TOPIC"),
+)
+_images: Final = setting("--images", setting="cluster.images", metavar="URL")
+
+
+def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def give(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return give
+
+
+@cluster_command.command("host")
+@_with(*_place, _images)
+@setting("--local", setting="state", metavar="DIR", help="Directory for the open partitions. Nothing in it is needed.")
+@setting("--signals", setting="signals.source", metavar="URL")
+@setting("--advertise", setting="cluster.advertise", metavar="HOST:PORT")
+@service_options
+def host_command(**given: Any) -> int:
+    """Serve the partitions that the group gives to this host.
+
+    Each is taken over with its history, from the topic of calls and the store of images; the first SIGTERM or Ctrl-C
+    saves all of them and leaves the group.
+    """
+    settings, unknown = read_run_settings(*given_settings(given))
+    with log_run(settings, unknown, Console(stderr=True), level="info"):
+        return _host(settings)
+
+
+@cluster_command.command("status")
+@_with(*_place)
+@click.option("--config", help="TOML file with settings.")
+@click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def status_command(**given: Any) -> int:
+    """Show owner, lag and newest image of each partition."""
+    settings, topic = _inspected(given)
+    with needs_http(_EXTRA):
+        from streamsched.cluster.inspection import read_status  # noqa: PLC0415  an extra
+    found = read_status(topic, _calls_topic(settings, topic))
+    if given["json"]:
+        echo_json(found)
+        return DONE
+    table = Table("partition", "owner", "position", "lag", "image", "files", "bytes", "calls since", box=None)
+    now = current_time(None)
+    for one in found:
+        age = "none" if one.saved_s is None else f"{write_duration(max(1, round(now - one.saved_s)))} old"
+        numbers = (f"{one.position:,}", f"{one.lag:,}", age, f"{one.files}", f"{one.image_bytes:,}", f"{one.calls:,}")
+        table.add_row(str(one.partition), one.owner or "nobody", *numbers)
+    Console().print(table)
+    return DONE
+
+
+@cluster_command.command("verify")
+@_with(*_place, _images)
+@click.option("--config", help="TOML file with settings.")
+@click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def verify_command(**given: Any) -> int:
+    """Read every byte of all images and calls, and print the digest of each partition.
+
+    Hosts may run meanwhile; nothing is changed.
+    """
+    settings, topic = _inspected(given)
+    with needs_http(_EXTRA):
+        from streamsched.cluster.image_store import ImageStore  # noqa: PLC0415  an extra
+        from streamsched.cluster.inspection import check_partition  # noqa: PLC0415  an extra
+    calls, store = _calls_topic(settings, topic), ImageStore(_required("images", settings.cluster.images))
+    reread = reread_with(_topics(settings, topic))
+    numbers = track(range(calls.partitions), "partitions", console=Console(stderr=True), transient=True)
+    found = [check_partition(calls, number, store, reread) for number in numbers]
+    if given["json"]:
+        echo_json(found)
+    else:
+        for one in found:
+            text = (
+                one.error or f"{one.digest or 'nothing yet'}  {one.pages:,} pages, {one.calls:,} calls since the image"
+            )
+            echo(f"{one.partition:>4}  {text}")
+    return UNREADABLE if any(one.error for one in found) else DONE
+
+
+def _inspected(given: dict[str, Any]) -> tuple[RunSettings, KafkaSettings]:
+    options, file = given_settings(given)
+    settings, _ = read_run_settings(options | {"state": Given(_NO_DIRECTORY, "cluster")}, file)
+    return settings, _group_topic(settings)
+
+
+def _group_topic(settings: RunSettings) -> KafkaSettings:
+    """Return the topic of outcomes. Raises SettingsError if it names no group, or a client that cannot be a member."""
+    if not settings.is_topic:
+        raise SettingsError("--source", settings.source, "kafka://HOST:PORT/TOPIC?group=NAME")
+    topic = read_settings(settings.source, settings.kafka)
+    check_credentials(topic)
+    if topic.group is None:
+        raise SettingsError("group", NOTHING, "the group whose members the hosts are: ?group=NAME")
+    if topic.client == "kafka-python":
+        expected = "confluent: kafka-python can neither keep partitions through a rebalance nor write transactions"
+        raise SettingsError("client", topic.client, expected)
+    return replace(topic, client="confluent")
+
+
+def _calls_topic(settings: RunSettings, topic: KafkaSettings) -> Any:
+    with needs_http(_EXTRA):
+        from streamsched.cluster.group import count_partitions  # noqa: PLC0415  an extra
+        from streamsched.cluster.topic_log import CallsTopic  # noqa: PLC0415  an extra
+    assert topic.group is not None
+    calls = replace(topic, topic=_required("calls", settings.cluster.calls), group=None, dead_letters=None)
+    return CallsTopic(calls, topic.group, count_partitions(topic))
+
+
+def _required(name: str, value: str | None) -> str:
+    if value is None:
+        raise SettingsError(f"--{name}", NOTHING, "a value: docs/cluster.md says which")
+    return value
+
+
+def _topics(settings: RunSettings, topic: KafkaSettings) -> list[Topic]:
+    topics = [Topic(OUTCOMES, topic)]
+    if settings.signals.source is not None:
+        topics.append(Topic(SIGNALS, read_settings(settings.signals.source, settings.kafka)))
+    return topics
+
+
+def _host(settings: RunSettings) -> int:
+    with needs_http(_EXTRA):
+        from streamsched.cluster.image_store import ImageStore  # noqa: PLC0415  an extra
+        from streamsched.cluster.partition import ShardSettings  # noqa: PLC0415
+        from streamsched.cluster.serving import open_host  # noqa: PLC0415
+        from streamsched.cluster.topic_log import prepare_topic  # noqa: PLC0415
+        from streamsched.http.server import listen  # noqa: PLC0415
+    topic, http = _group_topic(settings), HttpSettings(**settings.http)
+    wall, begin = service_clock(settings)
+    with ExitStack() as stack:
+        listener = stack.enter_context(listen(http))
+        store = ImageStore(_required("images", settings.cluster.images))
+        calls = _calls_topic(settings, topic)
+        prepare_topic(calls)
+        interruption = stack.enter_context(Interruption(waits=False))
+        with suppress(Cancelled):
+            compile_for_requests(interruption)
+            shards = ShardSettings(settings, http, calls, store, wall)
+            host = stack.enter_context(open_host(shards, topic, listener))
+            begin()
+            for _ in interruption.until(_polls(host)):
+                pass
+        if interruption.number is not None:
+            LOG.info("stopping", signal=interruption.number)
+    LOG.info("stopped")
+    return DONE if interruption.number is None else after_drain(interruption.number)
+
+
+def _polls(host: Any) -> Iterator[bool]:
+    while True:
+        host.run_once()
+        yield True
