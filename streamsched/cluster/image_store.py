@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +19,10 @@ from streamsched.errors import NOTHING, SettingsError, SnapshotError
 from streamsched.persistence.files import draft_of, put_in_place, sync_directory
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import ObjectStore, RetryConfig
 
 _CHUNK: Final = 1 << 23  # bytes that are read, sent and checked at a time
+_RETRIES: Final[RetryConfig] = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 _EXPECTED: Final = "a folder, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
@@ -50,9 +52,8 @@ class ImageStore:
         self.url = url
         self._folder = None if "://" in url and not url.startswith("file://") else Path(url.removeprefix("file://"))
         try:
-            self._store: ObjectStore = (
-                from_url(url) if self._folder is None else LocalStore(self._folder.resolve(), mkdir=True)
-            )
+            local = None if self._folder is None else LocalStore(self._folder.resolve(), mkdir=True)
+            self._store: ObjectStore = local or from_url(url, retry_config=_RETRIES)
         except Exception as error:  # the library raises many kinds
             raise SettingsError("cluster.images", url, f"{_EXPECTED} ({_first_line(error)})") from error
 

@@ -127,7 +127,8 @@ class Partition:
             shard = open_run_state(own, settings.wall, is_live=True, opening=partial(Shard.open, log=log))
             assert isinstance(shard, Shard)
             stack.callback(shard.disown, "is closed")
-            sources: list[AnySource] = [stack.enter_context(self._open_source(own.source, OUTCOMES))]
+            outcomes = stack.enter_context(self._open_source(own.source, OUTCOMES))
+            sources: list[AnySource] = [outcomes]
             if own.signals.source is not None:
                 sources.append(stack.enter_context(self._open_source(own.signals.source, SIGNALS)))
             for one in sources:
@@ -137,14 +138,14 @@ class Partition:
             app = stack.enter_context(open_app(shard, settings.http, settings.wall))
             loop = IngestLoop(
                 shard,
-                sources[0],
+                outcomes,
                 signals=sources[1] if len(sources) > 1 else None,
                 pause=app.service.thread.let_pass,
             )
             self.shard, self.app = shard, app
             seconds = round(time.monotonic() - begun, 3)
             LOG.info("partition taken", partition=self.number, pages=len(shard), bytes=nbytes, seconds=seconds)
-            failure = loop.run(self._arrivals(loop, shard), partial(self._look, shard, sources[0]))
+            failure = loop.run(self._arrivals(loop, shard), partial(self._look, shard, outcomes))
             app.refuse_requests()
             if self._stopping.is_set() and self._keeps:
                 begun = time.monotonic()

@@ -353,12 +353,12 @@ def _messages(topic: CallsTopic, partition: int) -> Iterator[Any]:
 
 def _kind_of(message: Any, place: str) -> bytes:
     """Return the kind of a record. Raises SnapshotError if it is none of ours."""
-    kind = dict(message.headers() or []).get(_KIND)
+    kind: bytes = dict(message.headers() or []).get(_KIND) or b""
     is_ours = len(message.key() or b"") == _NUMBER.size if kind in (_CALL, _PART) else kind == _IMAGE
     if not is_ours:
         found = f"the record at {message.offset()} with the header {_KIND}={kind!r}"
         raise SnapshotError(place, f"holds what no cluster host has written: {found}")
-    return bytes(kind)
+    return kind
 
 
 def _decode(value: bytes, topic: CallsTopic, partition: int) -> ImageRecord:
