@@ -1,0 +1,1 @@
+"""A cluster: shards on several machines that answer as one service."""
