@@ -104,18 +104,18 @@ def merge_offers(k: int, asked: Mapping[int, Asked], owed: Owed = Owed()) -> Mer
         tried=min(len(kinds[_TRIED]) / pages_asked, 1.0),
     )
     due = Owed(*(share * size + before for share, before in zip(shares, owed, strict=True)))
-    wanted = Owed(*(math.floor(pages + _ROUNDING) for pages in due))
+    due_new, due_panel, due_explored, due_probes, due_tried = (math.floor(pages + _ROUNDING) for pages in due)
     # 2. The panel's pages and the challenger's; what is too much of a kind has the place that its score gives it.
-    panel = _take(kinds[_PANEL], wanted.panel, _take_turns(kinds[_PANEL]), ranked)
-    explored = _take(kinds[_EXPLORED], wanted.explored, _by_chance, ranked)
-    probes = _take(kinds[_PROBE], wanted.probes, _rank, ranked)
-    tried = _take(kinds[_TRIED], min(wanted.tried, size - len(panel)), _rank, ranked)
+    panel = _take(kinds[_PANEL], due_panel, _take_turns(kinds[_PANEL]), ranked)
+    explored = _take(kinds[_EXPLORED], due_explored, _by_chance, ranked)
+    probes = _take(kinds[_PROBE], due_probes, _rank, ranked)
+    tried = _take(kinds[_TRIED], min(due_tried, size - len(panel)), _rank, ranked)
     # 3. The best pages, then those of the quotas in place of the worst, as `scheduler.batches.quotas` does.
     ranked.sort(key=_rank)
     room = size - len(panel) - len(tried)
     best, rest = ranked[:room], ranked[room:]
     had = sum(one.page.new for one in (*panel, *tried, *best))
-    missing = max(wanted.new - had, 0)
+    missing = max(due_new - had, 0)
     fresh = [_as_new(one) for one in rest if one.page.new][:missing]
     best = _swap_in(best, fresh, room, lambda one: one.page.new)
     stay: Callable[[Chosen], bool] = lambda one: one.page.tier > 0 or (one.page.new and shares.new > 0.0)  # noqa: E731

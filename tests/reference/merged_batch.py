@@ -109,7 +109,8 @@ def merge(k: int, asked: Mapping[int, Asked], owed: Owed) -> tuple[list[str], li
 
 def _take_best(pages: list[OfferedPage], count: int) -> list[OfferedPage]:
     """The best `count` of `pages`, best first."""
-    pages, taken = list(pages), []
+    taken: list[OfferedPage] = []
+    pages = list(pages)
     while pages and len(taken) < count:
         taken.append(best_of(pages))
         pages.remove(taken[-1])
