@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from streamsched.api.views import Answer, ChampionView, SourceReliability, SurgeView, TrialView
 
 
@@ -20,11 +22,15 @@ class RankedPage(Answer, frozen=True, kw_only=True):
     probability: float
 
 
-class Ranking(Answer, frozen=True, kw_only=True):
-    """The best pages that may be visited at the time ``now``, best first; none of them is leased."""
+class Ranking(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """The best pages that may be visited at the time ``now``, best first; none of them is leased.
+
+    ``missing``: the shards of a cluster that did not answer in time, left out if there is none.
+    """
 
     pages: list[RankedPage]
     now: float
+    missing: list[int] = msgspec.field(default_factory=list)
 
 
 class LeasedPage(RankedPage, frozen=True, kw_only=True):
@@ -38,6 +44,50 @@ class LeasedPage(RankedPage, frozen=True, kw_only=True):
     why: str
     etag: str | None = None
     last_modified: str | None = None
+
+
+class OfferedPage(RankedPage, frozen=True, kw_only=True):
+    """A page that a batch would hold. ``why``, ``etag``, ``last_modified``: as of a `LeasedPage`.
+
+    ``overdue_since``: of a page of tier 1, the longest overdue come first; ``tie``: orders pages of equal score, the
+    smaller first; ``new``: whether it was never visited.
+    """
+
+    why: str
+    tie: int
+    overdue_since: float | None = None
+    new: bool = False
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+class Offer(Answer, frozen=True, kw_only=True):
+    """The pages that a batch would hold at ``now``, in its order; none of them is leased.
+
+    - ``new_share``, ``explore_share``, ``panel_share``: of a batch, for pages never visited, drawn at random, and of
+      the panel;
+    - ``granted``: the pages leased under one of the keys asked about, null if these keys are not in use.
+    """
+
+    pages: list[OfferedPage]
+    now: float
+    new_share: float
+    explore_share: float
+    panel_share: float
+    granted: list[LeasedPage] | None = None
+
+
+class Grant(Answer, frozen=True, kw_only=True):
+    """Pages were leased at ``now`` until ``lease_until``, all that were asked for but those ``refused``.
+
+    ``refused``: why a page may not be leased now, by URL: a reason why a page is not eligible (docs/reasons.md),
+    ``unknown``, or ``host_share_used``; ``repeated``: whether an earlier request with this key has leased them.
+    """
+
+    now: float
+    lease_until: float
+    refused: dict[str, str]
+    repeated: bool
 
 
 class Change(Answer, frozen=True, kw_only=True):
@@ -71,16 +121,18 @@ class Changes(Answer, frozen=True, kw_only=True):
         return len(self.changes)
 
 
-class LeasedBatch(Answer, frozen=True, kw_only=True):
+class LeasedBatch(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """The pages in the order in which to visit them. ``now``: when they were leased, UTC epoch seconds.
 
     ``repeated``: whether an earlier request with the same key has already returned this batch; after a lost answer
-    the client asks again with the same key, so it may be true in the first answer that arrives.
+    the client asks again with the same key, so it may be true in the first answer that arrives. ``missing``: as of a
+    `Ranking`.
     """
 
     pages: list[LeasedPage]
     now: float
     repeated: bool
+    missing: list[int] = msgspec.field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.pages)

@@ -39,6 +39,8 @@ Lease: TypeAlias = (
     Annotated[str, Meta(pattern=DURATION, description="a number with a unit, such as 90s or 10m; at most 366 days")]
     | Annotated[float, Meta(gt=0.0, le=LONGEST_LEASE_S, description="seconds")]
 )
+Hosts: TypeAlias = Annotated[list[Host], Meta(max_length=1_000)]
+Key: TypeAlias = Annotated[str, Meta(pattern=KEY, description="1 to 128 visible ASCII characters")]
 
 
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -55,10 +57,34 @@ class NextBatch(Message):
 
     k: Count
     lease: Lease = "10m"
-    hosts: Annotated[list[Host], Meta(max_length=1_000)] | None = None
+    hosts: Hosts | None = None
     per_host: Count | None = None
-    key: Annotated[str, Meta(pattern=KEY, description="1 to 128 visible ASCII characters")] | None = None
+    key: Key | None = None
     wait: Wait = "0s"
+
+
+class OfferQuestion(Message):
+    """Asks which pages a batch of ``k`` would hold, without a lease; the other fields are those of `NextBatch`.
+
+    ``keys``: what was granted under any of these is returned, too.
+    """
+
+    k: Count
+    lease: Lease = "10m"
+    hosts: Hosts | None = None
+    per_host: Count | None = None
+    keys: Annotated[list[Key], Meta(max_length=8)] = []  # msgspec copies it
+
+
+class GrantDemand(Message):
+    """Pages to lease for ``lease``, chosen from an offer; of a host's pages the first ones are leased, as it has room.
+
+    ``key``: makes the request safe to repeat: within the lease, the same key is answered as the first time.
+    """
+
+    urls: Urls
+    lease: Lease = "10m"
+    key: Key | None = None
 
 
 class Outcome(OutcomeEvent, forbid_unknown_fields=True, frozen=True, gc=False, omit_defaults=True):
@@ -310,6 +336,8 @@ NEXT_BATCH: Final = Operation(
         "release": {"operationId": "release", "requestBody": {"urls": [_FIRST_URL]}},
     },
 )
+OFFER: Final = Operation("offer", "POST /v1/offer", "crawl", answers.Offer, OfferQuestion)
+GRANT: Final = Operation("grant", "POST /v1/grant", "crawl", answers.Grant, GrantDemand)
 OBSERVE: Final = Operation(
     "observe", "POST /v1/outcomes", "crawl", views.Observed, Outcomes, options=OutcomesQuery, records="outcomes"
 )

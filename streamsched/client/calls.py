@@ -27,7 +27,9 @@ from streamsched.api.answers import (
     Evolutions,
     Forgotten,
     FormulaTree,
+    Grant,
     LeasedBatch,
+    Offer,
     PolitenessSettings,
     Ranking,
     Released,
@@ -235,6 +237,43 @@ class ServiceCalls:
         return make_call(
             operations.NEXT_BATCH, timeout_s, k=k, lease=lease, hosts=wanted, per_host=per_host, key=key, wait=wait
         )
+
+    @_offered
+    def offer(
+        self,
+        k: int,
+        *,
+        lease: str | float = "10m",
+        hosts: Iterable[str] | None = None,
+        per_host: int | None = None,
+        keys: Iterable[str] = (),
+        timeout_s: float | None = None,
+    ) -> Call[Offer]:
+        """Return the pages that `next_batch` would lease with these arguments, and lease none; see `grant`.
+
+        `keys`: the answer has the pages that were leased under any of them, too.
+        """
+        wanted = None if hosts is None else _list("hosts", hosts)
+        return make_call(
+            operations.OFFER,
+            timeout_s,
+            k=k,
+            lease=lease,
+            hosts=wanted,
+            per_host=per_host,
+            keys=_list("keys", keys) or None,
+        )
+
+    @_offered
+    def grant(
+        self, urls: Iterable[str], *, lease: str | float = "10m", key: str | None = None, timeout_s: float | None = None
+    ) -> Call[Grant]:
+        """Lease exactly these pages, at most 10,000, where they may be leased now; the answer names the others.
+
+        `key`: as for `next_batch`. Raises KeyReusedError if the key is in use with other arguments.
+        """
+        key = secrets.token_urlsafe(18) if key is None else key
+        return make_call(operations.GRANT, timeout_s, urls=_list("urls", urls), lease=lease, key=key)
 
     @_offered
     def observe(self, outcomes: Outcomes, *, positions: bool = False, timeout_s: float | None = None) -> Call[Observed]:

@@ -215,3 +215,28 @@ def test_a_disk_that_is_full_acknowledges_nothing(
 
 def _fail(_handle: int) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_an_offer_leases_nothing_and_can_be_granted(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        service.client.post("/v1/discover", json={"urls": URLS})
+        service.client.post("/v1/outcomes", json={"outcomes": [outcome(url, NOW - 604_800.0) for url in URLS[:20]]})
+        service.client.post("/v1/ask", json={"urls": URLS[:1]})
+        offered = service.client.post("/v1/offer", json={"k": 10, "keys": ["a"]}).json()
+        assert service.client.post("/v1/offer", json={"k": 10, "keys": ["a"]}).json()["granted"] is None
+        urls = [page["url"] for page in offered["pages"]]
+        ties = service.scheduler.tie_keys(urls, now=offered["now"]).tolist()
+        assert ties == [page["tie"] for page in offered["pages"]]
+        assert [page["new"] for page in offered["pages"]] == [url not in URLS[:20] for url in urls]
+        assert (urls[0], offered["pages"][0]["tier"], offered["pages"][0]["overdue_since"]) == (URLS[0], 2, None)
+        assert (offered["new_share"], offered["explore_share"], offered["panel_share"]) == (0.1, 0.0, 0.0)
+        wanted = {"urls": [*urls[:5], "https://unknown.example/"], "key": "a"}
+        granted = service.client.post("/v1/grant", json=wanted).json()
+        assert (granted["refused"], granted["repeated"]) == ({"https://unknown.example/": "unknown"}, False)
+        assert service.client.post("/v1/grant", json=wanted).json() == {**granted, "repeated": True}
+        again = service.client.post("/v1/offer", json={"k": 10, "keys": ["b", "a"]}).json()
+        assert sorted(page["url"] for page in again["granted"]) == sorted(urls[:5])
+        assert {page["lease_until"] for page in again["granted"]} == {granted["lease_until"]}
+        assert not {page["url"] for page in again["pages"]} & set(urls[:5])
+        other = service.client.post("/v1/grant", json={**wanted, "urls": urls[5:]})
+        assert (other.status_code, other.json()["code"]) == (422, "key_reused")

@@ -57,6 +57,8 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 WITH_GRAMMAR = (  # hosts, targets of rules and formulas: no schema says which of them are valid
     "POST /v1/next",
+    "POST /v1/offer",
+    "POST /v1/grant",
     "PUT /v1/rules",
     "PUT /v1/politeness",  # two pairs of its durations have an order
     "POST /v1/forget",

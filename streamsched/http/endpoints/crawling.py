@@ -1,19 +1,30 @@
-"""The endpoints of crawlers: the next batch, outcomes, change signals, discoveries, pages given back."""
+"""The endpoints of crawlers: batches, offers and grants, outcomes, change signals, discoveries, pages given back."""
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from streamsched.api.answers import LeasedBatch, LeasedPage, Released
-from streamsched.api.operations import Discoveries, NextBatch, OutcomesQuery, Releases, VisitRequests
+from streamsched.api.answers import Grant, LeasedBatch, LeasedPage, Offer, Released
+from streamsched.api.operations import (
+    Discoveries,
+    GrantDemand,
+    NextBatch,
+    OfferQuestion,
+    OutcomesQuery,
+    Releases,
+    VisitRequests,
+)
 from streamsched.api.views import Discovered, Noticed, Observed, finite
 from streamsched.errors import shorten
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.service import Service, read_wait
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
+from streamsched.scheduler.batches.batch_requests import BatchRequest
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.reading.offer_view import view_offer
 from streamsched.scheduler.results import Batch
 from streamsched.signals import SignalBatch
 
@@ -70,6 +81,25 @@ class Crawling:
                 )
             )
         )
+
+    async def offer(self, asked: OfferQuestion) -> Offer:
+        """Return the pages that a batch would hold, without a lease."""
+        request = partial(BatchRequest.checked, asked.k, lease=asked.lease, hosts=asked.hosts, per_host=asked.per_host)
+        return await self._service.read(lambda scheduler, now: view_offer(scheduler.core, request(now), asked.keys))
+
+    async def grant(self, wanted: GrantDemand) -> Grant:
+        """Lease pages by name, such as those chosen from an offer.
+
+        Those that may not be leased are named, with the reason.
+        """
+
+        def lease(scheduler: DurableScheduler, now: float) -> Grant:
+            granted = scheduler.grant(wanted.urls, now=now, lease=wanted.lease, key=wanted.key)
+            batch, refused = granted.batch, {url: reason.value for url, reason in granted.refused.items()}
+            until_s = batch.now if batch.lease_until_s is None else batch.lease_until_s
+            return Grant(now=batch.now, lease_until=until_s, refused=refused, repeated=batch.repeated)
+
+        return await self._service.call(lease)
 
     async def observe(self, outcomes: OutcomeBatch, options: OutcomesQuery) -> Observed:
         """Report finished crawls.

@@ -48,9 +48,12 @@ def describe_routes(routes: Sequence[Route], version: str) -> dict[str, Any]:
     """Return the OpenAPI document of `routes` as plain values for JSON. O(routes)."""
     routes = [route for route in routes if route.operation.is_described]
     asked = _describe_types([Problem, *(route.body.kind for route in routes if route.body is not None)])
-    answered = _describe_types([route.operation.answer for route in routes if route.operation.answer is not None])
-    for schema in answered.values():  # an answer has all of its fields
-        schema["required"] = list(schema["properties"])
+    answers = [route.operation.answer for route in routes if route.operation.answer is not None]
+    answered = _describe_types(answers)
+    partial = {answer.__name__ for answer in answers if answer.__struct_config__.omit_defaults}
+    for name, schema in answered.items():
+        if name not in partial:  # others have all of their fields
+            schema["required"] = list(schema["properties"])
         for described in schema["properties"].values():
             described.pop("default", None)
     schemas = asked | answered

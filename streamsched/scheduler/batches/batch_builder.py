@@ -178,6 +178,10 @@ class BatchBuilder:
             self.keys.keep(request.key, kept)
         return Granted(self._name_kept(kept), refused)
 
+    def find_kept(self, key: str, now: float) -> Batch | None:
+        """Return what was leased under a key, None if it is not in use at `now`. O(batch)."""
+        return self._name_kept(self.keys.kept(key), repeated=True) if self.keys.has(key, now) else None
+
     def restore_leases(self, leases: GrantedLeases, key: str | None = None, kept: KeptBatch | None = None) -> None:
         """Grant the leases of an earlier batch again, and keep it for its key if it had one. O(batch)."""
         shard = self.pages.arrays

@@ -21,6 +21,8 @@ from streamsched.errors import ServiceError
 ODD = "https://ä.example/%2F?a=b c&d=1#e"
 GIVEN: dict[str, list[Any]] = {  # of calls with arguments that they need
     "next_batch": [1],
+    "offer": [1],
+    "grant": [[ODD]],
     "observe": [[]],
     "notice": [[]],
     "discover": [[ODD]],
@@ -82,7 +84,7 @@ def test_both_clients_send_the_same(operation: Any) -> None:
     code = operation.absent or "none"
     problem = msgspec.json.encode({"code": code, "detail": "of the test"})
     arguments: list[Any] = GIVEN.get(operation.name, [])
-    named = {"key": "mine"} if operation.name == "next_batch" else {}
+    named = {"key": "mine"} if operation.name in ("next_batch", "grant") else {}
 
     async def call_by_task() -> Any:
         async with AsyncClient("http://a.example", transport=httpx.MockTransport(refuse)) as client:
