@@ -23,6 +23,7 @@ SESSION_MS = 6_000
 CLASSIC = f"session.timeout.ms={SESSION_MS}&heartbeat.interval.ms=1000"
 CONSUMER = "group.protocol=consumer"
 _READY_S = 60.0
+_STOP_S = 30.0
 
 
 @dataclass
@@ -37,9 +38,10 @@ class HostProcess:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self) -> None:
+    def stop(self) -> int:
+        """End it as an operator does; return its exit code."""
         self.process.terminate()
-        self.process.wait(30)
+        return self.process.wait(_STOP_S)
 
     def freeze(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
