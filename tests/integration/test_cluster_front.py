@@ -142,22 +142,29 @@ async def test_a_key_used_again_returns_what_was_granted(cluster: Cluster) -> No
 @in_cluster
 async def test_a_key_of_which_only_some_shards_have_granted(cluster: Cluster) -> None:
     """The front ends between two grants; the caller asks another front."""
-    chosen = await cluster.front.next_batch(20, key="of another crawl")
-    urls = [page.url for page in chosen.pages]
-    await cluster.front.release(urls)
-    cluster.hosts.loses_answers.add(0)
-    cluster.hosts.hangs.add(2)
+    cluster.hosts.stuck.add((2, "v1/grant"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await cluster.front.next_batch(20, key="a")
-    cluster.hosts.loses_answers.clear()
-    cluster.hosts.hangs.clear()
-    before = leased(cluster)
+    cluster.hosts.stuck.clear()
+    granted = leased(cluster)
+    assert {cluster.owner(url) for url in granted} == {0, 1}
+    assert len(granted) < 20
+    for front in cluster.fronts:
+        again = await front.next_batch(20, key="a")
+        assert ({page.url for page in again.pages}, again.repeated) == (granted, True)
+    assert leased(cluster) == granted
+
+
+@in_cluster
+async def test_a_shard_that_is_lost_between_offer_and_grant_is_replaced(cluster: Cluster) -> None:
+    cluster.hosts.stuck.add((2, "v1/grant"))
+    batch = await cluster.front.next_batch(20, key="a")
+    assert (len(batch.pages), batch.missing) == (20, [2])
+    assert {cluster.owner(page.url) for page in batch.pages} == {0, 1}
+    cluster.hosts.stuck.clear()
     again = await cluster.fronts[1].next_batch(20, key="a")
-    assert {page.url for page in again.pages} >= before
-    assert {page.url for page in again.pages} == leased(cluster)
-    last = await cluster.front.next_batch(20, key="a")
-    assert {page.url for page in last.pages} == {page.url for page in again.pages}
+    assert {page.url for page in again.pages} == {page.url for page in batch.pages} == leased(cluster)
 
 
 @in_cluster
@@ -171,10 +178,10 @@ async def test_refused_pages_are_replaced_once(cluster: Cluster) -> None:
         await held.wait()
         return await grant(*given, **named)
 
-    client.grant = late  # type: ignore[method-assign, assignment]
+    client.grant = late
     waiting = asyncio.create_task(cluster.front.next_batch(30, key="late"))
     await asyncio.sleep(0.1)
-    client.grant = grant  # type: ignore[method-assign]
+    client.grant = grant
     early = await cluster.fronts[1].next_batch(30)
     held.set()
     batch = await waiting
@@ -251,7 +258,7 @@ async def test_readers_and_administrators(cluster: Cluster) -> None:
     assert (await front.block("h3.example", 0.0)).hosts == 1
     assert (await front.set_politeness(Politeness(delay=3.0))).delay == 3.0
     assert {scheduler.politeness.delay for scheduler in cluster.schedulers} == {3.0}
-    assert (await front.use("age")).formula == (await front.champion()).formula == "t"
+    assert (await front.use("t")).formula == (await front.champion()).formula == "t"
     assert {scheduler.formula.text for scheduler in cluster.schedulers} == {"t"}
     assert (await front.formula()).text == "t"
     with pytest.raises(SettingsError, match="formula"):

@@ -32,18 +32,18 @@ DAY_S = 86_400.0
 class Hosts:
     """Serves shards below ``/shards/NUMBER``, as hosts do, and counts the calls of each shard.
 
-    ``hangs``, ``refuses``: shards that do not answer, or answer 503; ``unowned``: shards that nobody owns; ``lost``:
-    those that a front has found lost, in order.
+    ``hangs``, ``refuses``: shards that do not answer, or answer 503; ``stuck``: paths at which a shard does not answer;
+    ``unowned``: shards that nobody owns; ``lost_ones``: those that a front has found lost, in order.
     """
 
     def __init__(self, apps: list[HttpApp[Any]]) -> None:
         self.apps = apps
         self.hangs: set[int] = set()
+        self.stuck: set[tuple[int, str]] = set()
         self.refuses: set[int] = set()
         self.unowned: set[int] = set()
         self.lost_ones: list[int] = []
         self.called: list[tuple[int, str]] = []
-        self.loses_answers: set[int] = set()  # a call is done, and its answer lost
         retries = RetryPolicy(attempts=1)
         transport = httpx.ASGITransport(self)
         self._clients = [
@@ -67,19 +67,12 @@ class Hosts:
         _, _, number, path = scope["path"].split("/", 3)
         shard = int(number)
         self.called.append((shard, path))
-        if shard in self.hangs:
+        if shard in self.hangs or (shard, path) in self.stuck:
             await asyncio.Event().wait()
         if shard in self.refuses:
             await JSONResponse({"code": "catching_up"}, 503)(scope, receive, send)
             return
         raw = scope["raw_path"].removeprefix(f"/shards/{shard}".encode())
-        if shard in self.loses_answers:
-
-            async def lose(_: Any) -> None:
-                await asyncio.sleep(0.0)
-
-            await self.apps[shard]({**scope, "path": f"/{path}", "raw_path": raw}, receive, lose)
-            raise httpx.ReadError("the answer is lost")
         await self.apps[shard]({**scope, "path": f"/{path}", "raw_path": raw}, receive, send)
 
 
@@ -111,7 +104,7 @@ async def running_cluster(
     with ExitStack() as stack:
         open_state = DurableScheduler.open
         schedulers = [
-            stack.enter_context(open_state(folder / str(shard), clock=WallClock(wall), threads=1, **settings))
+            stack.enter_context(open_state(folder / str(shard), settings, clock=WallClock(wall), threads=1))
             for shard in range(shards)
         ]
         hosts = Hosts([stack.enter_context(open_app(scheduler, http, wall)) for scheduler in schedulers])
