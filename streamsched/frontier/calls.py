@@ -51,7 +51,7 @@ class Served(NamedTuple):
 class FrontierCalls:
     """Answers calls by the `services` of crawls, by crawl ID, with the gate and the audit log of `app`."""
 
-    def __init__(self, app: HttpApp, services: Mapping[str, Service], *, keeps_dates: bool) -> None:
+    def __init__(self, app: HttpApp[Service], services: Mapping[str, Service], *, keeps_dates: bool) -> None:
         self._app = app
         self._service = app.service
         self._services = services

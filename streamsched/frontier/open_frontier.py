@@ -16,6 +16,7 @@ from streamsched.frontier.calls import FrontierCalls
 from streamsched.frontier.connections import GrpcBounds, GrpcConnection
 from streamsched.http.app import HttpApp
 from streamsched.http.open_http import open_service
+from streamsched.http.service import Service
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import FrontierSettings, HttpSettings
@@ -25,7 +26,7 @@ _STOP_S: Final = 5.0  # most time of the end of the thread, once calls are over
 
 @contextmanager
 def open_frontier(
-    app: HttpApp,
+    app: HttpApp[Service],
     others: Mapping[str, DurableScheduler],
     settings: FrontierSettings,
     http: HttpSettings,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from starlette import routing
@@ -32,7 +32,7 @@ from streamsched.http.protocol.bodies import (
 )
 from streamsched.http.protocol.problems import HttpError, problem_of, shorten_text
 from streamsched.http.protocol.routes import Route, read_path, read_query
-from streamsched.http.service import RefusalLog, Service
+from streamsched.http.service import RefusalLog, ServiceState
 from streamsched.service.event_log import LOG
 
 _INTERNAL: Final = "the service has failed; its log says why"
@@ -48,6 +48,9 @@ _SECURITY_HEADERS: Final = (
 )
 
 
+Served = TypeVar("Served", bound=ServiceState)
+
+
 @dataclass(frozen=True, slots=True)
 class BodyBounds:
     """The most bytes of a body, and the longest time in which it must arrive, in seconds."""
@@ -56,7 +59,7 @@ class BodyBounds:
     timeout_s: float
 
 
-class HttpApp:
+class HttpApp(Generic[Served]):
     """An ASGI application of `service`. ``under_way``: the number of requests that are not answered yet.
 
     ``quiet_since_s``: when the last one was answered, by the monotonic clock; `decoder`: decodes large bodies, so that
@@ -65,7 +68,7 @@ class HttpApp:
 
     def __init__(
         self,
-        service: Service,
+        service: Served,
         routes: Sequence[Route],
         gate: Gate,
         audit: AuditLog,
@@ -80,7 +83,7 @@ class HttpApp:
         self.audit = audit
         self._bounds = bounds
         self._decoder = decoder
-        self._refusals = RefusalLog(service.scheduler, audit.path)
+        self._refusals = RefusalLog(service, audit.path)
         self._by_path: dict[str, dict[str, Route]] = {}
         for route in routes:
             self._by_path.setdefault(route.operation.path, {})[route.operation.method] = route

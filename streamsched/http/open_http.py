@@ -5,19 +5,20 @@ from __future__ import annotations
 import gc
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from streamsched.errors import NOTHING, SettingsError
-from streamsched.http.app import BodyBounds, HttpApp
+from streamsched.http.app import BodyBounds, HttpApp, Served
 from streamsched.http.console import CONTENT_POLICY, Console, read_files
 from streamsched.http.console.documentation import Documentation
 from streamsched.http.endpoints.administration import Administration, Monitoring
 from streamsched.http.endpoints.crawling import Crawling
 from streamsched.http.endpoints.reading import Reading
 from streamsched.http.gate import AUDIT_NAME, AuditLog, Gate, RateLimit
+from streamsched.http.prometheus_metrics import PrometheusMetrics
 from streamsched.http.protocol.openapi import describe_routes
 from streamsched.http.protocol.routes import Route, find_routes
 from streamsched.http.scheduler_thread import SchedulerThread
@@ -63,16 +64,28 @@ def open_http(
 
 
 @contextmanager
-def open_app(scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float]) -> Iterator[HttpApp]:
+def open_app(
+    scheduler: DurableScheduler, settings: HttpSettings, wall: Callable[[], float]
+) -> Iterator[HttpApp[Service]]:
     """Yield the application of `scheduler`, for any ASGI server or a test. The arguments are those of `open_http`."""
     with ExitStack() as stack:
-        tokens = None if settings.tokens is None else TokenFile(Path(settings.tokens), wall, time.monotonic)
-        audit = stack.enter_context(AuditLog(Path(settings.audit or scheduler.directory / AUDIT_NAME), wall))
         service = stack.enter_context(open_service(scheduler, settings, wall))
-        gate = Gate(tokens, RateLimit(settings.rate, time.monotonic), settings.host)
-        bounds = BodyBounds(settings.max_body, float(settings.body_timeout))
-        decoder = stack.enter_context(ThreadPoolExecutor(1, "streamsched decoder"))
         routes = make_routes(service) + _open_indexnow(stack, service, settings)
+        yield stack.enter_context(open_routes(service, routes, settings, scheduler.directory))
+
+
+@contextmanager
+def open_routes(
+    service: Served, routes: Sequence[Route], settings: HttpSettings, directory: Path
+) -> Iterator[HttpApp[Served]]:
+    """Yield the application of `service`; `directory`: of its audit log, unless `settings` name another file."""
+    tokens = None if settings.tokens is None else TokenFile(Path(settings.tokens), service.clock, time.monotonic)
+    gate = Gate(tokens, RateLimit(settings.rate, time.monotonic), settings.host)
+    bounds = BodyBounds(settings.max_body, float(settings.body_timeout))
+    with (
+        AuditLog(Path(settings.audit or directory / AUDIT_NAME), service.clock) as audit,
+        ThreadPoolExecutor(1, "streamsched decoder") as decoder,
+    ):
         yield HttpApp(service, routes, gate, audit, bounds, decoder)
 
 
@@ -106,5 +119,5 @@ def _open_indexnow(stack: ExitStack, service: Service, settings: HttpSettings) -
 def make_routes(service: Service) -> list[Route]:
     """Return all routes of the service."""
     routes = list(find_routes([Crawling(service), Reading(service), Administration(service)]))
-    routes += Monitoring(service, lambda: describe_routes(routes, service.version)).routes()
+    routes += Monitoring(service, PrometheusMetrics(service), lambda: describe_routes(routes, service.version)).routes()
     return routes + Console(read_files()).routes() + Documentation(CONTENT_POLICY).routes()

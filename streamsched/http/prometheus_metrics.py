@@ -18,7 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from streamsched.api.views import Noticed, Observed
-from streamsched.http.service import Service
+from streamsched.http.service import Service, ServiceState
 from streamsched.http.service_figures import BOUNDS_S, Durations
 from streamsched.outcomes import STATUSES
 
@@ -35,16 +35,13 @@ _GAUGES: Final = {  # by the field of `Sample`
 }
 
 
-class PrometheusMetrics(Collector):
-    """Writes the figures of `service` in Prometheus's text format. ``media_type``: that of the text.
-
-    Figures of a sample are those of the newest one; one that is not known has no value.
-    """
+class RequestMetrics(Collector):
+    """Writes what any service counts in Prometheus's text format. ``media_type``: that of the text."""
 
     media_type: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, state: ServiceState) -> None:
+        self._state = state
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -55,9 +52,34 @@ class PrometheusMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the service, for `prometheus_client`."""
+        state = self._state
+        yield _gauge("ready", "Whether requests are served: 0 or 1.", state.trouble() is None)
+        yield _gauge("start_time_seconds", "When the service started, by its clock.", state.started_s)
+        yield InfoMetricFamily("streamsched_build", "The version of streamsched.", {"version": state.version})
+        statuses = {str(status): count for status, count in sorted(state.statuses.items())}
+        yield _count("requests", "Answers, by their status.", statuses, "status")
+        text = "How long requests took from their bodies' end, by operation."
+        family = HistogramMetricFamily("streamsched_request_seconds", text, labels=["operation"])
+        for operation, durations in sorted(state.durations.by_operation.items()):
+            family.add_metric([operation], _cumulate(durations), durations.total_s)
+        yield family
+
+
+class PrometheusMetrics(RequestMetrics):
+    """Writes the figures of `service`, too.
+
+    Figures of a sample are those of the newest one; one that is not known has no value.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        super().__init__(service)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the service, for `prometheus_client`."""
         yield from self._collect_counts()
         yield from self._collect_gauges()
-        yield from self._collect_requests()
+        yield from super().collect()
 
     def _collect_counts(self) -> Iterator[Metric]:
         watch = self._service.figures.watch
@@ -79,8 +101,6 @@ class PrometheusMetrics(Collector):
     def _collect_gauges(self) -> Iterator[Metric]:
         service, scheduler = self._service, self._service.scheduler
         figures, latest = service.figures, service.figures.latest
-        yield _gauge("ready", "Whether requests are served: 0 or 1.", service.trouble() is None)
-        yield _gauge("start_time_seconds", "When the service started, by its clock.", service.started_s)
         yield _gauge("pages", "Known pages.", len(scheduler))
         yield _gauge("refused_pages", "Unknown pages that a bound has refused.", scheduler.refused_pages)
         yield _gauge(
@@ -93,20 +113,9 @@ class PrometheusMetrics(Collector):
         yield _gauge("calibration_visits", "Visits that the calibration error is of.", reliability.total)
         yield _gauge("predicted_ratio", "Mean probability of a change of these pages.", reliability.mean_predicted)
         yield _gauge("observed_ratio", "Share of these visits that found a change.", reliability.share_observed)
-        yield InfoMetricFamily("streamsched_build", "The version of streamsched.", {"version": service.version})
         champion = scheduler.champion
         labels = {"formula": champion.formula.text, "origin": champion.origin, "record": str(champion.record or "")}
         yield InfoMetricFamily("streamsched_champion", "The formula in use.", labels)
-
-    def _collect_requests(self) -> Iterator[Metric]:
-        service = self._service
-        statuses = {str(status): count for status, count in sorted(service.statuses.items())}
-        yield _count("requests", "Answers, by their status.", statuses, "status")
-        text = "How long requests took from their bodies' end, by operation."
-        family = HistogramMetricFamily("streamsched_request_seconds", text, labels=["operation"])
-        for operation, durations in sorted(service.durations.by_operation.items()):
-            family.add_metric([operation], _cumulate(durations), durations.total_s)
-        yield family
 
 
 def _count(name: str, text: str, counts: Mapping[str, int], label: str = "") -> Metric:

@@ -18,6 +18,7 @@ from uvicorn import Config, Server
 from streamsched.errors import SettingsError
 from streamsched.http.app import HttpApp
 from streamsched.http.connections import Connection, ConnectionBounds
+from streamsched.http.service import Service
 from streamsched.http.service_figures import ServiceFigures
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings, split_address
@@ -84,7 +85,7 @@ class HttpServer:
     HTTP/1.1 only; `Connection` bounds what a client can hold.
     """
 
-    def __init__(self, settings: HttpSettings, app: HttpApp, listener: socket.socket) -> None:
+    def __init__(self, settings: HttpSettings, app: HttpApp[Service], listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._drain_s = float(settings.drain_timeout)
@@ -130,7 +131,7 @@ class HttpServer:
             LOG.error("the http server has failed", exc_info=error)
 
 
-def _is_quiet(app: HttpApp, begun_s: float) -> bool:
+def _is_quiet(app: HttpApp[Service], begun_s: float) -> bool:
     """Return whether connections may be closed after a stop that began at `begun_s`.
 
     No request is under way, and none has come for a while: what comes is refused, not lost.

@@ -23,17 +23,51 @@ from streamsched.service.event_log import LOG
 Result = TypeVar("Result")
 
 
-class Service:
-    """The scheduler of requests. Used by the thread that answers them.
+class ServiceState:
+    """What any service has, whoever answers its requests. Used by the thread that answers them.
 
-    - ``snapshots``: the directory for copies of the state, None for no copies;
     - ``version``: of the package, "0" if it is not installed;
-    - ``directory``: the state directory;
-    - ``clock``: the present time, UTC epoch seconds;
+    - ``clock``: the present time, UTC epoch seconds; ``started_s``: when the service was made;
     - ``is_starting``, ``is_stopping``: whether requests are refused because of what must be compiled first, or because
       the service stops; monitors are answered;
     - ``statuses``: counts of answers since the start;
-    - ``durations``: of requests;
+    - ``durations``: of requests.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.version = _find_version()
+        self.clock = clock
+        self.started_s = clock()
+        self.is_starting = False
+        self.is_stopping = False
+        self.statuses: Counter[int] = Counter()
+        self.durations = RequestDurations()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether nothing is known to keep the state from being written."""
+        return True
+
+    @property
+    def progress(self) -> tuple[int | None, float | None]:
+        """How many messages the stream is behind, and the age of its outcomes, as of `Readiness`."""
+        return None, None
+
+    def stop_waiting(self) -> None:
+        """Let requests that wait for something to happen be answered. For any thread."""
+
+    def trouble(self) -> str | None:
+        """Return what keeps the service from doing its work, None if nothing does."""
+        if self.is_stopping:
+            return "stopping"
+        return "starting: what requests need is being compiled" if self.is_starting else None
+
+
+class Service(ServiceState):
+    """The scheduler of requests.
+
+    - ``snapshots``: the directory for copies of the state, None for no copies;
+    - ``directory``: the state directory;
     - ``figures``: what the service does;
     - ``found``, ``done``: rung when changes of pages can be read, and after a call that changes the state.
     """
@@ -46,16 +80,10 @@ class Service:
         figures: ServiceFigures,
         snapshots: Path | None = None,
     ) -> None:
+        super().__init__(clock)
         self.snapshots = snapshots
-        self.version = _find_version()
         self.scheduler = scheduler
         self.thread = thread
-        self.clock = clock
-        self.started_s = clock()
-        self.is_starting = False
-        self.is_stopping = False
-        self.statuses: Counter[int] = Counter()
-        self.durations = RequestDurations()
         self.figures = figures
         self.found, self.done = Bell(), Bell()
         if scheduler.feed is not None:
@@ -65,6 +93,16 @@ class Service:
     def directory(self) -> Path:
         """The state directory."""
         return self.scheduler.directory
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether nothing is known to keep the state from being written."""
+        return self.scheduler.trouble is None
+
+    @property
+    def progress(self) -> tuple[int | None, float | None]:
+        """How many messages the stream is behind, and the age of its outcomes, as of `Readiness`."""
+        return self.figures.lag, self.figures.behind_s
 
     async def call(self, call: Callable[[DurableScheduler, float], Result]) -> Result:
         """Queue `call` for the scheduler thread; return its result once what it has changed is durable.
@@ -97,10 +135,8 @@ class Service:
 
     def trouble(self) -> str | None:
         """Return what keeps the service from doing its work, None if nothing does."""
-        if self.is_stopping:
-            return "stopping"
-        if self.is_starting:
-            return "starting: what requests need is being compiled"
+        if (refusing := super().trouble()) is not None:
+            return refusing
         if not self.thread.is_alive:
             return "the thread of the scheduler has ended"
         trouble = self.scheduler.trouble
@@ -125,8 +161,8 @@ class RefusalLog:
     `audit`: the file of the audit log, without which administrators are refused alone.
     """
 
-    def __init__(self, scheduler: DurableScheduler, audit: Path) -> None:
-        self._scheduler = scheduler
+    def __init__(self, service: ServiceState, audit: Path) -> None:
+        self._service = service
         self._audit = str(audit)
         self._paths: set[str] = set()  # of the files
 
@@ -139,7 +175,7 @@ class RefusalLog:
     def accepted(self, *, audited: bool) -> None:
         """Note that a call that changes the state was done; `audited`: the audit log has it."""
         mended = {path for path in self._paths if audited or path != self._audit}
-        if mended and self._scheduler.trouble is None:
+        if mended and self._service.is_writable:
             self._paths -= mended
             LOG.info("calls accepted again")
 

@@ -27,6 +27,8 @@ CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
     ("POST", "/v1/outcomes", {"outcomes": [outcome(URLS[0], NOW - 60, changed=True, status=200)]}),
     ("POST", "/v1/signals", {"signals": [{"url": URLS[1], "at": NOW - 30, "source": "feed"}]}),
     ("POST", "/v1/next", {"k": 3, "lease": 90, "hosts": ["h1.example"], "per_host": 2, "key": "a"}),
+    ("POST", "/v1/offer", {"k": 3, "lease": 90, "hosts": ["h1.example"], "per_host": 2, "keys": ["a"]}),
+    ("POST", "/v1/grant", {"urls": URLS[20:22], "lease": 90, "key": "b"}),
     ("POST", "/v1/release", {"urls": URLS[:2]}),
     ("POST", "/v1/ask", {"urls": URLS[2:4]}),
     ("GET", "/v1/rank?k=5", None),

@@ -28,11 +28,11 @@ from streamsched.api.operations import (
 from streamsched.api.views import ChampionView
 from streamsched.errors import SettingsError, StateInUse, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.http.prometheus_metrics import PrometheusMetrics
+from streamsched.http.prometheus_metrics import RequestMetrics
 from streamsched.http.protocol.bodies import JSON
 from streamsched.http.protocol.problems import HttpError, invalid
 from streamsched.http.protocol.routes import Route
-from streamsched.http.service import Service
+from streamsched.http.service import Service, ServiceState
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.politeness.rule_targets import HOST, parse_target
 from streamsched.scheduler.durable import DurableScheduler
@@ -56,7 +56,7 @@ class Administration:
 
     async def set_politeness(self, given: PolitenessChange) -> PolitenessSettings:
         """Change politeness settings."""
-        values = _given(given)
+        values = given_fields(given)
 
         def change(scheduler: DurableScheduler, _: float) -> PolitenessSettings:
             scheduler.set_politeness(dataclasses.replace(scheduler.politeness, **values))
@@ -117,14 +117,14 @@ class Administration:
         use_recorded_formula(service.scheduler, book, record)
 
 
-def _given(message: Message) -> dict[str, Any]:
+def given_fields(message: Message) -> dict[str, Any]:
     """Return the fields that a message has."""
     return {name: value for name, value in structs.asdict(message).items() if value is not UNSET}
 
 
 def _make_rule(target: str, given: RuleFields) -> Rule | HostRule:
     """Return the rule with the fields that are given. Raises HttpError if they do not make one for the target."""
-    values = _given(given)
+    values = given_fields(given)
     of_host = values.keys() & _OF_HOSTS
     if of_host and values.keys() - _OF_HOSTS:
         raise invalid(f"rules.{target}", ", ".join(sorted(values)), "fields of a host or of pages, not both")
@@ -137,11 +137,11 @@ def _make_rule(target: str, given: RuleFields) -> Rule | HostRule:
 
 
 class Monitoring:
-    """Answers monitors. `describe`: returns the OpenAPI document, made when it is first asked for."""
+    """Answers monitors. `metrics`: of the service; `describe`: returns the OpenAPI document, once it is asked for."""
 
-    def __init__(self, service: Service, describe: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, service: ServiceState, metrics: RequestMetrics, describe: Callable[[], dict[str, Any]]) -> None:
         self._service = service
-        self._metrics = PrometheusMetrics(service)
+        self._metrics = metrics
         self._describe = describe
 
     def routes(self) -> list[Route]:
@@ -169,8 +169,8 @@ class Monitoring:
         trouble = self._service.trouble()
         if trouble is not None:
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", trouble, headers={"retry-after": "1"})
-        figures = self._service.figures
-        return Readiness(status="ok", lag=figures.lag, behind_s=figures.behind_s)
+        lag, behind_s = self._service.progress
+        return Readiness(status="ok", lag=lag, behind_s=behind_s)
 
     async def metrics(self) -> Response:
         """Return metrics for Prometheus."""

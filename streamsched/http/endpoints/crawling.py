@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -28,21 +30,18 @@ from streamsched.scheduler.reading.offer_view import view_offer
 from streamsched.scheduler.results import Batch
 from streamsched.signals import SignalBatch
 
-_LOOK_EVERY_S: Final = 0.5  # for pages whose time has come, which nothing tells
+LOOK_EVERY_S: Final = 0.5  # for pages whose time has come, which nothing tells
 
 
-class Crawling:
-    """Answers crawlers. A page, an outcome or a lease that an answer names is on disk."""
+class KeysInUse:
+    """Keys of requests that are not answered yet."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._running: set[str] = set()  # keys of requests that are not answered yet
+    def __init__(self) -> None:
+        self._running: set[str] = set()
 
-    async def next_batch(self, asked: NextBatch) -> LeasedBatch:
-        """Lease the pages to visit next, or wait for one."""
-        key, wait_s = asked.key, read_wait(asked.wait)
-        if key is None:
-            return await self._lease_within(asked, wait_s)
+    @contextmanager
+    def using(self, key: str | None) -> Iterator[None]:
+        """Keep others from using `key` within this block. Raises HttpError, 409, if another request uses it."""
         if key in self._running:
             raise HttpError(
                 HTTPStatus.CONFLICT,
@@ -51,11 +50,26 @@ class Crawling:
                 fields={"field": "key", "found": shorten(key)},
                 headers={"retry-after": "1"},
             )
-        self._running.add(key)
+        own = set() if key is None else {key}
+        self._running |= own
         try:
-            return await self._lease_within(asked, wait_s)
+            yield
         finally:
-            self._running.discard(key)
+            self._running -= own
+
+
+class Crawling:
+    """Answers crawlers. A page, an outcome or a lease that an answer names is on disk."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._keys = KeysInUse()
+
+    async def next_batch(self, asked: NextBatch) -> LeasedBatch:
+        """Lease the pages to visit next, or wait for one."""
+        wait_s = read_wait(asked.wait)
+        with self._keys.using(asked.key):
+            return await self._lease_within(asked, wait_s)
 
     async def _lease_within(self, asked: NextBatch, wait_s: float) -> LeasedBatch:
         """Lease pages once there are any, after `wait_s` seconds at the latest.
@@ -69,7 +83,7 @@ class Crawling:
 
         if wait_s:
             await service.done.first(
-                look, lambda has: has or service.is_stopping, wait_s, at_least_every_s=_LOOK_EVERY_S
+                look, lambda has: has or service.is_stopping, wait_s, at_least_every_s=LOOK_EVERY_S
             )
         return await self._lease(asked)
 

@@ -52,7 +52,7 @@ from streamsched.formula.syntax.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.syntax.printer import print_number
 from streamsched.formula.terminal_table import TERMINALS
 from streamsched.http.gate import may
-from streamsched.http.protocol.problems import HttpError, invalid
+from streamsched.http.protocol.problems import HttpError, invalid, unknown
 from streamsched.http.service import Service, read_wait
 from streamsched.http.tokens import SCOPES
 from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
@@ -112,7 +112,7 @@ class Reading:
         except SettingsError as error:
             raise invalid("host", shorten(error.found), error.expected) from None
         if view is None:
-            raise _unknown("unknown_host", "no page of this host is known", host)
+            raise unknown("unknown_host", "no page of this host is known", host)
         return view
 
     async def week(self, asked: WeekQuery) -> WeekView:
@@ -122,7 +122,7 @@ class Reading:
         )
         if view is None:
             detail = "this page is not known" if asked.url else "no page of this host is known"
-            raise _unknown("unknown_target", detail, asked.url or asked.host)
+            raise unknown("unknown_target", detail, asked.url or asked.host)
         return view
 
     async def surges(self, asked: SurgesQuery) -> Surges:
@@ -188,10 +188,6 @@ class Reading:
             latest=figures.latest,
             samples=figures.since(asked.since),
         )
-
-
-def _unknown(code: str, detail: str, found: object) -> HttpError:
-    return HttpError(HTTPStatus.NOT_FOUND, code, detail, fields={"found": shorten(found)})
 
 
 def _show_ranking(batch: Batch) -> Ranking:

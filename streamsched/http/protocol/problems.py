@@ -132,6 +132,15 @@ def invalid(field: str, found: str, expected: str, code: str = "invalid") -> Htt
     )
 
 
+def unknown(code: str, detail: str, found: object) -> HttpError:
+    """Return the answer to a request for something that is not known.
+
+    >>> unknown("unknown_host", "no page of this host is known", "a.example").problem.status
+    404
+    """
+    return HttpError(HTTPStatus.NOT_FOUND, code, detail, fields={"found": shorten(found)})
+
+
 def validation_problem(error: msgspec.ValidationError, content: object) -> HttpError:
     """Return the answer to `content`, decoded without types, which a typed decoder has refused with `error`.
 

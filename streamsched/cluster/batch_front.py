@@ -1,0 +1,125 @@
+"""Batches of the whole cluster: every shard offers, the offers are merged, and the owners grant what was chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from streamsched.api.answers import Grant, LeasedBatch, LeasedPage, Offer
+from streamsched.api.operations import GRANT, OFFER, NextBatch
+from streamsched.cluster.merged_batch import Asked, Chosen, Owed, merge_offers, part_of, whole
+from streamsched.cluster.shard_calls import ShardCalls
+from streamsched.errors import KeyReusedError
+from streamsched.http.endpoints.crawling import LOOK_EVERY_S, KeysInUse
+from streamsched.http.protocol.problems import HttpError
+from streamsched.http.service import ServiceState, read_wait
+from streamsched.numerics.durations import parse_lease
+
+_ROUNDS: Final = 2  # pages that are refused, as another front has leased them, are replaced once
+
+
+class BatchFront:
+    """Answers requests for batches. For one event loop; batches are made one after another."""
+
+    def __init__(self, calls: ShardCalls, state: ServiceState) -> None:
+        self._calls = calls
+        self._state = state
+        self._keys = KeysInUse()
+        self._turn = asyncio.Lock()  # two batches at once would want the same pages
+        self._owed = Owed()
+
+    async def next_batch(self, asked: NextBatch) -> LeasedBatch:
+        """Lease the best pages of all shards, or wait for one.
+
+        Shards that do not answer in time are left out, and named in ``missing``.
+        """
+        wait_s, loop = read_wait(asked.wait), asyncio.get_running_loop()
+        until_s = loop.time() + wait_s
+        with self._keys.using(asked.key):
+            while True:
+                batch = await self._lease(asked, asked.key or secrets.token_urlsafe(18))
+                left_s = until_s - loop.time()
+                if batch.pages or left_s <= 0.0 or self._state.is_stopping:
+                    return batch
+                await asyncio.sleep(min(left_s, LOOK_EVERY_S))
+
+    async def _lease(self, asked: NextBatch, key: str) -> LeasedBatch:
+        """Return the pages that were granted under `key`, or else lease a batch under it."""
+        shards = set(range(self._calls.shards.count))
+        here, pages = set(shards), list[LeasedPage]()
+        keys = [f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}-{number}" for number in range(_ROUNDS)]
+        async with self._turn:
+            for number, round_key in enumerate(keys):
+                wanted = asked.k - len(pages)
+                offers = await self._ask(asked, part_of(wanted, len(here)), here, () if number else keys)
+                here &= offers.keys()
+                kept = [one.offer.granted for one in offers.values() if one.offer.granted is not None]
+                if kept:
+                    return _repeat([page for some in kept for page in some], asked, sorted(shards - here))
+                merged = merge_offers(wanted, offers, self._owed)
+                if merged.unsure:
+                    more = await self._ask(asked, whole(wanted), merged.unsure, ())
+                    here -= set(merged.unsure) - more.keys()
+                    offers = {shard: one for shard, one in (offers | more).items() if shard in here}
+                    merged = merge_offers(wanted, offers, self._owed)
+                self._owed = merged.owed
+                grants = await self._grant(asked, merged.pages, round_key)
+                here -= {one.shard for one in merged.pages} - grants.keys()
+                granted = _show_pages(merged.pages, grants)
+                pages += granted
+                if len(granted) == len(merged.pages):
+                    break
+        times = [one.offer.now for one in offers.values()] + [grant.now for grant in grants.values()]
+        now = max(times, default=self._state.clock())
+        return LeasedBatch(pages=pages, now=now, repeated=False, missing=sorted(shards - here))
+
+    async def _ask(self, asked: NextBatch, k: int, shards: Iterable[int], keys: Sequence[str]) -> dict[int, Asked]:
+        """Return the offers of those of `shards` that answer in time."""
+        given: dict[str, Any] = {"k": k, "lease": asked.lease, "hosts": asked.hosts, "per_host": asked.per_host}
+        given["keys"] = keys
+        offers: dict[int, Offer] = await self._calls.each_in_time(OFFER, dict.fromkeys(shards, given))
+        return {shard: Asked(k, offer) for shard, offer in offers.items()}
+
+    async def _grant(self, asked: NextBatch, chosen: list[Chosen], key: str) -> dict[int, Grant]:
+        """Lease the pages that were chosen; return the grants of the shards that answer in time.
+
+        Raises HttpError, 409, if another request with the same key leases pages at the same time.
+        """
+        urls: dict[int, list[str]] = {}
+        for one in chosen:
+            urls.setdefault(one.shard, []).append(one.page.url)
+        given = {shard: {"urls": mine, "lease": asked.lease, "key": key} for shard, mine in urls.items()}
+        try:
+            return await self._calls.each_in_time(GRANT, given)
+        except KeyReusedError:
+            detail = "another request with this key leases pages"
+            raise HttpError(HTTPStatus.CONFLICT, "key_running", detail, headers={"retry-after": "1"}) from None
+
+
+def _show_pages(chosen: list[Chosen], grants: dict[int, Grant]) -> list[LeasedPage]:
+    return [
+        LeasedPage(
+            url=page.url,
+            host=page.host,
+            score=page.score,
+            tier=page.tier,
+            probability=page.probability,
+            lease_until=grants[shard].lease_until,
+            why=page.why,
+            etag=page.etag,
+            last_modified=page.last_modified,
+        )
+        for shard, page in chosen
+        if shard in grants and page.url not in grants[shard].refused
+    ]
+
+
+def _repeat(kept: list[LeasedPage], asked: NextBatch, missing: list[int]) -> LeasedBatch:
+    """Return what was granted under a key before."""
+    pages = sorted(kept, key=lambda page: (-page.tier, -page.probability))
+    now = min((page.lease_until for page in pages), default=0.0) - parse_lease(asked.lease)
+    return LeasedBatch(pages=pages, now=now, repeated=True, missing=missing)

@@ -1,0 +1,305 @@
+"""A front: what it answers for all shards, without some of them, and twice for one key."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsched import HostRule, Outcome, Politeness
+from streamsched.api.operations import OPERATIONS
+from streamsched.client import Signal
+from streamsched.errors import ServiceError, ServiceUnavailable, SettingsError, UnknownPage
+from tests.support.cluster import DAY_S, Cluster, fill, running_cluster
+from tests.support.http_service import NOW
+
+URLS = [f"https://h{page % 12}.example/p{page}" for page in range(240)]
+Test = Callable[[Cluster], Awaitable[None]]
+
+
+def in_cluster(test: Test) -> Callable[[Path], None]:
+    """Run `test` with a cluster of three shards that knows URLS."""
+
+    def run(tmp_path: Path) -> None:
+        async def inside() -> None:
+            async with running_cluster(tmp_path, host_share=None) as cluster:
+                await fill(cluster, URLS)
+                await test(cluster)
+
+        asyncio.run(inside())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def leased(cluster: Cluster) -> set[str]:
+    now = cluster.clock.read()
+    known = [(url, cluster.schedulers[cluster.owner(url)].page(url, now=now)) for url in URLS]
+    return {url for url, view in known if view is not None and view.lease_until_s is not None}
+
+
+@in_cluster
+async def test_a_batch_has_the_best_pages_of_all_shards(cluster: Cluster) -> None:
+    """By the time since the last visit, the first URLs are the best."""
+    await cluster.front.use("t")
+    ranking = await cluster.front.rank(30)
+    batch = await cluster.front.next_batch(30)
+    assert {page.url for page in batch.pages} == set(URLS[:30]) == {page.url for page in ranking.pages}
+    assert [page.url for page in ranking.pages] == URLS[:30]
+    assert (batch.missing, ranking.missing, batch.repeated) == ([], [], False)
+    assert leased(cluster) == set(URLS[:30])
+    assert {page.lease_until for page in batch.pages} <= {page.lease_until for page in batch.pages}
+    assert {shard for shard, path in cluster.hosts.called if path == "v1/grant"} == {0, 1, 2}
+
+
+@in_cluster
+async def test_hosts_per_host_and_wait(cluster: Cluster) -> None:
+    batch = await cluster.front.next_batch(100, hosts=["h1.example", "h2.example"], per_host=3)
+    assert sorted(page.host for page in batch.pages) == ["h1.example"] * 3 + ["h2.example"] * 3
+    begun_s = time.monotonic()
+    empty = await cluster.front.next_batch(1, hosts=["none.example"], wait="600ms")
+    assert (empty.pages, time.monotonic() - begun_s >= 0.6) == ([], True)
+
+    async def discover() -> None:
+        await asyncio.sleep(0.2)
+        await cluster.front.discover(["https://none.example/"])
+
+    found, _ = await asyncio.gather(cluster.front.next_batch(1, hosts=["none.example"], wait="30s"), discover())
+    assert [page.url for page in found.pages] == ["https://none.example/"]
+
+
+@in_cluster
+async def test_two_fronts_and_many_callers_lease_no_page_twice(cluster: Cluster) -> None:
+    batches = await asyncio.gather(*(cluster.fronts[number % 2].next_batch(10) for number in range(12)))
+    urls = [page.url for batch in batches for page in batch.pages]
+    assert len(urls) == len(set(urls))
+    assert set(urls) == leased(cluster)
+
+
+@pytest.mark.parametrize("fault", ["refuses", "hangs", "unowned"])
+def test_a_shard_that_does_not_answer_is_left_out_and_named(tmp_path: Path, fault: str) -> None:
+    @in_cluster
+    async def test(cluster: Cluster) -> None:
+        getattr(cluster.hosts, fault).add(1)
+        for _ in range(2):
+            begun_s = time.monotonic()
+            batch = await cluster.front.next_batch(20)
+            took_s = time.monotonic() - begun_s
+            assert batch.missing == [1]
+            assert len(batch.pages) == 20
+            assert {cluster.owner(page.url) for page in batch.pages} == {0, 2}
+        assert took_s < 0.5  # a shard that was silent is not waited for again for as long
+        assert (await cluster.front.rank(5)).missing == [1]
+        assert cluster.hosts.lost_ones if fault != "unowned" else not cluster.hosts.lost_ones
+        getattr(cluster.hosts, fault).clear()
+        assert (await cluster.front.next_batch(20)).missing == []
+
+    test(tmp_path)
+
+
+@in_cluster
+async def test_what_needs_a_missing_shard_is_refused(cluster: Cluster) -> None:
+    mine = [url for url in URLS if cluster.owner(url) == 1]
+    others = [url for url in URLS if cluster.owner(url) != 1]
+    cluster.hosts.refuses.add(1)
+    front = cluster.front
+    for call in (
+        front.observe([Outcome(url, NOW - 9.0) for url in URLS]),
+        front.discover(URLS),
+        front.explain(mine[0]),
+        front.page(mine[0]),
+        front.set_rules({"h1.example": HostRule(delay=1.0)}),
+        front.release(URLS),
+        front.hosts(),
+    ):
+        with pytest.raises(ServiceUnavailable, match="shard 1 ") as caught:
+            await call
+        assert (caught.value.status, caught.value.code) == (503, "shard_missing")
+    page = await front.page(others[0])
+    assert page is not None
+    assert page.last_outcome_s == NOW - 9.0  # the others have their outcomes, and take them again as duplicates
+    assert (await front.observe([Outcome(url, NOW - 8.0) for url in others])).applied == len(others)
+    assert (await front.champion()).formula
+
+
+@in_cluster
+async def test_a_key_used_again_returns_what_was_granted(cluster: Cluster) -> None:
+    first = await cluster.front.next_batch(20, key="a")
+    for front in cluster.fronts:
+        again = await front.next_batch(20, key="a")
+        assert {page.url for page in again.pages} == {page.url for page in first.pages}
+        assert (again.repeated, again.missing) == (True, [])
+        assert abs(again.now - first.now) < 1.0
+    assert leased(cluster) == {page.url for page in first.pages}
+    other = await cluster.front.next_batch(20, key="b")
+    assert not {page.url for page in other.pages} & {page.url for page in first.pages}
+
+
+@in_cluster
+async def test_a_key_of_which_only_some_shards_have_granted(cluster: Cluster) -> None:
+    """The front ends between two grants; the caller asks another front."""
+    cluster.hosts.stuck.add((2, "v1/grant"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await cluster.front.next_batch(20, key="a")
+    cluster.hosts.stuck.clear()
+    granted = leased(cluster)
+    assert {cluster.owner(url) for url in granted} == {0, 1}
+    assert len(granted) < 20
+    for front in cluster.fronts:
+        again = await front.next_batch(20, key="a")
+        assert ({page.url for page in again.pages}, again.repeated) == (granted, True)
+    assert leased(cluster) == granted
+
+
+@in_cluster
+async def test_a_shard_that_is_lost_between_offer_and_grant_is_replaced(cluster: Cluster) -> None:
+    cluster.hosts.stuck.add((2, "v1/grant"))
+    batch = await cluster.front.next_batch(20, key="a")
+    assert (len(batch.pages), batch.missing) == (20, [2])
+    assert {cluster.owner(page.url) for page in batch.pages} == {0, 1}
+    cluster.hosts.stuck.clear()
+    again = await cluster.fronts[1].next_batch(20, key="a")
+    assert {page.url for page in again.pages} == {page.url for page in batch.pages} == leased(cluster)
+
+
+@in_cluster
+async def test_refused_pages_are_replaced_once(cluster: Cluster) -> None:
+    """Another front leases the same pages between the offer and the grant."""
+    held = asyncio.Event()
+    client = cluster.hosts.client(0)
+    grant = client.grant
+
+    async def late(*given: Any, **named: Any) -> Any:
+        await held.wait()
+        return await grant(*given, **named)
+
+    client.grant = late
+    waiting = asyncio.create_task(cluster.front.next_batch(30, key="late"))
+    await asyncio.sleep(0.1)
+    client.grant = grant
+    early = await cluster.fronts[1].next_batch(30)
+    held.set()
+    batch = await waiting
+    assert len(batch.pages) == len(early.pages) == 30
+    assert not {page.url for page in batch.pages} & {page.url for page in early.pages}
+    again = await cluster.fronts[1].next_batch(30, key="late")
+    assert {page.url for page in again.pages} == {page.url for page in batch.pages}
+
+
+@in_cluster
+async def test_outcomes_go_to_their_owners_and_faults_keep_their_places(cluster: Cluster) -> None:
+    outcomes = [Outcome(url, NOW - 5.0, changed=number % 3 == 0) for number, url in enumerate(URLS)]
+    outcomes[7] = Outcome(URLS[7], NOW + 9.0 * DAY_S)
+    outcomes[100] = Outcome("no URL", NOW)
+    observed = await cluster.front.observe(outcomes, positions=True)
+    assert (observed.applied, observed.rejected) == (238, 2)
+    assert [one.record for one in observed.rejections] == [7, 100]
+    assert observed.positions == [number for number in range(240) if number % 3 == 0]
+    assert (await cluster.front.observe(outcomes[:50])).duplicates == 49
+    assert (await cluster.front.observe([])).applied == 0
+    noticed = await cluster.front.notice([Signal(url, NOW - 1.0, "feed") for url in URLS[:40]])
+    assert noticed.applied == 40
+    found = await cluster.front.discover([*URLS[:2], "https://new.example/", "x:", "https://H3.example/new"])
+    assert (found.added, found.rejected, [one.record for one in found.rejections]) == (2, 1, [3])
+    assert (await cluster.front.ask(URLS[:5])).added == 0
+    batch = await cluster.front.next_batch(5)
+    assert {page.url for page in batch.pages} == set(URLS[:5])
+    assert (await cluster.front.release([*URLS[:5], "https://unknown.example/"])).known == 5
+    assert leased(cluster) == set()
+    assert (await cluster.front.forget(URLS[:10])).known == 10
+    assert (await cluster.front.forget(host="*.example")).known == 232
+    with pytest.raises(SettingsError, match="urls"):
+        await cluster.front.forget()
+
+
+@in_cluster
+async def test_readers_and_administrators(cluster: Cluster) -> None:
+    front = cluster.front
+    page, host = await front.page(URLS[3]), await front.host("H3.example")
+    assert page is not None
+    assert host is not None
+    assert (page.url, host.host, host.pages) == (URLS[3], "h3.example", 20)
+    assert await front.page("https://unknown.example/") is None
+    assert await front.host("unknown.example") is None
+    assert (await front.explain(URLS[3])).url == URLS[3]
+    with pytest.raises(UnknownPage):
+        await front.explain("https://unknown.example/")
+    week = await front.week(host="h3.example")
+    assert week is not None
+    names, start = list[str](), 0
+    while start is not None:
+        part = await front.hosts(start, 5)
+        assert len(part.hosts) == 5 or part.next is None
+        names += [one.host for one in part.hosts]
+        start = part.next  # type: ignore[assignment]
+    assert sorted(names) == sorted(f"h{number}.example" for number in range(12))
+    await front.observe([Outcome(url, NOW - 4.0, status=500) for url in URLS[:30] if url not in URLS[:3]])
+    first, second = await front.hosts(0, 7, order="failing"), await front.hosts(7, 7, order="failing")
+    failing = [one.failing or 0 for one in (*first.hosts, *second.hosts)]
+    assert (failing, first.next, second.next) == (sorted(failing, reverse=True), 7, None)
+    assert sum(failing) == 27
+
+    assert (await front.set_rules({"*.example": HostRule(delay=2.0), "h3.example": HostRule(delay=5.0)})).pages >= 240
+    assert {name: rule.delay for name, rule in (await front.rules()).hosts.items()} == {
+        "*.example": 2.0,
+        "h3.example": 5.0,
+    }
+    host = await front.host("h3.example")
+    assert host is not None
+    assert host.delay_s == 5.0
+    with pytest.raises(SettingsError, match="rules"):
+        await front.set_rules({"h3.example": {"delay": 1.0, "never": True}})
+    assert (await front.block("*.example", 60.0)).hosts == 12
+    assert (await front.block("h3.example", 0.0)).hosts == 1
+    assert (await front.set_politeness(Politeness(delay=3.0))).delay == 3.0
+    assert {scheduler.politeness.delay for scheduler in cluster.schedulers} == {3.0}
+    assert (await front.use("t")).formula == (await front.champion()).formula == "t"
+    assert {scheduler.formula.text for scheduler in cluster.schedulers} == {"t"}
+    assert (await front.formula()).text == "t"
+    with pytest.raises(SettingsError, match="formula"):
+        await front.use("1 +")
+    with pytest.raises(SettingsError, match="formula"):
+        await front.use(3)
+    assert (await front.surges()).surges == []
+    for call in (front.stats(), front.sources(), front.evolutions(), front.snapshot(), front.read_changes()):
+        with pytest.raises(ServiceError) as caught:
+            await call
+        assert (caught.value.status, caught.value.code) == (501, "not_merged")
+
+
+@in_cluster
+async def test_a_moved_shard_is_called_at_its_new_owner(cluster: Cluster) -> None:
+    """The front looks the owner up again, once; a call that may not be repeated is refused."""
+    url = next(url for url in URLS if cluster.owner(url) == 1)
+    alive = cluster.hosts.client(1)
+    gone = cluster.hosts.client(0)  # a host without the shard, for a moment
+    owners = [gone, alive]
+    cluster.hosts.client = lambda shard, /: owners[0] if shard == 1 else gone  # type: ignore[method-assign]
+    cluster.hosts.refuses.add(0)
+
+    def lost(shard: int, /) -> None:
+        if shard == 1:
+            owners.reverse()
+
+    cluster.hosts.lost = lost  # type: ignore[method-assign]
+    assert await cluster.front.page(url) is not None
+    owners[:] = [gone, alive]
+    with pytest.raises(ServiceUnavailable):
+        await cluster.front.release([url])
+
+
+def test_every_operation_is_answered_and_described(tmp_path: Path) -> None:
+    @in_cluster
+    async def test(cluster: Cluster) -> None:
+        described = (await cluster.front._http.get("http://127.0.0.1/openapi.json")).json()
+        names = {one["operationId"] for methods in described["paths"].values() for one in methods.values()}
+        assert names == {operation.name for operation in OPERATIONS} | {"health", "readiness", "metrics", "openapi"}
+        for path in ("healthz", "readyz", "metrics"):
+            assert (await cluster.front._http.get(f"http://127.0.0.1/{path}")).status_code == 200
+
+    test(tmp_path)
