@@ -6,6 +6,7 @@ its own. The client id of a member is the address of its host, so the group also
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -166,7 +167,8 @@ class GroupOwners:
             try:
                 self._owners = self.look()
             except (SourceError, SettingsError) as error:
-                LOG.warning("owners unknown", reason=str(error))
+                level = logging.INFO if isinstance(error, SourceError) and error.retriable else logging.WARNING
+                LOG.log(level, "owners unknown", reason=str(error))
             begun = time.monotonic()
             if self._wanted.wait(_LOOK_S):
                 time.sleep(max(0.0, _SOON_S - (time.monotonic() - begun)))

@@ -16,6 +16,7 @@ from streamsched.cluster.partition import Partition, ShardSettings
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.http.app import HttpApp, refuse
 from streamsched.http.protocol.problems import HttpError
+from streamsched.http.service import ServiceState
 from streamsched.service.event_log import LOG
 
 SHARDS: Final = "/shards/"
@@ -74,14 +75,30 @@ class Host:
 
 
 class HostApp:
-    """An ASGI application: what is below ``/shards/3`` goes to that shard, anything else to `front`.
+    """An ASGI application: what is below ``/shards/3`` goes to that shard, anything else to `front`."""
 
-    It has what `HttpServer` needs of an application.
-    """
-
-    def __init__(self, front: HttpApp) -> None:
+    def __init__(self, front: HttpApp[ServiceState]) -> None:
         self.partitions: Mapping[int, Partition] = {}  # those of the host
         self._front = front
+
+    @property
+    def under_way(self) -> int:
+        """The number of requests that are not answered yet."""
+        return sum(app.under_way for app in self._apps())
+
+    @property
+    def quiet_since_s(self) -> float:
+        """When the last request was answered, by the monotonic clock."""
+        return max(app.quiet_since_s for app in self._apps())
+
+    def refuse_requests(self) -> None:
+        """Refuse requests from now on, but for those of monitors."""
+        for app in self._apps():
+            app.refuse_requests()
+
+    def _apps(self) -> list[HttpApp[Any]]:
+        shards = [one.app for one in list(self.partitions.values())]
+        return [self._front, *(app for app in shards if app is not None)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -99,9 +116,6 @@ class HostApp:
             return
         inner = b"/" + path
         await app({**scope, "raw_path": inner, "path": inner.decode("latin-1")}, receive, send)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._front, name)
 
 
 def _refuse_shard(number: str) -> Response:

@@ -21,6 +21,7 @@ from streamsched.connectors.source import AnySource
 from streamsched.errors import SettingsError, SnapshotError, SourceError
 from streamsched.http.app import HttpApp
 from streamsched.http.open_http import open_app
+from streamsched.http.service import Service
 from streamsched.outcomes import OutcomeBatch
 from streamsched.service.arrivals import Arrival, arrivals
 from streamsched.service.event_log import LOG
@@ -55,7 +56,7 @@ class Partition:
     def __init__(self, settings: ShardSettings, number: int) -> None:
         self.number = number
         self.shard: Shard | None = None
-        self.app: HttpApp | None = None
+        self.app: HttpApp[Service] | None = None
         self._settings = settings
         self._stopping = threading.Event()
         self._keeps = True  # whether it is saved at its end

@@ -6,16 +6,21 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 from streamsched.client.async_client import AsyncClient
-from streamsched.cluster.front import ShardMissing, open_front
+from streamsched.client.retries import RetryPolicy
+from streamsched.cluster.front import open_front
 from streamsched.cluster.group import GroupOwners
 from streamsched.cluster.host import SHARDS, Host, HostApp
 from streamsched.cluster.partition import ShardSettings
+from streamsched.cluster.shard_calls import ShardMissing
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError
-from streamsched.http.server import HttpServer
+from streamsched.http.server import AppServer
 from streamsched.service.event_log import LOG
+
+_ONCE: Final = RetryPolicy(attempts=1)  # batches do not wait for more
 
 
 class GroupShards:
@@ -35,7 +40,7 @@ class GroupShards:
         client = self._clients.get((owner, partition))
         if client is None:
             client = self._clients[owner, partition] = AsyncClient(
-                f"http://{owner}{SHARDS}{partition}", token=self._token
+                f"http://{owner}{SHARDS}{partition}", token=self._token, retries=_ONCE
             )
         return client
 
@@ -54,11 +59,13 @@ def open_host(settings: ShardSettings, topic: KafkaSettings, listener: socket.so
     token = None if cluster.token is None else _read_token(cluster.token)
     with ExitStack() as stack:
         owners = stack.enter_context(GroupOwners(topic, settings.calls.partitions))
+        settings.run.state.mkdir(parents=True, exist_ok=True)
+        shards = GroupShards(owners, token)
         front = stack.enter_context(
-            open_front(GroupShards(owners, token), http, settings.wall, answer_s=float(cluster.answer))
+            open_front(shards, http, settings.wall, settings.run.state, deadline_s=float(cluster.answer))
         )
         app = HostApp(front)
-        server = HttpServer(http, app, listener)
+        server = AppServer(http, app, listener, front.service.statuses)
         address = cluster.advertise or server.address
         host = Host(settings, topic, address)
         app.partitions = host.partitions

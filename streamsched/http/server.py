@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 
 from streamsched.errors import SettingsError
@@ -79,19 +79,38 @@ class _Server(Server):
         yield
 
 
-class HttpServer:
+class ServedApp(Protocol):
+    """An application that can be served. ``under_way``: requests that are not answered yet."""
+
+    @property
+    def under_way(self) -> int: ...  # noqa: D102
+    @property
+    def quiet_since_s(self) -> float:
+        """When the last request was answered, by the monotonic clock."""
+        ...
+
+    def refuse_requests(self) -> None:
+        """Refuse requests from now on."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+
+class AppServer:
     """Serves `app` according to `settings` on `listener`. ``address``: HOST:PORT where it listens.
 
-    HTTP/1.1 only; `Connection` bounds what a client can hold.
+    `statuses`: counts answers of connections that are refused. HTTP/1.1 only; `Connection` bounds what a client can
+    hold.
     """
 
-    def __init__(self, settings: HttpSettings, app: HttpApp[Service], listener: socket.socket) -> None:
+    def __init__(self, settings: HttpSettings, app: ServedApp, listener: socket.socket, statuses: Counter[int]) -> None:
         host, port = listener.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._drain_s = float(settings.drain_timeout)
-        self.app = app
+        self._served = app
         self._listener = listener
-        self._server = Server(_configure(settings, app, app.service.statuses))
+        self._server = Server(_configure(settings, app, statuses))
         self._thread = threading.Thread(target=self._run, name="streamsched http", daemon=True)
 
     def start(self) -> None:
@@ -100,29 +119,20 @@ class HttpServer:
 
     def stop(self) -> None:
         """Refuse new requests, answer those under way, and close all connections."""
-        self.app.refuse_requests()
+        self._served.refuse_requests()
         begun_s = time.monotonic()
         end_s = begun_s + self._drain_s
-        while not _is_quiet(self.app, begun_s) and time.monotonic() < end_s:
+        while not _is_quiet(self._served, begun_s) and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
-        if self.app.under_way:
-            LOG.error("requests not answered before the stop", requests=self.app.under_way)
+        if self._served.under_way:
+            LOG.error("requests not answered before the stop", requests=self._served.under_way)
         self._server.should_exit = True
         self._thread.join(_STOP_S)
 
     @property
-    def figures(self) -> ServiceFigures:
-        """Figures of the service."""
-        return self.app.service.figures
-
-    @property
     def requests_under_way(self) -> int:
         """The number of requests that are not answered yet."""
-        return self.app.under_way
-
-    def let_pass(self) -> None:
-        """Return once no request waits for the scheduler; see `SchedulerThread.let_pass`."""
-        self.app.service.thread.let_pass()
+        return self._served.under_way
 
     def _run(self) -> None:
         try:
@@ -131,7 +141,24 @@ class HttpServer:
             LOG.error("the http server has failed", exc_info=error)
 
 
-def _is_quiet(app: HttpApp[Service], begun_s: float) -> bool:
+class HttpServer(AppServer):
+    """Serves the application of a scheduler."""
+
+    def __init__(self, settings: HttpSettings, app: HttpApp[Service], listener: socket.socket) -> None:
+        super().__init__(settings, app, listener, app.service.statuses)
+        self.app = app
+
+    @property
+    def figures(self) -> ServiceFigures:
+        """Figures of the service."""
+        return self.app.service.figures
+
+    def let_pass(self) -> None:
+        """Return once no request waits for the scheduler; see `SchedulerThread.let_pass`."""
+        self.app.service.thread.let_pass()
+
+
+def _is_quiet(app: ServedApp, begun_s: float) -> bool:
     """Return whether connections may be closed after a stop that began at `begun_s`.
 
     No request is under way, and none has come for a while: what comes is refused, not lost.
