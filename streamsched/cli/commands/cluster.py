@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import click
+from msgspec import to_builtins
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -104,7 +105,7 @@ def status_command(**given: Any) -> int:
         from streamsched.cluster.inspection import read_status  # noqa: PLC0415  an extra
     found = read_status(topic, _calls_topic(settings, topic))
     if given["json"]:
-        echo_json(found)
+        echo_json(to_builtins(found))
         return DONE
     table = Table("partition", "owner", "position", "lag", "image", "files", "bytes", "calls since", box=None)
     now = current_time(None)
@@ -135,7 +136,7 @@ def verify_command(**given: Any) -> int:
     numbers = track(range(calls.partitions), "partitions", console=Console(stderr=True), transient=True)
     found = [check_partition(calls, number, store, reread) for number in numbers]
     if given["json"]:
-        echo_json(found)
+        echo_json(to_builtins(found))
     else:
         for one in found:
             text = (
