@@ -172,7 +172,11 @@ def read_url(pages: PageArrays, row: int) -> Any:
 
 @bare_kernel
 def find_anchors(pages: PageArrays, anchors: Hashes, count: int) -> None:
-    """Find the anchors of the groups of the first `count` pages, after the records were loaded. O(pages)."""
+    """Find the anchors of the groups of the first `count` pages, after the records were loaded. O(pages).
+
+    A page that has moved to a deeper group is now an anchor there, so later URLs may be kept otherwise than without a
+    restart; no digest depends on that.
+    """
     for row in range(count):
         span = pages.traces[row].url_span
         if shared_bytes(span) == 0:

@@ -102,6 +102,7 @@ def count_steps(scheduler: DurableScheduler, folder: Path, expected: Uninterrupt
     done = expected.digests.index(scheduler.digest())
     urls = all_urls(scheduler)
     assert urls == expected.urls[: len(urls)]
+    assert scheduler.core.pages.faults() == []
     check_feed(scheduler, folder, expected.changes[: expected.counts[done]])
     acknowledged = max((number for number in range(last + 1) if is_logged(number)), default=-1)
     assert done > acknowledged
