@@ -206,7 +206,7 @@ class SchedulerCore:
             finish()
 
     def follow(self, plan: CrawlPlan | None, champion: Champion | None = None) -> None:
-        """Note the plan of the crawl rates in use, None for none; rank by `champion`, if any, at once. Under the lock."""
+        """Note the plan of the crawl rates in use, None for none; rank by `champion`, if any. Under the lock."""
         self.plan = plan
         if champion is not None:
             self._wanted = champion

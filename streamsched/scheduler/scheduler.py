@@ -581,9 +581,7 @@ class Scheduler:
             return TrialView(challenger=trial.challenger.formula.text, since_s=trial.start_s, evidence=evidence)
 
     @logged(Columns(plan=PLAN, rates=RATES, champion=CHAMPION))
-    def _follow_plan(
-        self, plan: CrawlPlan, rates: npt.NDArray[np.float32], champion: Champion | None = None
-    ) -> None:
+    def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32], champion: Champion | None = None) -> None:
         """Give the first pages the crawl rates of `plan`: float32[plan.pages]. O(pages). For `Optimiser`.
 
         `champion`: ranks from the same instant on, if the formula in use does not read the rates; it is in the log with
