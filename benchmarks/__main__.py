@@ -23,6 +23,7 @@ from benchmarks import (
     oracles,
     ranking,
     reevolution,
+    scale,
     scrapy,
     service,
     startup,
@@ -81,6 +82,15 @@ BENCHMARKS: Final = (
         "scoring all pages",
         ranking.measure_growth,
         30_000_000,
+        always=False,
+    ),
+    Benchmark(
+        "scale",
+        "One process, by the number of pages, as far as memory suffices: what a page takes, with its URL of 60 bytes, "
+        "index and ranking; batches, outcomes, an image while a crawl continues, and a start from it.",
+        "scoring all pages",
+        scale.measure,
+        100_000_000,
         always=False,
     ),
     Benchmark(

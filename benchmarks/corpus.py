@@ -62,7 +62,7 @@ def visit_all(urls: PackedUrls, day: int, rng: np.random.Generator) -> OutcomeBa
 class Crawl:
     """A scheduler with default settings whose batches are visited at once, one a second. For up to 30 M pages in 24 GB.
 
-    ``now``: the time of the next batch.
+    ``now``: the time of the next batch; ``visits``: outcomes of the days before, applied in ``observing_s`` seconds.
     """
 
     def __init__(self, pages: int, *, days: int = 1, large: bool = False) -> None:
@@ -73,12 +73,13 @@ class Crawl:
         self.scheduler = Scheduler(threads=THREADS)
         self.now = _BEGIN_S + days * DAY_S
         self.rng = np.random.default_rng(1)
+        self.visits, self.observing_s = 0, 0.0
         self._large = large
         self._small_hosts = max((pages * 2 // 3 if large else pages) // _HOST_PAGES, 1)
         self._rates = self.rng.gamma(0.5, 0.4, pages).astype(np.float32)
         if days:
             self._visit_day(np.arange(pages), 0)
-            self._live(days)
+            self.live(1, days)
         else:
             for start in range(0, pages, _PART):
                 self.scheduler.discover(self._urls(np.arange(start, min(start + _PART, pages))), now=_BEGIN_S)
@@ -121,15 +122,19 @@ class Crawl:
         query = Query(k, self.now, DAY_S, 0)
         return best_seconds(lambda: scan.rank(self.scheduler.core.pages.arrays, query), repeats)
 
-    def _live(self, days: int) -> None:
-        """Visit pages from the second day on, each after as many days as bring it about as many changes."""
+    def live(self, first: int, days: int) -> None:
+        """Visit pages on the days from `first` up to `days`, each after as many days as bring it about as many changes.
+
+        Batches come after that.
+        """
+        self.now = max(self.now, _BEGIN_S + days * DAY_S)
         pages = self._rates.size
         numbers = np.arange(pages)
         every = np.clip(np.rint(_DUE / np.maximum(self._rates, 1e-3)), 1, days).astype(np.int32)
         scheduled = numbers[::_SCHEDULED]
         every[scheduled] = np.rint(_period_s(scheduled) / DAY_S)
         turn = (numbers * 7_919 % every).astype(np.int32)  # spreads pages over the days
-        for day in range(1, days):
+        for day in range(first, days):
             self._visit_day(np.flatnonzero((turn + day) % every == 0), day)
 
     def _visit_day(self, rows: Ints, day: int) -> None:
@@ -137,7 +142,11 @@ class Crawl:
             part = rows[start : start + _PART]
             times = _BEGIN_S + (day + self.rng.random(part.size)) * DAY_S
             changed = self._has_changed(part, times) if day else None
-            self.scheduler.observe(OutcomeBatch(self._urls(part), times, changed=changed))
+            batch = OutcomeBatch(self._urls(part), times, changed=changed)
+            begin = time.perf_counter()
+            self.scheduler.observe(batch)
+            self.observing_s += time.perf_counter() - begin
+            self.visits += part.size
 
     def _has_changed(self, rows: Ints, times: Floats) -> Bools:
         """Return whether pages of ``rows``: int64[m] change between their last visit and ``times``: float64[m]."""

@@ -18,10 +18,11 @@ import numpy as np
 
 from benchmarks.corpus import DAY_S, make_urls
 from benchmarks.report import Row, digits, durations
-from streamsched import OutcomeBatch, PackedUrls
+from streamsched import OutcomeBatch
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.records.url_patterns import candidate_space
+from streamsched.records.url_store import pack_urls
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
 
@@ -91,9 +92,7 @@ def _now(scheduler: Scheduler) -> float:
 
 def _visit(scheduler: DurableScheduler, rows: Ints, now: float, rng: np.random.Generator) -> None:
     shard = scheduler.core.pages.arrays
-    spans = shard.pages.traces["url_span"][rows]
-    starts, width = (spans >> np.uint64(16)).astype(np.int64), int(spans[0] & np.uint64(0xFFFF))
-    urls = PackedUrls(shard.pages.text[(starts[:, None] + np.arange(width)).ravel()], np.arange(rows.size + 1) * width)
+    urls = pack_urls(shard.pages.text, shard.pages.traces["url_span"][rows])
     ages = now - shard.pages.records["last_visit_s"][rows]
     changed = rng.random(rows.size) < -np.expm1(-_rates(rows) * ages / DAY_S)
     scheduler.take(OutcomeBatch(urls, now + rng.random(rows.size), changed=changed), "visits", now)

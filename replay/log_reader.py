@@ -34,7 +34,7 @@ from streamsched.numerics.arrays import Bools, Floats, Ints, Records
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CONTENT, FINGERPRINT, IMPORTANCE, SIGNIFICANCE, STATUS, OutcomeBatch
-from streamsched.records.url_index import url_texts
+from streamsched.records.url_store import url_texts
 from streamsched.replay.ground_truth import ChangeLog, Crawls
 from streamsched.state.page_table import PageTable
 

@@ -43,6 +43,7 @@ from streamsched.records.related_schema import (
 )
 from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import KEY_KINDS
+from streamsched.records.url_store import read_url
 
 _BITS: Final = 7  # of a step in a byte
 _MORE: Final = 1 << _BITS
@@ -257,12 +258,10 @@ def find_key(related: RelatedArrays, hash_: int) -> int:
 
 @inlined_kernel
 def _name_of(shard: ShardArrays, row: int) -> NamePlace:
-    """Return the place of the name of the page of `row`. O(URL)."""
-    span = shard.pages.traces[row].url_span
-    start = np.int64(span >> np.uint64(16))
-    stop = start + np.int64(span & np.uint64(0xFFFF))
-    _, path, _ = find_authority(shard.pages.text, start, stop)
-    return find_name(shard.pages.text, path, stop)
+    """Return the place of the name of the page of `row` in its URL, which is written to ``pages.url``. O(URL)."""
+    stop = read_url(shard.pages, row)
+    _, path, _ = find_authority(shard.pages.url, 0, stop)
+    return find_name(shard.pages.url, path, stop)
 
 
 @inlined_kernel
@@ -276,14 +275,14 @@ def _host_of(shard: ShardArrays, row: int) -> Any:
 @inlined_kernel
 def _hash_page(shard: ShardArrays, row: int, is_common: bool) -> KeyHashes:
     """Return the hashes of the keys of the page of `row`; `is_common`: whether its name is. O(URL)."""
-    return hash_names(shard.pages.text, _name_of(shard, row), _host_of(shard, row), is_common)
+    return hash_names(shard.pages.url, _name_of(shard, row), _host_of(shard, row), is_common)
 
 
 @inlined_kernel
 def _hash_page_directory(shard: ShardArrays, row: int) -> KeyHashes:
     """Return the hash of the key of the directory of the page of `row`, which has a name, and 0 for the others."""
     none: Any = np.uint64(0)
-    return none, none, hash_directory(shard.pages.text, _name_of(shard, row), _host_of(shard, row))
+    return none, none, hash_directory(shard.pages.url, _name_of(shard, row), _host_of(shard, row))
 
 
 @bare_kernel

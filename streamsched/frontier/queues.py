@@ -19,7 +19,7 @@ from streamsched.numerics.arrays import Ints
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
 from streamsched.records.page_schema import FORGOTTEN
-from streamsched.records.url_index import url_texts
+from streamsched.records.url_store import url_texts
 from streamsched.scheduler.durable import DurableScheduler
 
 _SIZE: Final = 100  # entries of a list whose caller names no number

@@ -64,13 +64,25 @@ def decode_spans(text: Bytes, spans: Hashes) -> list[str]:
     ends = np.cumsum((spans & np.uint64(0xFFFF)).astype(np.int64) + 1)  # each with a separator
     blob = np.empty(int(ends[-1]) if spans.size else 0, np.uint8)
     _copy_spans(text, np.ascontiguousarray(spans), blob)
+    return split_texts(blob, ends)
+
+
+def split_texts(blob: Bytes, ends: Ints) -> list[str]:
+    """Return the texts in `blob`, each followed by a line feed: ``ends``: int64[m], where they end. O(bytes)."""
     raw = blob.tobytes()
     if raw.isascii():
         texts = raw.decode("ascii").split("\n")
-        if len(texts) == spans.size + 1:  # none contains the separator
+        if len(texts) == ends.size + 1:  # none contains the separator
             return texts[:-1]
     begins = [0, *ends.tolist()]
     return [raw[begin : end - 1].decode("utf-8", "replace") for begin, end in itertools.pairwise(begins)]
+
+
+@bare_kernel
+def copy_bytes(source: Bytes, start: int, out: Bytes, at: int, length: int) -> None:
+    """Copy `length` bytes of `source` from `start` to `out` from `at` on. O(length)."""
+    for i in range(length):
+        out[at + i] = source[start + i]
 
 
 @bare_kernel
@@ -82,10 +94,9 @@ def _copy_spans(text: Bytes, spans: Hashes, out: Bytes) -> None:
             ahead = np.int64(spans[i + _PREFETCH_AHEAD] >> np.uint64(16))
             prefetch(text, ahead)
             prefetch(text, ahead + 64)
-        begin = np.int64(spans[i] >> np.uint64(16))
-        for j in range(begin, begin + np.int64(spans[i] & np.uint64(0xFFFF))):
-            out[at] = text[j]
-            at += 1
+        size = np.int64(spans[i] & np.uint64(0xFFFF))
+        copy_bytes(text, np.int64(spans[i] >> np.uint64(16)), out, at, size)
+        at += int(size)
         out[at] = _LINE_FEED
         at += 1
 

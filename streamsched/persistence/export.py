@@ -18,8 +18,8 @@ from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
 from streamsched.persistence.files import as_snapshot_errors, draft_of
 from streamsched.records.page_schema import FORGOTTEN, LEASED, SHOWN_FLAGS, VISITED
-from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
+from streamsched.records.url_store import url_texts
 from streamsched.state.page_table import PageTable
 
 FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}  # by the file's name

@@ -14,8 +14,8 @@ from streamsched.politeness.limits import HOST_CAUSES, Limits
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
 from streamsched.records.schema import ShardArrays
-from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
+from streamsched.records.url_store import url_text
 
 CAUSE_NAMES: Final = {code: name for code, (name, _) in HOST_CAUSES.items()}
 _PRIORITIES: Final = (ReasonCode.ASKED_FOR, ReasonCode.OVERDUE)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
-from streamsched.numerics.arrays import Bytes, Ints, Record
+from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.url_syntax import find_authority
 from streamsched.records.page_schema import PageArrays
+from streamsched.records.url_store import read_url
 
 _STAR: Final = ord("*")
 
@@ -48,13 +47,9 @@ def mark_fitting(  # noqa: PLR0913, PLR0917  what to look at, what to look for, 
     `scheme`: that of the URL in lower case, of length 0 for any; `path`: a pattern of all that follows the host.
     """
     for i in range(places.size):
-        trace: Record = pages.traces[rows[places[i]]]
-        span = trace.url_span
-        # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
-        start = np.int64(span >> np.uint64(16))
-        stop = start + np.int64(span & np.uint64(0xFFFF))
-        _, last, size = find_authority(pages.text, start, stop)
-        if (scheme.size == 0 or _is_scheme(pages.text, start, size, scheme)) and fits(pages.text, last, stop, path):
+        stop = read_url(pages, rows[places[i]])
+        _, last, size = find_authority(pages.url, 0, stop)
+        if (scheme.size == 0 or _is_scheme(pages.url, 0, size, scheme)) and fits(pages.url, last, stop, path):
             numbers[places[i]] = number
 
 

@@ -29,8 +29,8 @@ from streamsched.numerics.arrays import Bytes, Ints, Records
 from streamsched.politeness.glob_match import mark_fitting
 from streamsched.records.group_schema import GroupArrays
 from streamsched.records.page_schema import PageArrays
-from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import find_host, find_host_pages, group_names
+from streamsched.records.url_store import url_texts
 
 HOST, PATTERN, SINGLE = range(3)  # kinds of targets; the last kind that matches a page decides, but see `RuleMatcher`
 PAGE_SCHEMES: Final = ("", "https://", "http://")  # that a page target without a scheme matches

@@ -128,5 +128,6 @@ class GroupArrays(NamedTuple):
     scratch: Bytes  # one URL's name under construction
     member_links: Records  # MEMBER_LINK[rows]: linked list of each group's pages
     first_members: npt.NDArray[np.uint32]  # uint32[groups]: first row of each list plus 1; 0: empty
+    anchors: Hashes  # uint64[groups]: place of each group's newest URL that is kept whole plus 1; 0: none
     domain_of: npt.NDArray[np.uint32]  # uint32[groups]: the number of each group's domain
     domains: Records  # DOMAIN[domains]

@@ -58,7 +58,7 @@ PAGE: Final = np.dtype(
 )
 TRACE: Final = np.dtype(
     [
-        ("url_span", "<u8"),  # start in PageArrays.text << 16 | length
+        ("url_span", "<u8"),  # where the URL is in PageArrays.text, see `records.url_store`
         ("last_outcome_s", "<f8"),  # newest outcome of any kind, -inf before the first: no older one is applied
         ("last_attempt_s", "<f8"),  # ... newest one that reports a fetch, from which waits are counted
         ("fingerprint", "<u8"),
@@ -74,7 +74,8 @@ class PageArrays(NamedTuple):
 
     records: Records  # PAGE[rows]
     traces: Records  # TRACE[rows]
-    text: Bytes  # the URLs, one after another
+    text: Bytes  # the URLs, one after another, see `records.url_store`
+    url: Bytes  # working memory: one URL
     # float64[rows]: the end of the lease if LEASED is set. Else, if the last visit failed, the end of the rest that its
     # Retry-After demanded, -inf for none; or, below 0, minus the `not_before` of the last visit: a page has one of the
     # three at most.

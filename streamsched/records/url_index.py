@@ -1,4 +1,4 @@
-"""URL to row: an open-addressing index over keyed hashes that compares the URL text, and the text itself.
+"""URL to row: an open-addressing index over keyed hashes that compares the URL's text.
 
 A slot holds the upper half of a hash and the row; URLs whose halves are equal are distinguished by their text. Without
 the key nobody can construct URLs whose hashes collide. The index grows by filling a table twice as large, a few slots
@@ -17,8 +17,9 @@ from streamsched.numerics.hash_slots import move_slots, place_slot
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.numerics.url_bytes import decode_spans, hash_bytes, same_bytes
+from streamsched.numerics.url_bytes import hash_bytes
 from streamsched.records.page_schema import FORGOTTEN, PageArrays, assign_prior
+from streamsched.records.url_store import is_url, prefetch_anchor, prefetch_url, read_url
 
 NOT_FOUND: Final = -1
 _FEWEST_SLOTS: Final = 1 << 10
@@ -102,20 +103,10 @@ class IndexArrays(NamedTuple):
     rows: Ints  # int64[LOOKUP_CHUNK], working memory of callers that use the rows at once
 
 
-def url_text(pages: PageArrays, row: int) -> str:
-    """Return the URL of `row`. O(length)."""
-    return decode_spans(pages.text, pages.traces["url_span"][row : row + 1])[0]
-
-
-def url_texts(pages: PageArrays, rows: Ints) -> list[str]:
-    """Return the URLs of `rows`: int64[m]. O(total length)."""
-    return decode_spans(pages.text, pages.traces["url_span"][rows])
-
-
 def hash_urls(pages: PageArrays, count: int) -> Hashes:
     """Return the hashes without a key of the first `count` pages' URLs: uint64[count]. O(total length)."""
     hashes = np.empty(count, np.uint64)
-    _hash_texts(pages.text, pages.traces[:count], hashes)
+    _hash_texts(pages, hashes)
     return hashes
 
 
@@ -149,20 +140,16 @@ def append_page(  # noqa: PLR0913, PLR0917  a kernel
 ) -> int:
     """Add a row for the unknown URL ``blob[start:stop]``, a page without observations; return the row. O(bytes).
 
-    `hash_`: its keyed hash. The arrays must have room.
+    `hash_`: its keyed hash. The arrays must have room. Its text is kept once its group is known, see `url_store`.
     """
     row = int(corpus.pages)
-    for i in range(stop - start):
-        pages.text[corpus.text_end + i] = blob[start + i]
     trace = pages.traces[row]
-    trace.url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
     trace.last_outcome_s = trace.last_attempt_s = -np.inf
     page = pages.records[row]
     page.url_hash = hash_bytes(blob, start, stop)
     assign_prior(page, corpus.shape, corpus.mean)  # until it is assigned to a group
     page.importance = 1.0
     page.cost = 1.0
-    corpus.text_end += stop - start
     corpus.pages = row + 1
     place_slot(index.slots, hash_ >> np.uint64(32), row)
     if index.moved[0] < index.old.size:
@@ -192,9 +179,11 @@ def _prefetch_candidates(
     for i in range(count):
         if index.likely[i] >= 0:
             trace: Record = pages.traces[index.likely[i]]
-            start = np.int64(trace.url_span >> np.uint64(16))
-            prefetch(pages.text, start)
-            prefetch(pages.text, start + 64)
+            prefetch_url(pages.text, trace.url_span)
+    for i in range(count):
+        if index.likely[i] >= 0:
+            known: Record = pages.traces[index.likely[i]]
+            prefetch_anchor(pages.text, known.url_span)
 
 
 @bare_kernel
@@ -227,12 +216,9 @@ def _find(pages: PageArrays, slots: Hashes, hash_: int, blob: Bytes, start: int,
 
 @bare_kernel
 def _has_text(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int) -> bool:
-    span = pages.traces[row].url_span
-    length = stop - start
-    if np.int64(span & np.uint64(0xFFFF)) != length or pages.records[row].rule == FORGOTTEN:
+    if pages.records[row].rule == FORGOTTEN:
         return False
-    at = np.int64(span >> np.uint64(16))
-    return same_bytes(pages.text, at, blob, start, length)
+    return is_url(pages.text, pages.traces[row].url_span, blob, start, stop - start)
 
 
 @bare_kernel
@@ -242,9 +228,7 @@ def _enter_all(pages: PageArrays, index: IndexArrays, count: int) -> None:
     for first in range(0, count, _AT_ONCE):
         stop = min(first + _AT_ONCE, count)
         for row in range(first, stop):
-            span = pages.traces[row].url_span
-            start = np.int64(span >> np.uint64(16))
-            hash_ = keyed_hash(index.key, pages.text, start, start + np.int64(span & np.uint64(0xFFFF)))
+            hash_ = keyed_hash(index.key, pages.url, 0, read_url(pages, row))
             index.hashes[row - first] = hash_
             prefetch(index.slots, np.int64((hash_ >> np.uint64(32)) & mask))
         for row in range(first, stop):
@@ -252,7 +236,6 @@ def _enter_all(pages: PageArrays, index: IndexArrays, count: int) -> None:
 
 
 @bare_kernel
-def _hash_texts(text: Bytes, traces: Records, out: Hashes) -> None:
+def _hash_texts(pages: PageArrays, out: Hashes) -> None:
     for row in range(out.size):
-        start = np.int64(traces[row].url_span >> np.uint64(16))
-        out[row] = hash_bytes(text, start, start + np.int64(traces[row].url_span & np.uint64(0xFFFF)))
+        out[row] = hash_bytes(pages.url, 0, read_url(pages, row))

@@ -25,6 +25,7 @@ from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
 from streamsched.records.page_schema import FORGOTTEN, PageArrays
 from streamsched.records.schema import DirtyArrays
+from streamsched.records.url_store import keep_url, kept_bytes, read_url, shared_bytes
 
 GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the parent's prior does
 MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever have enough pages
@@ -105,21 +106,24 @@ def assign_group(  # noqa: PLR0913, PLR0917  a kernel
     corpus: Record,
     dirty: DirtyArrays,
     row: int,
+    text: Bytes,
+    first: int,
+    stop: int,
     place: HostPlace,
     most_patterns: int,
 ) -> None:
     """Assign a new page to the deepest group of its URL, adding its host and a prefix if due. O(URL).
 
-    `place`: what `locate_host` has just returned for the URL; `most_patterns`: of a host. At most one prefix is added,
-    even if the sketch says that several are due: the caller has made room for two groups a page.
+    The URL is ``text[first:stop]``. `place`: what `locate_host` has just returned for it; `most_patterns`: of a host.
+    At most one prefix is added, even if the sketch says that several are due: the caller has made room for two groups a
+    page.
     """
-    first, stop = _url_ends(pages, row)
     start, end = first + place.rest, place.size
     host = place.group if place.group >= 0 else _open(groups, corpus, dirty, end, -1, 0)
     group = host
     opened = False
     for depth in range(1, MAX_DEPTH + 1):
-        start, end = _write_segment(pages.text, groups.scratch, start, stop, end)
+        start, end = _write_segment(text, groups.scratch, start, stop, end)
         if start < 0:
             break
         child = _find(groups, end)
@@ -140,14 +144,28 @@ def assign_group(  # noqa: PLR0913, PLR0917  a kernel
     add_member(groups, group, row)
 
 
+@inlined_kernel
+def keep_text(  # noqa: PLR0913, PLR0917  a kernel
+    pages: PageArrays, groups: GroupArrays, corpus: Record, row: int, blob: Bytes, start: int, stop: int
+) -> None:
+    """Keep the URL ``blob[start:stop]`` of the new page of `row`, which is in a group. O(URL)."""
+    group = np.int64(pages.records[row].group)
+    end = np.int64(corpus.text_end)
+    span = keep_url(pages.text, end, np.int64(groups.anchors[group]) - 1, blob, start, stop)
+    pages.traces[row].url_span = span
+    corpus.text_end = end + kept_bytes(span)
+    if shared_bytes(span) == 0:
+        groups.anchors[group] = end + 1
+
+
 @bare_kernel
 def assign_deeper_group(groups: GroupArrays, pages: PageArrays, dirty: DirtyArrays, row: int) -> None:
     """Move a page down to the deepest group that its URL has by now. O(URL)."""
-    first, stop = _url_ends(pages, row)
-    start, end = _write_host(pages.text, groups.scratch, first, stop)
+    stop = read_url(pages, row)
+    start, end = _write_host(pages.url, groups.scratch, 0, stop)
     before = group = int(np.int64(pages.records[row].group))
     for depth in range(1, MAX_DEPTH + 1):
-        start, end = _write_segment(pages.text, groups.scratch, start, stop, end)
+        start, end = _write_segment(pages.url, groups.scratch, start, stop, end)
         if start < 0:
             break
         if depth <= groups.records[group].depth:
@@ -164,15 +182,6 @@ def assign_deeper_group(groups: GroupArrays, pages: PageArrays, dirty: DirtyArra
         remove_member(groups, before, row)
         pages.records[row].group = group
         add_member(groups, group, row)
-
-
-@inlined_kernel
-def _url_ends(pages: PageArrays, row: int) -> tuple[int, int]:
-    """Return where the URL of `row` begins and ends in the text. O(1)."""
-    span = pages.traces[row].url_span
-    # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
-    start = int(np.int64(span >> np.uint64(16)))
-    return start, start + int(np.int64(span & np.uint64(0xFFFF)))
 
 
 @bare_kernel

@@ -55,10 +55,10 @@ class SchedulerCore:
 
     ``pages``: the page table; ``clock``: the newest time of its stream; ``url_rule``: which URLs it takes;
     ``reached``: up to where each stream is applied; ``lock``: held while the state changes; ``on_champion``: called
-    under the lock when a formula has taken over; ``listeners``: each is called under the lock with the valid outcomes
-    and the result of each `observe`, the result of each `notice`, and each new batch; ``changes``: how many outcomes
-    have shown a change; ``on_changes``: called under the lock with the changes of a call that has any. All methods may
-    be called from several threads. Arguments are checked by the caller unless a method says otherwise.
+    under the lock when the formula of a `use` has taken over; ``listeners``: each is called under the lock with the
+    valid outcomes and the result of each `observe`, the result of each `notice`, and each new batch; ``changes``: how
+    many outcomes have shown a change; ``on_changes``: called under the lock with the changes of a call that has any.
+    All methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
     """
 
     def __init__(
@@ -205,9 +205,13 @@ class SchedulerCore:
         if wait:
             finish()
 
-    def follow(self, plan: CrawlPlan | None) -> None:
-        """Note the plan of the crawl rates in use; None for none. Under the lock."""
+    def follow(self, plan: CrawlPlan | None, champion: Champion | None = None) -> None:
+        """Note the plan of the crawl rates in use, None for none; rank by `champion`, if any. Under the lock."""
         self.plan = plan
+        if champion is not None:
+            self._wanted = champion
+            self.pages.unwatch()  # a ranking prepared before would be of the rates before
+            self.formula_switch.change(champion.formula, self.lock, lambda: self._note(champion))
         self._share_probes()
 
     def find(self, urls: Sequence[str]) -> Ints:
@@ -240,12 +244,16 @@ class SchedulerCore:
         return count_known_cycles(self, now=now, share=share)
 
     def _crown(self, champion: Champion) -> None:
+        """Note, under the lock, that `champion` ranks from now on, and report it."""
+        self._note(champion)
+        if self.on_champion is not None:
+            self.on_champion(champion)
+
+    def _note(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on; a trial was of the one before, and ends."""
         self.champion = champion
         self.trial.end(self.pages.arrays)
         self._share_probes()
-        if self.on_champion is not None:
-            self.on_champion(champion)
 
     def _share_probes(self) -> None:
         """Draw the share of batches at random that the plan asks for, while the formula reads `crawl_rate`."""

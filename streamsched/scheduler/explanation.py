@@ -25,8 +25,8 @@ from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import VISITED
 from streamsched.records.related_schema import KIND_NAMES, SHARE_BITS
 from streamsched.records.schema import ShardArrays
-from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
+from streamsched.records.url_store import url_text
 from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.state.crawl_plan import CrawlPlan
 

@@ -299,7 +299,8 @@ POLITENESS: Final = Column(
     write=lambda politeness: (politeness.to_json(), {}), read=lambda fields, _: Politeness.from_json(fields)
 )
 CHAMPION: Final = Column(
-    write=lambda champion: (champion.to_json(), {}), read=lambda fields, _: Champion.from_json(fields)
+    write=lambda champion: (champion and champion.to_json(), {}),
+    read=lambda fields, _: fields and Champion.from_json(fields),
 )
 PLAN: Final = Column(write=lambda plan: (plan.to_json(), {}), read=lambda fields, _: CrawlPlan.from_json(fields))
 RATES: Final = Column(write=lambda rates: (None, {"rates": rates}), read=lambda _, arrays: arrays["rates"])

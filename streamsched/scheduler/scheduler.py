@@ -580,15 +580,19 @@ class Scheduler:
             evidence = core.trial.evidence(core.pages.arrays)
             return TrialView(challenger=trial.challenger.formula.text, since_s=trial.start_s, evidence=evidence)
 
-    @logged(Columns(plan=PLAN, rates=RATES))
-    def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32]) -> None:
-        """Give the first pages the crawl rates of `plan`: float32[plan.pages]. O(pages). For `Optimiser`."""
+    @logged(Columns(plan=PLAN, rates=RATES, champion=CHAMPION))
+    def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32], champion: Champion | None = None) -> None:
+        """Give the first pages the crawl rates of `plan`: float32[plan.pages]. O(pages). For `Optimiser`.
+
+        `champion`: ranks from the same instant on, if the formula in use does not read the rates; it is in the log with
+        them, as one without the other would rank by rates that are all 0.
+        """
         core = self.core
         with core.lock:
             if rates.size > len(core.pages):
                 raise LogMismatch("a plan of more pages than the state has: the log belongs to another state")
             write_crawl_rates(core.pages, rates)
-            core.follow(plan)
+            core.follow(plan, champion)
             core.formula_switch.keep_up()
 
     def _latest_s(self) -> float | None:

@@ -19,7 +19,7 @@ from streamsched.politeness.domain_shares import day_of
 from streamsched.politeness.limits import ON_REQUEST
 from streamsched.records.page_schema import LEASED, VISITED
 from streamsched.records.schema import ShardArrays
-from streamsched.records.url_index import url_texts
+from streamsched.records.url_store import url_texts
 
 _NAMED: Final = 3  # pages that a report names
 

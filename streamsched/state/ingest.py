@@ -70,6 +70,7 @@ from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.trial_counts import count_visit
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
+from streamsched.records.url_store import prefetch_url
 from streamsched.records.validators import ValidatorColumns
 from streamsched.records.visit_journal import NO_EVIDENCE as WITHOUT
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
@@ -257,7 +258,7 @@ def _prefetch_keys(shard: ShardArrays, row: int) -> None:
     """Prefetch the URL of a page with claims: its keys are found by it."""
     if is_claimed(shard.seasonality.links[row]):
         trace: Record = shard.pages.traces[row]
-        prefetch(shard.pages.text, np.int64(trace.url_span >> np.uint64(16)))
+        prefetch_url(shard.pages.text, trace.url_span)
 
 
 @bare_kernel

@@ -39,12 +39,9 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
 def _check_pages(shard: ShardArrays, used: _Used, found: Ints) -> dict[str, bool]:
     corpus, pages, traces = shard.corpus[0], used["pages"], used["traces"]
     count, halvings = pages.size, int(corpus["halvings"])
-    starts, lengths = traces["url_span"] >> np.uint64(16), traces["url_span"] & np.uint64(0xFFFF)
     visited, known = (pages["flags"] & VISITED) != 0, pages["rule"] != FORGOTTEN
     priors = (pages["prior_shape"], pages["prior_exposure"])
     return {
-        "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
-        and int(lengths.sum()) == int(corpus["text_end"]),
         "the index finds every URL, those of forgotten pages aside": bool(
             np.array_equal(found[known], np.flatnonzero(known))
         )

@@ -25,7 +25,7 @@ from streamsched.records.registrable_domains import count_pages
 from streamsched.records.related_schema import KEY_BITS
 from streamsched.records.schema import DirtyArrays, ShardArrays
 from streamsched.records.url_index import LOOKUP_CHUNK, NOT_FOUND, IndexArrays, append_page, find_row, resolve
-from streamsched.records.url_patterns import assign_group, locate_host, remove_member, renew_candidates
+from streamsched.records.url_patterns import assign_group, keep_text, locate_host, remove_member, renew_candidates
 from streamsched.records.validators import drop_validators
 from streamsched.records.visit_journal import narrow_sample
 
@@ -86,7 +86,9 @@ def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s:
     narrow_sample(corpus, row + 1)
     narrow_shadows(shard.shadows, corpus, row + 1)
     known_groups = int(corpus.groups)
-    assign_group(groups, shard.pages, corpus, shard.dirty, row, place, bounds.host_patterns)
+    blob, start, stop = url.blob, url.start, url.stop
+    assign_group(groups, shard.pages, corpus, shard.dirty, row, blob, start, stop, place, bounds.host_patterns)
+    keep_text(shard.pages, groups, corpus, row, blob, start, stop)
     for group in range(known_groups, corpus.groups):
         inherit_profile(shard.seasonality, groups, group)
     refresh_prior(page, corpus, groups.records)
@@ -115,8 +117,8 @@ def add_pages(
 def forget_rows(shard: ShardArrays, rows: Ints) -> None:
     """Erase the pages of ``rows``: int64[m], known ones without leases, each once. O(m).
 
-    What stays is the text of the URL, by which keys of related pages are rebuilt after loading, the visits in the
-    journal until they are overwritten, and what the pages taught about their groups.
+    What stays is the text of the URL, which other URLs may share and by which keys of related pages are rebuilt after
+    loading, the visits in the journal until they are overwritten, and what the pages taught about their groups.
     """
     mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
     _leave_groups(shard.pages.records, shard.groups, shard.dirty, rows)

@@ -27,8 +27,9 @@ from streamsched.records.registrable_domains import DomainIndex
 from streamsched.records.related_schema import SHARE_BITS
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
-from streamsched.records.url_index import UrlIndex, url_texts
+from streamsched.records.url_index import UrlIndex
 from streamsched.records.url_patterns import place_groups, rebuild_members
+from streamsched.records.url_store import find_anchors, pack_urls, texts_are_sound
 from streamsched.records.validators import ValidatorColumns, count_blocks, find_free
 from streamsched.signals import SignalBatch
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
@@ -52,8 +53,9 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row. 128 bytes a page in `PAGE`, `TRACE`, the lease columns and the column of validators, 8
-    in the member lists of groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the
-    URL's own text, and at most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not thread-safe.
+    in the member lists of groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 264 a group, what
+    the URL does not share, and at most 29 for seasonality; 295 kB for the shadows of `estimation.forgetting`. Not
+    thread-safe.
 
     ``threads``: how many `observe` may use, itself included; the result is the same.
     """
@@ -234,6 +236,7 @@ class PageTable:
         self._memory.clear_group_slots(groups)
         place_groups(self.arrays.groups, groups)
         rebuild_members(shard.groups, shard.pages.records, self._corpus)
+        find_anchors(shard.pages, shard.groups.anchors, len(self))
         self._domains.rebuild(shard.groups, self._corpus)
         shard.seasonality.state["off"] = self.regions is None
         assign_profiles(shard.seasonality, shard.groups, groups)
@@ -257,8 +260,10 @@ class PageTable:
     def faults(self) -> list[str]:
         """Return the invariants of the table that do not hold. O(pages)."""
         shard = self.arrays
-        urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
-        return find_faults(shard, self.find(urls))
+        spans = shard.pages.traces["url_span"][: len(self)]
+        if not texts_are_sound(shard.pages.text[: int(self._corpus["text_end"][0])], spans):
+            return ["URLs fill the text, one after another"]
+        return find_faults(shard, self.find(pack_urls(shard.pages.text, spans)))
 
     def _join_pages(self) -> None:
         """Make new pages members of their keys, and count them in their domains. O(their URLs)."""

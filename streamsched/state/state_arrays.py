@@ -38,9 +38,11 @@ from streamsched.records.seasonality_schema import (
 )
 from streamsched.records.signal_schema import MOST_KINDS, SIGNAL, SIGNAL_KIND, SIGNAL_SOURCE, SIGNAL_STATE
 from streamsched.records.url_patterns import candidate_space
+from streamsched.records.url_store import pack_urls, span_lengths, whole_spans
 from streamsched.records.validators import BLOCK, FREE_BLOCKS, VALIDATOR_STATE, pack_entries
 from streamsched.records.visit_journal import JOURNAL_VISITS
 
+_URLS: Final = 1 << 20  # hashed at a time
 _DIGEST_VERSION: Final = 13  # of what is hashed, not of the format on disk
 SIGNALS: Final = "change signals"
 CONTENTS: Final = "outcomes with `content`"
@@ -176,6 +178,7 @@ ARRAYS: Final = (
     Array("candidates", "groups.candidates", _U1, _CANDIDATES, Saved.COPIED_IF_GROWN, "pattern_sketch"),
     Array("member_links", "groups.member_links", MEMBER_LINK, _ROWS, None, "member_lists"),
     Array("first_members", "groups.first_members", _U4, _GROUPS, None, "member_lists"),
+    Array("anchors", "groups.anchors", _U8, _GROUPS, None, "url_text"),
     Array("domain_of", "groups.domain_of", _U4, _GROUPS, Saved.COPIED_IF_GROWN, "domains"),
     Array("domains", "groups.domains", DOMAIN, _DOMAINS, Saved.COPIED, "domains"),
     Array("journal", "journal", VISIT, _VISITS, Saved.RING, "journal"),
@@ -220,7 +223,11 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     used = leased | (arrays["pages"]["failures"] > 0) | ((until_s < 0.0) & (until_s > -np.inf))
     arrays["lease_until_s"] = np.where(used, until_s, 0.0)
     arrays["lease_s"] = np.where(leased, arrays["lease_s"], np.float32(0.0))
-    arrays |= {name: arrays[name].copy() for name in ("pages", "groups", "domains", "corpus")}
+    arrays |= {name: arrays[name].copy() for name in ("pages", "traces", "groups", "domains", "corpus")}
+    spans, text = arrays["traces"]["url_span"].copy(), arrays["text"]
+    urls = (pack_urls(text, spans[start : start + _URLS]).blob for start in range(0, spans.size, _URLS))
+    arrays["traces"]["url_span"] = whole_spans(spans)  # URLs count, not how they are kept
+    arrays["corpus"]["text_end"] = span_lengths(spans).sum()
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
     arrays["groups"]["stream"] = 0  # it says how the state was made
@@ -238,5 +245,6 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     arrays["validator_state"] = arrays["validator_state"]["pages"]  # which blocks are free is not part of the state
     whole = hashlib.sha256(json.dumps([_DIGEST_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
-        whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+        for part in urls if name == "text" else [arrays[name]]:
+            whole.update(np.ascontiguousarray(part).view(np.uint8).data)
     return whole.hexdigest()

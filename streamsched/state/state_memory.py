@@ -50,6 +50,7 @@ class StateMemory:
         self._group_slots = np.zeros(_FEWEST_SLOTS, np.uint64)
         self._key_slots = np.zeros(_FEWEST_SLOTS, np.uint32)
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
+        self._url = np.zeros(MAX_URL_BYTES, np.uint8)
         self._calendar = make_region_clocks(regions)
         self._seasonal_work = np.zeros(2 * WEEK_HOURS)
         self._hashes = np.zeros(AT_ONCE * KEY_KINDS, np.uint64)
@@ -71,7 +72,7 @@ class StateMemory:
             owned.setdefault(owner, {})[field] = self._memory[array.name].array
         key = self._key
         return ShardArrays(
-            pages=PageArrays(**owned["pages"]),
+            pages=PageArrays(url=self._url, **owned["pages"]),
             groups=GroupArrays(key=key, slots=self._group_slots, scratch=self._scratch, **owned["groups"]),
             seasonality=SeasonalityArrays(work=self._seasonal_work, calendar=self._calendar, **owned["seasonality"]),
             related=RelatedArrays(

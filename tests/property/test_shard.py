@@ -21,8 +21,8 @@ from streamsched.formula.terminal_table import PROVIDED, SEASONAL
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import DENIED, SUCCEEDED, VISITED, WITH_FINGERPRINT
-from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
+from streamsched.records.url_store import url_text
 from streamsched.records.validators import read_validators
 from streamsched.records.visit_journal import NO_EVIDENCE, SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
 from streamsched.state import page_table, state_arrays

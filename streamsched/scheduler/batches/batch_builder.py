@@ -31,8 +31,8 @@ from streamsched.ranking.full_scan import FullScan, HostPages, Query, Ranked
 from streamsched.reasons import ReasonCode
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
-from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
+from streamsched.records.url_store import url_texts
 from streamsched.records.validators import read_validators
 from streamsched.scheduler.batches.batch_requests import (
     BatchKeys,

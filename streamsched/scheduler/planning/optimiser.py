@@ -127,12 +127,12 @@ class Optimiser:
             wanted = (visits_per_s * cycle_s, settings.every_s / cycle_s)
             question = Question(pages, *wanted, seen, settings.floor, settings.complete_from)
             planned = plan_rates(settings.planner, question)
-            if before is None and "crawl_rate" not in self.scheduler.formula.terminals:
-                self.scheduler.use(Champion(parse_provided(PLAN_FORMULA), BY_PLAN, since_s=now), wait=True)
+            is_read = before is not None or "crawl_rate" in self.scheduler.formula.terminals
+            champion = None if is_read else Champion(parse_provided(PLAN_FORMULA), BY_PLAN, since_s=now)
             number = 1 if before is None else before.number + 1
             made = (number, settings.policy, now, str(settings.budget), visits_per_s, count, planned.new_share)
             plan = CrawlPlan(*made, settings.planner.probe_share)
-            self.scheduler._follow_plan(plan, planned.rates)  # noqa: SLF001  a call of the optimiser's own
+            self.scheduler._follow_plan(plan, planned.rates, champion)  # noqa: SLF001  a call of the optimiser's own
             return plan
 
     def arrange(self, batch: Batch) -> Ints:

@@ -18,8 +18,8 @@ from streamsched.reasons import ReasonCode
 from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
 from streamsched.records.page_schema import DENIED, FORGOTTEN, SUCCEEDED, VISITED
 from streamsched.records.schema import ShardArrays
-from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import find_host, group_name
+from streamsched.records.url_store import url_text
 
 _FEWEST_READ: Final = 1 << 10  # groups at a time
 

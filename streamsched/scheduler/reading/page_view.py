@@ -13,8 +13,8 @@ from streamsched.politeness.eligibility_reasons import eligibility_reasons, held
 from streamsched.politeness.limits import Limits
 from streamsched.records.page_schema import SHOWN_FLAGS, VISITED
 from streamsched.records.schema import ShardArrays
-from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
+from streamsched.records.url_store import url_text
 from streamsched.records.validators import read_validators
 from streamsched.scheduler.reason_text import describe_reasons
 

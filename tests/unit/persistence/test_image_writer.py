@@ -206,7 +206,7 @@ def test_file_that_is_no_state(tmp_path: Path, raw: bytes, reason: str) -> None:
 def test_damage_names_the_array(tmp_path: Path) -> None:
     path = made().save(tmp_path)
     raw = path.read_bytes()
-    place = raw.index("https://a.example/ä/1".encode())
+    place = raw.index("https://a.example/ä/0".encode())
     path.write_bytes(raw[:place] + b"X" + raw[place + 1 :])
     with pytest.raises(SnapshotError, match="damaged: text does not match its checksum"):
         load_images(tmp_path)

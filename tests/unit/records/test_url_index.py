@@ -8,7 +8,8 @@ import pytest
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.numerics.url_bytes import hash_bytes
 from streamsched.records import url_index
-from streamsched.records.url_index import NOT_FOUND, url_text, url_texts
+from streamsched.records.url_index import NOT_FOUND
+from streamsched.records.url_store import url_text, url_texts
 from streamsched.state.page_table import PageTable
 from tests.reference.url_hash import hash_of
 from tests.support.colliding_urls import colliding_urls

@@ -211,3 +211,15 @@ def test_exports_leave_it_out(tmp_path: Path) -> None:
     scheduler.forget([GONE])
     assert export_pages(scheduler.core.pages, tmp_path / "pages.arrow") == 59
     assert GONE not in feather.read_table(tmp_path / "pages.arrow")["url"].to_pylist()
+
+
+def test_urls_that_begin_like_a_forgotten_one_stay(tmp_path: Path) -> None:
+    """The first URL of each group is kept whole, and others share its beginning."""
+    scheduler = visited()
+    scheduler.forget(URLS[:4])
+    scheduler.discover([f"{URLS[0]}/more"], now=NOW)
+    scheduler.save(tmp_path)
+    for one in (scheduler, Scheduler.load(tmp_path)):
+        assert all(url in one for url in [*URLS[4:], f"{URLS[0]}/more"])
+        assert sorted(one.next_batch(100, now=NOW + 90 * DAY).urls) == sorted([*URLS[4:], f"{URLS[0]}/more"])
+        assert one.core.pages.faults() == []

@@ -15,6 +15,7 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.log_reader import LoggedCalls, newest_log
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.logged_calls import LOGGED_CALLS
+from streamsched.scheduler.planning.optimiser import PLAN_FORMULA
 from streamsched.scheduler.recovered_state import replay
 
 NEVER = SavePlan(every=1e9)
@@ -91,6 +92,27 @@ def test_calls_of_another_state_are_refused(tmp_path: Path) -> None:
         with pytest.raises(SnapshotError, match="call 2 leased pages that the state does not have") as caught:
             list(replay(some.core, logged(tmp_path)[1:], "the log"))
         assert caught.value.path == "the log"
+
+
+def test_a_first_plan_and_its_formula_are_one_call(tmp_path: Path) -> None:
+    """While the ranking is in use, too; a later plan leaves the formula as it is."""
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        scheduler.discover(URLS, now=0.0)
+        scheduler.rank(3, now=5.0)
+        scheduler.begin_trial("tau", now=5.0)
+        for now in (5.0, 6.0):
+            Optimiser(scheduler).plan_now(now)
+            assert scheduler.formula.text == PLAN_FORMULA
+        assert scheduler.trial() is None
+        digest, ranked = scheduler.digest(), scheduler.rank(9, now=1e6)
+        scheduler.close(save=False)
+    calls = [decode_call(payload)[0] for _, payload in logged(tmp_path)]
+    assert [(call["call"], bool(call.get("champion"))) for call in calls[2:]] == [
+        ("follow_plan", True),
+        ("follow_plan", False),
+    ]
+    again = Scheduler.load(tmp_path)
+    assert (again.digest(), again.rank(9, now=1e6).urls) == (digest, ranked.urls)
 
 
 def test_a_plan_of_more_pages_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.records.page_bounds import MAX_PAGES
 from streamsched.records.seasonality_schema import POOLED, PROFILE
-from streamsched.records.url_index import url_text
+from streamsched.records.url_store import url_text
 from streamsched.state import page_table, state_memory
 from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import Room
@@ -121,5 +121,5 @@ def test_bytes_of_state_name_every_part() -> None:
         "pattern_sketch": 1 << 16,
         "journal": page,
         "shadows": page,
-        "url_text": page,
+        "url_text": 2 * page,
     }

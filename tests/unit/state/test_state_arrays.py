@@ -23,7 +23,7 @@ SAVED = [array for array in ARRAYS if array.saved]
 # Places in use at which any byte counts; else the last.
 WRITTEN_AT = {"lease_until_s": 0, "journal": 0, "profiles": 0, "validators": 1}
 BESIDE = {  # arrays whose lengths do not follow from what is in use
-    *("groups.key", "groups.slots", "groups.scratch", "seasonality.work"),
+    *("pages.url", "groups.key", "groups.slots", "groups.scratch", "seasonality.work"),
     *("related.slots", "related.key", "related.hashes", "related.found", "related.work"),
     "validators.work",
 }
