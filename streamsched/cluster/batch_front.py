@@ -52,7 +52,7 @@ class BatchFront:
     async def _lease(self, asked: NextBatch, key: str) -> LeasedBatch:
         """Return the pages that were granted under `key`, or else lease a batch under it."""
         shards = set(range(self._calls.shards.count))
-        here, pages = set(shards), list[LeasedPage]()
+        here, pages, times = set(shards), list[LeasedPage](), [0.0]
         keys = [f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}-{number}" for number in range(_ROUNDS)]
         async with self._turn:
             for number, round_key in enumerate(keys):
@@ -73,12 +73,12 @@ class BatchFront:
                 self._note_shares(merged.pages)
                 grants = await self._grant(asked, merged.pages, round_key)
                 here -= {one.shard for one in merged.pages} - grants.keys()
+                times += [one.offer.now for one in offers.values()] + [grant.now for grant in grants.values()]
                 granted = _show_pages(merged.pages, grants)
                 pages += granted
                 if len(granted) == len(merged.pages):
                     break
-        times = [one.offer.now for one in offers.values()] + [grant.now for grant in grants.values()]
-        now = max(times, default=self._state.clock())
+        now = max(times) or self._state.clock()
         return LeasedBatch(pages=pages, now=now, repeated=False, missing=sorted(shards - here))
 
     def _note_shares(self, chosen: list[Chosen]) -> None:

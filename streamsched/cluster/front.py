@@ -70,6 +70,7 @@ from streamsched.api.operations import (
 from streamsched.api.views import (
     KEPT_REJECTIONS,
     ChampionView,
+    Counts,
     Discovered,
     Explanation,
     HostPage,
@@ -100,7 +101,7 @@ from streamsched.service.http_settings import HttpSettings
 from streamsched.signals import SignalBatch
 
 Answer = TypeVar("Answer")
-Counts = TypeVar("Counts", Observed, Noticed, Discovered)
+Total = TypeVar("Total", bound=Counts)
 
 DEADLINE_S: Final = 2.0
 _NOT_MERGED: Final = ("offer", "grant", "read_changes", "evolutions", "sources", "stats", "snapshot")
@@ -342,7 +343,7 @@ def _sum(name: str, answers: Iterable[Any]) -> int:
     return sum(map(attrgetter(name), answers))
 
 
-def _add_up(total: Counts, parts: Iterable[tuple[Rows, Counts]]) -> Counts:
+def _add_up(total: Total, parts: Iterable[tuple[Rows, Total]]) -> Total:
     """Return `total` with the counts of the answers to parts of a call; ``rows``: the places of a part's records."""
     rejections = []
     for rows, answer in parts:

@@ -126,7 +126,8 @@ def test_a_service_may_be_below_a_path(url: str) -> None:
         with Client(url, transport=httpx.MockTransport(refuse)) as client:
             return client.page(ODD)
 
-    for call in (lambda: asyncio.run(call_by_task()), call_by_thread):
+    ways: list[Callable[[], Any]] = [lambda: asyncio.run(call_by_task()), call_by_thread]
+    for call in ways:
         with pytest.raises(ServiceError, match=r"http://a\.example/shards/3/v1/pages/"):
             call()
     assert sent == [f"/shards/3/v1/pages/{quote(ODD, safe='')}"] * 2
