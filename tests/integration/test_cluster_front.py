@@ -158,6 +158,22 @@ async def test_a_key_of_which_only_some_shards_have_granted(cluster: Cluster) ->
 
 
 @in_cluster
+async def test_one_key_at_two_fronts_at_once(cluster: Cluster) -> None:
+    """Each has its batch, or is told to ask again; then both get all that was leased."""
+    for number in range(8):
+        before = leased(cluster)
+        calls = [front.next_batch(15, key=f"{number}") for front in cluster.fronts]
+        for found in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(found, BaseException):
+                assert isinstance(found, ServiceUnavailable)
+                assert (found.status, found.code) == (409, "key_running")
+        ours = leased(cluster) - before
+        for front in cluster.fronts:
+            again = await front.next_batch(15, key=f"{number}")
+            assert ({page.url for page in again.pages}, again.repeated) == (ours, True)
+
+
+@in_cluster
 async def test_a_shard_that_is_lost_between_offer_and_grant_is_replaced(cluster: Cluster) -> None:
     cluster.hosts.stuck.add((2, "v1/grant"))
     batch = await cluster.front.next_batch(20, key="a")
