@@ -1,4 +1,4 @@
-"""Batches of a cluster: offers of four shards in two processes, merged in this one, beside one service with all pages."""
+"""Batches of a cluster: offers of shards in two processes, merged in this one, beside one service."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -36,6 +37,10 @@ _SIZES: Final = (1_000, 100)  # pages of a batch
 _WARM: Final = 5  # batches before those that count
 _BATCHES: Final = 30  # of each repeat
 _VISITS: Final = (9, 6, 2)  # days ago
+
+
+def _read_clock() -> float:
+    return current_time(None)
 
 
 class _Owners:
@@ -69,13 +74,13 @@ def measure(pages: int, repeats: int) -> list[Row]:
 
 async def _time_service(urls: Sequence[str], repeats: int) -> dict[int, float]:
     async with AsyncClient(urls[0]) as client:
-        return {k: await _time(lambda k=k: client.next_batch(k), repeats) for k in _SIZES}
+        return {k: await _time(partial(client.next_batch, k), repeats) for k in _SIZES}
 
 
 async def _time_front(urls: Sequence[str], repeats: int) -> dict[int, float]:
     clients = [AsyncClient(url, retries=RetryPolicy(attempts=1)) for url in urls]
-    front = BatchFront(ShardCalls(_Owners(clients), DEADLINE_S), ServiceState(current_time))
-    found = {k: await _time(lambda k=k: front.next_batch(NextBatch(k=k)), repeats) for k in _SIZES}
+    front = BatchFront(ShardCalls(_Owners(clients), DEADLINE_S), ServiceState(_read_clock))
+    found = {k: await _time(partial(front.next_batch, NextBatch(k=k)), repeats) for k in _SIZES}
     for client in clients:
         await client.close()
     return found
@@ -123,11 +128,11 @@ def _serve(pages: int, shards: int, number: int, processes: int) -> None:
         apps = {}
         for shard in range(number, shards, processes):
             scheduler = stack.enter_context(DurableScheduler.open(folder / str(shard), threads=1))
-            mine, now = urls.take(np.flatnonzero(owners == shard)), current_time()
+            mine, now = urls.take(np.flatnonzero(owners == shard)), _read_clock()
             for day in _VISITS:
                 scheduler.observe(visit_all(mine, int(now / DAY_S) - day, np.random.default_rng(day)))
             scheduler.offer(1_000, now=now)
-            apps[str(shard)] = stack.enter_context(open_app(scheduler, settings, current_time))
+            apps[str(shard)] = stack.enter_context(open_app(scheduler, settings, _read_clock))
 
         async def answer(scope: Any, receive: Any, send: Any) -> None:
             _, shard, path = scope["path"].split("/", 2)
