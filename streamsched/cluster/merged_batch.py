@@ -98,11 +98,12 @@ def merge_offers(k: int, asked: Mapping[int, Asked], owed: Owed = Owed()) -> Mer
 
     It is final if no shard is unsure, or if those that are were asked for `whole` batches.
     """
+    offered = {shard: [Chosen.of(shard, page) for page in offer.pages] for shard, (_, offer) in asked.items()}
     ranked: list[Chosen] = []
     kinds: dict[str, list[Chosen]] = {why: [] for why in _BY_QUOTA}
-    for shard, (_, offer) in asked.items():
-        for page in offer.pages:
-            kinds.get(page.why, ranked).append(Chosen.of(shard, page))
+    for own in offered.values():
+        for one in own:
+            kinds.get(one.page.why, ranked).append(one)
     offers = [offer for _, offer in asked.values()]
     size = min(k, len(ranked) + sum(map(len, kinds.values())))
     # 1. How many pages each kind is due; probes and a challenger's pages as large a share as the offers have.
@@ -139,7 +140,7 @@ def merge_offers(k: int, asked: Mapping[int, Asked], owed: Owed = Owed()) -> Mer
     pages = [*panel, *others]
     counts = Owed(had + len(fresh), *(_count(pages, why) for why in _BY_QUOTA))
     left = (_left(int(count), one, int(kept)) for count, one, kept in zip(counts, due, _KEPT, strict=True))
-    return Merged(pages, Owed(*left), _find_unsure(k, asked, pages, missing, shares.new))
+    return Merged(pages, Owed(*left), _find_unsure(k, asked, offered, pages, missing and shares.new))
 
 
 _rank: Final = attrgetter("rank")
@@ -188,22 +189,29 @@ def _left(pages: int, due: float, kept: int) -> float:
     return round(max(due - max(pages, math.floor(due + _ROUNDING) - kept), 0.0), _DIGITS)
 
 
-def _find_unsure(k: int, asked: Mapping[int, Asked], pages: list[Chosen], missing: int, new_share: float) -> list[int]:
-    """Return the shards that were asked for less than a whole batch and whose last page of a kind was chosen."""
+def _find_unsure(
+    k: int, asked: Mapping[int, Asked], offered: Mapping[int, list[Chosen]], pages: list[Chosen], new_share: float
+) -> list[int]:
+    """Return the shards that were asked for less than a whole batch and whose last page of a kind was chosen.
+
+    `new_share`: of never-visited pages, 0 if the batch has enough of them.
+    """
     chosen = {one.page.url for one in pages}
     unsure = []
-    for shard, (count, offer) in asked.items():
-        if count >= whole(k) or len(offer.pages) < count:
+    for shard, own in offered.items():
+        count = asked[shard].k
+        if count >= whole(k) or len(own) < count:
             continue  # it has offered all that it may lease
-        has_more = _has_last(shard, [one for one in offer.pages if one.why not in _NOT_RANKED], chosen)
-        new = [one for one in offer.pages if one.new] if missing else []
-        if missing and len(new) >= math.floor(new_share * count + _ROUNDING):  # else it has no more new pages
-            has_more |= _has_last(shard, new, chosen)
+        has_more = _has_last([one for one in own if one.page.why not in _NOT_RANKED], chosen)
+        if new_share:
+            new = [one for one in own if one.page.new]
+            # With fewer than its share it has no more of them.
+            has_more |= len(new) >= math.floor(new_share * count + _ROUNDING) and _has_last(new, chosen)
         if has_more:
             unsure.append(shard)
     return unsure
 
 
-def _has_last(shard: int, pages: list[OfferedPage], chosen: Collection[str]) -> bool:
+def _has_last(pages: list[Chosen], chosen: Collection[str]) -> bool:
     """Return whether the last of `pages` was chosen, or there is none that could have lost."""
-    return not pages or max((Chosen.of(shard, page) for page in pages), key=_rank).page.url in chosen
+    return not pages or max(pages, key=_rank).page.url in chosen
