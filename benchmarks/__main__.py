@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks import (
+    cluster,
     content,
     crawlers,
     durability,
@@ -142,6 +143,13 @@ BENCHMARKS: Final = (
         "the library called by the same threads, without HTTP",
         service.measure,
         10_000_000,
+    ),
+    Benchmark(
+        "cluster",
+        "Batches of four shards in two processes, merged in a third, all on this machine's cores.",
+        "one service that has all pages, over HTTP too",
+        cluster.measure,
+        1_000_000,
     ),
     Benchmark(
         "frontier",

@@ -51,7 +51,7 @@ class Rejection(Answer, frozen=True):
         return tuple(cls(one.record, one.field, shorten(one.found), one.expected) for one in kept)
 
 
-class _Counts(Answer, frozen=True, kw_only=True):
+class Counts(Answer, frozen=True, kw_only=True):
     """Counts of the records of a call, and those that were rejected."""
 
     rejections: tuple[Rejection, ...] = ()
@@ -68,7 +68,7 @@ class _Counts(Answer, frozen=True, kw_only=True):
         return structs.replace(self, **sums, rejections=(self.rejections + other.rejections)[:KEPT_REJECTIONS])
 
 
-class Observed(_Counts, frozen=True, kw_only=True):
+class Observed(Counts, frozen=True, kw_only=True):
     """How many outcomes of a call had which fate: applied + duplicates + late + refused + rejected are all.
 
     ``changed``, ``first_visits`` and ``failures`` are among ``applied``; ``refused``: outcomes of unknown pages that
@@ -99,7 +99,7 @@ class Observed(_Counts, frozen=True, kw_only=True):
     hits: int = 0
 
 
-class Noticed(_Counts, frozen=True, kw_only=True):
+class Noticed(Counts, frozen=True, kw_only=True):
     """How many signals of a call had which fate; each has one.
 
     - ``applied``: moved the belief in a page;
@@ -120,7 +120,7 @@ class Noticed(_Counts, frozen=True, kw_only=True):
     rejected: int = 0
 
 
-class Discovered(_Counts, frozen=True, kw_only=True):
+class Discovered(Counts, frozen=True, kw_only=True):
     """How many pages of a call were new, and how many URLs it rejected: they break the format or are not absolute.
 
     ``rejections``: the first 100 of ``rejected``.

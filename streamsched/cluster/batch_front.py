@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from streamsched.api.answers import Grant, LeasedBatch, LeasedPage, Offer
+from streamsched.api.answers import Grant, LeasedBatch, LeasedPage
 from streamsched.api.operations import GRANT, OFFER, NextBatch
-from streamsched.cluster.merged_batch import Asked, Chosen, Owed, merge_offers, part_of, whole
+from streamsched.cluster.merged_batch import LEAST_PART, Asked, Chosen, Owed, merge_offers, part_of, whole
 from streamsched.cluster.shard_calls import ShardCalls
 from streamsched.errors import KeyReusedError
 from streamsched.http.endpoints.crawling import LOOK_EVERY_S, KeysInUse
@@ -31,6 +32,7 @@ class BatchFront:
         self._keys = KeysInUse()
         self._turn = asyncio.Lock()  # two batches at once would want the same pages
         self._owed = Owed()
+        self._shares = dict.fromkeys(range(calls.shards.count), 1.0 / calls.shards.count)  # of the last batches
 
     async def next_batch(self, asked: NextBatch) -> LeasedBatch:
         """Lease the best pages of all shards, or wait for one.
@@ -50,39 +52,47 @@ class BatchFront:
     async def _lease(self, asked: NextBatch, key: str) -> LeasedBatch:
         """Return the pages that were granted under `key`, or else lease a batch under it."""
         shards = set(range(self._calls.shards.count))
-        here, pages = set(shards), list[LeasedPage]()
+        here, pages, times = set(shards), list[LeasedPage](), [0.0]
         keys = [f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}-{number}" for number in range(_ROUNDS)]
         async with self._turn:
             for number, round_key in enumerate(keys):
                 wanted = asked.k - len(pages)
-                offers = await self._ask(asked, part_of(wanted, len(here)), here, () if number else keys)
+                parts = {shard: part_of(wanted, self._shares[shard]) for shard in here}
+                offers = await self._ask(asked, parts, () if number else keys)
                 here &= offers.keys()
                 kept = [one.offer.granted for one in offers.values() if one.offer.granted is not None]
                 if kept:
                     return _repeat([page for some in kept for page in some], asked, sorted(shards - here))
                 merged = merge_offers(wanted, offers, self._owed)
                 if merged.unsure:
-                    more = await self._ask(asked, whole(wanted), merged.unsure, ())
+                    more = await self._ask(asked, dict.fromkeys(merged.unsure, whole(wanted)), ())
                     here -= set(merged.unsure) - more.keys()
                     offers = {shard: one for shard, one in (offers | more).items() if shard in here}
                     merged = merge_offers(wanted, offers, self._owed)
                 self._owed = merged.owed
+                self._note_shares(merged.pages)
                 grants = await self._grant(asked, merged.pages, round_key)
                 here -= {one.shard for one in merged.pages} - grants.keys()
+                times += [one.offer.now for one in offers.values()] + [grant.now for grant in grants.values()]
                 granted = _show_pages(merged.pages, grants)
                 pages += granted
                 if len(granted) == len(merged.pages):
                     break
-        times = [one.offer.now for one in offers.values()] + [grant.now for grant in grants.values()]
-        now = max(times, default=self._state.clock())
+        now = max(times) or self._state.clock()
         return LeasedBatch(pages=pages, now=now, repeated=False, missing=sorted(shards - here))
 
-    async def _ask(self, asked: NextBatch, k: int, shards: Iterable[int], keys: Sequence[str]) -> dict[int, Asked]:
-        """Return the offers of those of `shards` that answer in time."""
-        given: dict[str, Any] = {"k": k, "lease": asked.lease, "hosts": asked.hosts, "per_host": asked.per_host}
-        given["keys"] = keys
-        offers: dict[int, Offer] = await self._calls.each_in_time(OFFER, dict.fromkeys(shards, given))
-        return {shard: Asked(k, offer) for shard, offer in offers.items()}
+    def _note_shares(self, chosen: list[Chosen]) -> None:
+        """Note which share of a batch each shard had, for the next one's first questions."""
+        if len(chosen) >= LEAST_PART:
+            counts = Counter(one.shard for one in chosen)
+            for shard, share in self._shares.items():
+                self._shares[shard] = (share + counts[shard] / len(chosen)) / 2.0
+
+    async def _ask(self, asked: NextBatch, parts: Mapping[int, int], keys: Sequence[str]) -> dict[int, Asked]:
+        """Return the offers of the shards that answer in time; `parts`: how many pages each is asked for."""
+        given: dict[str, Any] = {"lease": asked.lease, "hosts": asked.hosts, "per_host": asked.per_host, "keys": keys}
+        offers = await self._calls.each_in_time(OFFER, {shard: {**given, "k": k} for shard, k in parts.items()})
+        return {shard: Asked(parts[shard], offer) for shard, offer in offers.items()}
 
     async def _grant(self, asked: NextBatch, chosen: list[Chosen], key: str) -> dict[int, Grant]:
         """Lease the pages that were chosen; return the grants of the shards that answer in time.
@@ -113,7 +123,7 @@ def _show_pages(chosen: list[Chosen], grants: dict[int, Grant]) -> list[LeasedPa
             etag=page.etag,
             last_modified=page.last_modified,
         )
-        for shard, page in chosen
+        for _, shard, page in chosen
         if shard in grants and page.url not in grants[shard].refused
     ]
 

@@ -38,8 +38,10 @@ from streamsched.api.operations import (
     FORMULA,
     HOST,
     HOSTS,
+    NEXT_BATCH,
     NOTICE,
     OBSERVE,
+    OPERATIONS,
     PAGE,
     POLITENESS,
     RANK,
@@ -70,6 +72,7 @@ from streamsched.api.operations import (
 from streamsched.api.views import (
     KEPT_REJECTIONS,
     ChampionView,
+    Counts,
     Discovered,
     Explanation,
     HostPage,
@@ -100,20 +103,24 @@ from streamsched.service.http_settings import HttpSettings
 from streamsched.signals import SignalBatch
 
 Answer = TypeVar("Answer")
-Counts = TypeVar("Counts", Observed, Noticed, Discovered)
+Total = TypeVar("Total", bound=Counts)
 
 DEADLINE_S: Final = 2.0
-_NOT_MERGED: Final = ("offer", "grant", "read_changes", "evolutions", "sources", "stats", "snapshot")
 _MOST_HOSTS: Final = 1_000  # of one answer of a shard
 
 
 class Front:
-    """Answers crawlers, readers and administrators for all shards, but for their batches."""
+    """Answers crawlers, readers and administrators for all shards, but for their batches.
 
-    def __init__(self, calls: ShardCalls) -> None:
+    Operations for which it has no method are refused.
+    """
+
+    def __init__(self, calls: ShardCalls, state: ServiceState) -> None:
         self._calls = calls
-        for name in _NOT_MERGED:
-            setattr(self, name, _refuse(name))
+        self._state = state
+        for operation in OPERATIONS:
+            if operation is not NEXT_BATCH and not hasattr(self, operation.name):
+                setattr(self, operation.name, _refuse(operation.name))
 
     # Of crawlers: each URL goes to the owner of its host.
 
@@ -168,7 +175,7 @@ class Front:
         """
         rankings = await self._calls.each_in_time(RANK, {shard: {"k": asked.k} for shard in self._shards})
         pages = list(merge(*(one.pages for one in rankings.values()), key=_rank))[: asked.k]
-        now = max((one.now for one in rankings.values()), default=0.0)
+        now = max((one.now for one in rankings.values()), default=self._state.clock())
         return Ranking(pages=pages, now=now, missing=[shard for shard in self._shards if shard not in rankings])
 
     async def explain(self, asked: ExplainQuery) -> Explanation:
@@ -342,7 +349,7 @@ def _sum(name: str, answers: Iterable[Any]) -> int:
     return sum(map(attrgetter(name), answers))
 
 
-def _add_up(total: Counts, parts: Iterable[tuple[Rows, Counts]]) -> Counts:
+def _add_up(total: Total, parts: Iterable[tuple[Rows, Total]]) -> Total:
     """Return `total` with the counts of the answers to parts of a call; ``rows``: the places of a part's records."""
     rejections = []
     for rows, answer in parts:
@@ -377,7 +384,7 @@ def open_front(
     """
     state, calls = ServiceState(wall), ShardCalls(shards, deadline_s)
     choose_partitions(host_keys(PackedUrls.pack(["https://a.example/"])), shards.count)  # compiled before requests
-    routes = list(find_routes([BatchFront(calls, state), Front(calls)]))
+    routes = list(find_routes([BatchFront(calls, state), Front(calls, state)]))
     routes += Monitoring(state, RequestMetrics(state), lambda: describe_routes(routes, state.version)).routes()
     with open_routes(state, routes, settings, directory) as app:
         yield app

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -30,6 +31,7 @@ _EXPLORED: Final = ReasonCode.IN_BATCH_EXPLORATION.value
 _PROBE: Final = ReasonCode.IN_BATCH_SURGE_PROBE.value
 _TRIED: Final = ReasonCode.IN_BATCH_TRIAL.value
 _BY_QUOTA: Final = (_PANEL, _EXPLORED, _PROBE, _TRIED)
+_NOT_RANKED: Final = frozenset((*_BY_QUOTA, _NEW))
 
 
 class Asked(NamedTuple):
@@ -40,10 +42,19 @@ class Asked(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A page of a merged batch, and the shard that has offered it."""
+    """A page of a merged batch, and the shard that has offered it. ``rank``: its key in the order of rankings."""
 
+    rank: tuple[float, ...]
     shard: int
     page: OfferedPage
+
+    @classmethod
+    def of(cls, shard: int, page: OfferedPage) -> Chosen:
+        """Return a page with its key, by which `politeness.priority.select_best` would order it."""
+        if page.tier:
+            since_s = -math.inf if page.overdue_since is None else page.overdue_since
+            return cls((-page.tier, since_s, page.tie, shard), shard, page)
+        return cls((0, math.inf if page.score is None else -page.score, page.tie, shard), shard, page)
 
 
 class Owed(NamedTuple):
@@ -67,13 +78,13 @@ class Merged(NamedTuple):
     unsure: list[int]
 
 
-def part_of(k: int, shards: int) -> int:
-    """Return how many pages to ask each shard for at first: its part of `k`, and as many more as chance may bring.
+def part_of(k: int, share: float) -> int:
+    """Return how many pages to ask a shard for at first: its `share` of `k`, and as many more as chance may bring.
 
-    >>> part_of(1000, 4), part_of(10, 4)
+    >>> part_of(1000, 1 / 4), part_of(10, 1 / 4)
     (314, 64)
     """
-    mean = k / max(shards, 1)
+    mean = k * share
     return min(whole(k), max(LEAST_PART, math.ceil(mean + _SPREAD * math.sqrt(mean))))
 
 
@@ -87,11 +98,12 @@ def merge_offers(k: int, asked: Mapping[int, Asked], owed: Owed = Owed()) -> Mer
 
     It is final if no shard is unsure, or if those that are were asked for `whole` batches.
     """
+    offered = {shard: [Chosen.of(shard, page) for page in offer.pages] for shard, (_, offer) in asked.items()}
     ranked: list[Chosen] = []
     kinds: dict[str, list[Chosen]] = {why: [] for why in _BY_QUOTA}
-    for shard, (_, offer) in asked.items():
-        for page in offer.pages:
-            kinds.get(page.why, ranked).append(Chosen(shard, page))
+    for own in offered.values():
+        for one in own:
+            kinds.get(one.page.why, ranked).append(one)
     offers = [offer for _, offer in asked.values()]
     size = min(k, len(ranked) + sum(map(len, kinds.values())))
     # 1. How many pages each kind is due; probes and a challenger's pages as large a share as the offers have.
@@ -128,16 +140,10 @@ def merge_offers(k: int, asked: Mapping[int, Asked], owed: Owed = Owed()) -> Mer
     pages = [*panel, *others]
     counts = Owed(had + len(fresh), *(_count(pages, why) for why in _BY_QUOTA))
     left = (_left(int(count), one, int(kept)) for count, one, kept in zip(counts, due, _KEPT, strict=True))
-    return Merged(pages, Owed(*left), _find_unsure(k, asked, pages, missing, shares.new))
+    return Merged(pages, Owed(*left), _find_unsure(k, asked, offered, pages, missing and shares.new))
 
 
-def _rank(one: Chosen) -> tuple[int, float, bool, float, int, int]:
-    """Return the key of a page in the order of rankings: `politeness.priority.select_best`."""
-    page = one.page
-    if page.tier:
-        since_s = -math.inf if page.overdue_since is None else page.overdue_since
-        return -page.tier, since_s, False, 0.0, page.tie, one.shard
-    return 0, 0.0, page.score is None, -(page.score or 0.0), page.tie, one.shard
+_rank: Final = attrgetter("rank")
 
 
 def _by_chance(one: Chosen) -> tuple[int, int]:
@@ -161,11 +167,13 @@ def _take(pages: list[Chosen], count: int, key: Callable[[Chosen], Any], others:
 
 
 def _as_new(one: Chosen) -> Chosen:
-    return Chosen(one.shard, msgspec.structs.replace(one.page, why=_NEW))
+    return one._replace(page=msgspec.structs.replace(one.page, why=_NEW))
 
 
 def _swap_in(batch: list[Chosen], added: list[Chosen], size: int, stays: Callable[[Chosen], bool]) -> list[Chosen]:
     """Return `batch`, of `size` pages at most, with `added` in place of its last pages that need not stay."""
+    if not added:
+        return batch
     places = [place for place, one in enumerate(batch) if not stays(one)]
     added = added[: size - len(batch) + len(places)]
     leave = set(places[len(places) - max(len(batch) + len(added) - size, 0) :])
@@ -181,18 +189,24 @@ def _left(pages: int, due: float, kept: int) -> float:
     return round(max(due - max(pages, math.floor(due + _ROUNDING) - kept), 0.0), _DIGITS)
 
 
-def _find_unsure(k: int, asked: Mapping[int, Asked], pages: list[Chosen], missing: int, new_share: float) -> list[int]:
-    """Return the shards that were asked for less than a whole batch and whose last page of a kind was chosen."""
+def _find_unsure(
+    k: int, asked: Mapping[int, Asked], offered: Mapping[int, list[Chosen]], pages: list[Chosen], new_share: float
+) -> list[int]:
+    """Return the shards that were asked for less than a whole batch and whose last page of a kind was chosen.
+
+    `new_share`: of never-visited pages, 0 if the batch has enough of them.
+    """
     chosen = {one.page.url for one in pages}
     unsure = []
-    for shard, (count, offer) in asked.items():
-        if count >= whole(k) or len(offer.pages) < count:
+    for shard, own in offered.items():
+        count = asked[shard].k
+        if count >= whole(k) or len(own) < count:
             continue  # it has offered all that it may lease
-        offered = [Chosen(shard, page) for page in offer.pages]
-        has_more = _has_last([one for one in offered if one.page.why not in (*_BY_QUOTA, _NEW)], chosen)
-        new = [one for one in offered if one.page.new]
-        if missing and len(new) >= math.floor(new_share * count + _ROUNDING):  # else it has no more new pages
-            has_more |= _has_last(new, chosen)
+        has_more = _has_last([one for one in own if one.page.why not in _NOT_RANKED], chosen)
+        if new_share:
+            new = [one for one in own if one.page.new]
+            # With fewer than its share it has no more of them.
+            has_more |= len(new) >= math.floor(new_share * count + _ROUNDING) and _has_last(new, chosen)
         if has_more:
             unsure.append(shard)
     return unsure

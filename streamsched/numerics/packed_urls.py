@@ -6,6 +6,7 @@ Crawlers import this with `streamsched.client`: its one kernel, in `url_bytes`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -92,7 +93,10 @@ class PackedUrls:
         return self.blob[self.offsets[index] : self.offsets[index + 1]].tobytes().decode("utf-8", "replace")
 
     def __iter__(self) -> Iterator[str]:
-        return (self[index] for index in range(len(self)))
+        first = int(self.offsets[0])
+        raw = self.blob[first : int(self.offsets[-1])].tobytes()
+        spans = pairwise((self.offsets - first).tolist())
+        return (raw[start:end].decode("utf-8", "replace") for start, end in spans)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PackedUrls) and list(self) == list(other)

@@ -85,6 +85,7 @@ def test_a_shard_that_does_not_answer_is_left_out_and_named(tmp_path: Path, faul
     @in_cluster
     async def test(cluster: Cluster) -> None:
         getattr(cluster.hosts, fault).add(1)
+        took_s = 0.0
         for _ in range(2):
             begun_s = time.monotonic()
             batch = await cluster.front.next_batch(20)
@@ -157,6 +158,22 @@ async def test_a_key_of_which_only_some_shards_have_granted(cluster: Cluster) ->
 
 
 @in_cluster
+async def test_one_key_at_two_fronts_at_once(cluster: Cluster) -> None:
+    """Each has its batch, or is told to ask again; then both get all that was leased."""
+    for number in range(8):
+        before = leased(cluster)
+        calls = [front.next_batch(15, key=f"{number}") for front in cluster.fronts]
+        for found in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(found, BaseException):
+                assert isinstance(found, ServiceUnavailable)
+                assert (found.status, found.code) == (409, "key_running")
+        ours = leased(cluster) - before
+        for front in cluster.fronts:
+            again = await front.next_batch(15, key=f"{number}")
+            assert ({page.url for page in again.pages}, again.repeated) == (ours, True)
+
+
+@in_cluster
 async def test_a_shard_that_is_lost_between_offer_and_grant_is_replaced(cluster: Cluster) -> None:
     cluster.hosts.stuck.add((2, "v1/grant"))
     batch = await cluster.front.next_batch(20, key="a")
@@ -178,10 +195,10 @@ async def test_refused_pages_are_replaced_once(cluster: Cluster) -> None:
         await held.wait()
         return await grant(*given, **named)
 
-    client.grant = late
+    vars(client)["grant"] = late
     waiting = asyncio.create_task(cluster.front.next_batch(30, key="late"))
     await asyncio.sleep(0.1)
-    client.grant = grant
+    del vars(client)["grant"]
     early = await cluster.fronts[1].next_batch(30)
     held.set()
     batch = await waiting

@@ -42,7 +42,7 @@ class Cluster:
         self.rounds = 0
 
     def next_batch(self, k: int, now: float) -> list[Chosen]:
-        asked = {shard: self._ask(shard, part_of(k, SHARDS), now) for shard in range(SHARDS)}
+        asked = {shard: self._ask(shard, part_of(k, 1 / SHARDS), now) for shard in range(SHARDS)}
         merged = merge_offers(k, asked, self.owed)
         self.rounds += bool(merged.unsure)
         asked |= {shard: self._ask(shard, whole(k), now) for shard in merged.unsure}

@@ -71,7 +71,7 @@ def test_it_is_the_batch_of_one_scheduler(seed: int, k: int, shards: int, new: f
     if uneven:
         held = [pages[shard::10] for shard in range(shards - 1)]
         held.append([page for page in pages if not any(page in some for some in held)])
-    asked = {shard: _ask(part_of(k, shards), mine, new) for shard, mine in enumerate(held)}
+    asked = {shard: _ask(part_of(k, 1 / shards), mine, new) for shard, mine in enumerate(held)}
     merged = merge_offers(k, asked)
     asked |= {shard: _ask(whole(k), held[shard], new) for shard in merged.unsure}
     urls, _ = reference.merge(k, {0: Asked(k, _with(pages, new))}, Owed())

@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from streamsched.api.answers import OfferedPage
 from streamsched.cluster.merged_batch import Asked, Owed
 
-PANEL, NEW, EXPLORED, PROBE, TRIED = (
-    "in_batch_panel",
-    "in_batch_new_share",
-    "in_batch_exploration",
-    "in_batch_surge_probe",
-    "in_batch_trial",
+KINDS: tuple[str, ...] = tuple(
+    f"in_batch_{kind}" for kind in ("panel", "new_share", "exploration", "surge_probe", "trial")
 )
+PANEL, NEW, EXPLORED, PROBE, TRIED = KINDS
 
 
 def precedes(one: OfferedPage, other: OfferedPage) -> bool:

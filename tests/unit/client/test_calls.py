@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -107,3 +108,26 @@ def test_both_clients_send_the_same(operation: Any) -> None:
 def test_the_clients_have_no_other_methods() -> None:
     methods = {name for name, _ in inspect.getmembers(ServiceCalls, inspect.isfunction) if not name.startswith("_")}
     assert methods == {operation.name for operation in OPERATIONS}
+
+
+@pytest.mark.parametrize("url", ["http://a.example/shards/3", "http://a.example/shards/3/"])
+def test_a_service_may_be_below_a_path(url: str) -> None:
+    sent: list[str] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        sent.append(request.url.raw_path.decode())
+        return httpx.Response(404)
+
+    async def call_by_task() -> Any:
+        async with AsyncClient(url, transport=httpx.MockTransport(refuse)) as client:
+            return await client.page(ODD)
+
+    def call_by_thread() -> Any:
+        with Client(url, transport=httpx.MockTransport(refuse)) as client:
+            return client.page(ODD)
+
+    ways: list[Callable[[], Any]] = [lambda: asyncio.run(call_by_task()), call_by_thread]
+    for call in ways:
+        with pytest.raises(ServiceError, match=r"http://a\.example/shards/3/v1/pages/"):
+            call()
+    assert sent == [f"/shards/3/v1/pages/{quote(ODD, safe='')}"] * 2
