@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from streamsched.cluster.foreign_pages import rereading_own
 from streamsched.cluster.group import GroupOwners
 from streamsched.cluster.image_store import ImageStore
 from streamsched.cluster.topic_log import CallsTopic, read_shard
@@ -95,7 +96,8 @@ def check_partition(calls: CallsTopic, number: int, store: ImageStore, reread: R
                     continue  # its owner has saved a newer one meanwhile
                 loaded = load_images(Path(folder))
             core = SchedulerCore.from_state(loaded.pages, loaded.state)
-            for _ in replay(core, logged.calls, calls.place(number), reread):
+            own = rereading_own(reread, number, calls.partitions)
+            for _ in replay(core, logged.calls, calls.place(number), own):
                 pass
             return PartitionCheck(
                 partition=number, digest=core.digest(), pages=len(core.pages), calls=len(logged.calls)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from streamsched.cluster.foreign_pages import ForeignPages, rereading_own
 from streamsched.cluster.image_store import ImageStore
 from streamsched.cluster.shard import Shard, ShardLog
 from streamsched.cluster.topic_log import CallsTopic
@@ -23,6 +24,7 @@ from streamsched.http.app import HttpApp
 from streamsched.http.open_http import open_app
 from streamsched.http.service import Service
 from streamsched.outcomes import OutcomeBatch
+from streamsched.persistence.call_codec import Rereader
 from streamsched.service.arrivals import Arrival, arrivals
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
@@ -38,13 +40,18 @@ _LOCAL: Final = "partition-{}"
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """What the shards of a host share: its settings, the topic of calls, the store of images and the clock."""
+    """What the shards of a host share: its settings, the topic of calls, the store of images and the clock.
+
+    ``owner``: returns the URL at which a shard is served now, None if it is not; ``token``: by which hosts call others.
+    """
 
     run: RunSettings
     http: HttpSettings
     calls: CallsTopic
     store: ImageStore
     wall: Callable[[], float]
+    owner: Callable[[int], str | None]
+    token: str | None
 
 
 class Partition:
@@ -122,10 +129,10 @@ class Partition:
         own = replace(settings.run, state=settings.run.state / _LOCAL.format(self.number))
         with ExitStack() as stack:
             # 1. Fence the owner before, and fetch what it has left.
-            log = ShardLog(settings.calls, self.number, settings.store, settings.wall)
+            log = ShardLog(settings.calls, self.number, settings.store, settings.wall, self._is_wanted)
             nbytes = log.fetch(own.state)
             # 2. Open it: the images, the calls since, with the turns of outcomes between them.
-            shard = open_run_state(own, settings.wall, is_live=True, opening=partial(Shard.open, log=log))
+            shard = open_run_state(own, settings.wall, is_live=True, opening=partial(self._open_shard, log))
             assert isinstance(shard, Shard)
             stack.callback(shard.disown, "is closed")
             outcomes = stack.enter_context(self._open_source(own.source, OUTCOMES))
@@ -141,6 +148,7 @@ class Partition:
                 shard,
                 outcomes,
                 signals=sources[1] if len(sources) > 1 else None,
+                hooks=[ForeignPages(self.number, settings.calls.partitions, settings.owner, settings.token)],
                 pause=app.service.thread.let_pass,
             )
             self.shard, self.app = shard, app
@@ -158,6 +166,13 @@ class Partition:
                 raise shard.trouble
             elif failure is not None:
                 raise failure
+
+    def _is_wanted(self) -> bool:
+        return not self._stopping.is_set()
+
+    def _open_shard(self, log: ShardLog, *args: Any, reread: Rereader, **given: Any) -> Shard:
+        own = rereading_own(reread, self.number, self._settings.calls.partitions)
+        return Shard.open(*args, reread=own, log=log, **given)
 
     def _open_source(self, url: str, records: Any) -> KafkaSource[Any]:
         run = self._settings.run

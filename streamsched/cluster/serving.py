@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +14,16 @@ from streamsched.client.retries import RetryPolicy
 from streamsched.cluster.front import open_front
 from streamsched.cluster.group import GroupOwners
 from streamsched.cluster.host import SHARDS, Host, HostApp
+from streamsched.cluster.image_store import ImageStore
 from streamsched.cluster.partition import ShardSettings
 from streamsched.cluster.shard_calls import ShardMissing
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.cluster.topic_log import CallsTopic
+from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.errors import SettingsError
 from streamsched.http.server import AppServer
 from streamsched.service.event_log import LOG
+from streamsched.service.http_settings import HttpSettings
+from streamsched.service.run_settings import RunSettings
 
 _ONCE: Final = RetryPolicy(attempts=1)  # batches do not wait for more
 
@@ -30,19 +35,21 @@ class GroupShards:
         self.count = owners.count
         self._owners = owners
         self._token = token
-        self._clients: dict[tuple[str, int], AsyncClient] = {}
+        self._clients: dict[str, AsyncClient] = {}
+
+    def url(self, partition: int) -> str | None:
+        """Return where the partition is served, None if it is not. For any thread."""
+        owner = self._owners.owner(partition)
+        return None if owner is None else f"http://{owner}{SHARDS}{partition}"
 
     def client(self, partition: int) -> AsyncClient:
         """Return the client of the partition's owner. Raises ShardMissing if it has none."""
-        owner = self._owners.owner(partition)
-        if owner is None:
+        url = self.url(partition)
+        if url is None:
             raise ShardMissing(partition)
-        client = self._clients.get((owner, partition))
-        if client is None:
-            client = self._clients[owner, partition] = AsyncClient(
-                f"http://{owner}{SHARDS}{partition}", token=self._token, retries=_ONCE
-            )
-        return client
+        if url not in self._clients:
+            self._clients[url] = AsyncClient(url, token=self._token, retries=_ONCE)
+        return self._clients[url]
 
     def lost(self, partition: int) -> None:
         """Note that its owner did not answer as one."""
@@ -50,24 +57,29 @@ class GroupShards:
 
 
 @contextmanager
-def open_host(settings: ShardSettings, topic: KafkaSettings, listener: socket.socket) -> Iterator[Host]:
-    """Yield a host that is a member of the group of `topic` and serves HTTP on `listener` until the block ends.
+def open_host(
+    settings: RunSettings,
+    calls: CallsTopic,
+    store: ImageStore,
+    wall: Callable[[], float],
+    listener: socket.socket,
+) -> Iterator[Host]:
+    """Yield a host that is a member of the group of the source and serves HTTP on `listener` until the block ends.
 
     Raises SourceError if the brokers cannot be reached, SettingsError for an invalid file of tokens.
     """
-    cluster, http = settings.run.cluster, settings.http
+    cluster, http = settings.cluster, HttpSettings(**settings.http)
+    topic = replace(calls.settings, topic=read_settings(settings.source).topic, group=calls.group)
     token = None if cluster.token is None else _read_token(cluster.token)
+    settings.state.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        owners = stack.enter_context(GroupOwners(topic, settings.calls.partitions))
-        settings.run.state.mkdir(parents=True, exist_ok=True)
+        owners = stack.enter_context(GroupOwners(topic, calls.partitions))
         shards = GroupShards(owners, token)
-        front = stack.enter_context(
-            open_front(shards, http, settings.wall, settings.run.state, deadline_s=float(cluster.answer))
-        )
+        front = stack.enter_context(open_front(shards, http, wall, settings.state, deadline_s=float(cluster.answer)))
         app = HostApp(front)
         server = AppServer(http, app, listener, front.service.statuses)
         address = cluster.advertise or server.address
-        host = Host(settings, topic, address)
+        host = Host(ShardSettings(settings, http, calls, store, wall, shards.url, token), topic, address)
         app.partitions = host.partitions
         stack.callback(server.stop)
         stack.callback(host.close)

@@ -34,11 +34,18 @@ class ShardLog:
 
     is_damaged = False  # what is damaged in the store is an error
 
-    def __init__(self, topic: CallsTopic, partition: int, store: ImageStore, clock: Callable[[], float]) -> None:
-        self.log = TopicLog(topic, partition)
+    def __init__(
+        self,
+        topic: CallsTopic,
+        partition: int,
+        store: ImageStore,
+        clock: Callable[[], float],
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.log = TopicLog(topic, partition, wanted)
         self._store = store
         self._clock = clock
-        self._prefix = f"{topic.group}/{partition}"
+        self._prefix = f"{topic.group}-{topic.identity}/{partition}"  # another cluster may use the same store
         self._token = os.urandom(6).hex()  # no other owner, before or after, uses these names
         self._calls: list[tuple[int, bytes]] = []
         self._stored: dict[str, StoredFile] = {}  # by name: those of the newest image

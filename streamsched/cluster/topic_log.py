@@ -13,16 +13,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import confluent_kafka as library
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from streamsched.cluster.image_store import StoredFile
-from streamsched.connectors.kafka.clients.confluent import Refusals, make_client, request_metadata, translate_errors
+from streamsched.connectors.kafka.clients.confluent import (
+    Refusals,
+    make_client,
+    request_metadata,
+    show_id,
+    translate_errors,
+)
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SnapshotError, SourceError
 from streamsched.persistence.group_commit import GroupCommitLog
@@ -33,6 +39,7 @@ _NUMBER: Final = struct.Struct(">Q")
 _PART_BYTES: Final = 1 << 19  # of a call in one record: brokers accept 1 MiB unless set otherwise
 _TRANSACTION_MS: Final = 10_000  # after which the broker ends a transaction whose owner is silent
 _POLL_S: Final = 0.5
+_INIT_S: Final = 5.0  # of one attempt to fence
 _RETRY_S: Final = 0.05
 _CALL: Final = b"call"
 _PART: Final = b"part"  # of a call, but for its last
@@ -60,19 +67,23 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class CallsTopic:
-    """The topic of calls of the consumer group ``group``, with ``partitions`` partitions."""
+    """The topic of calls of the consumer group ``group``, with ``partitions`` partitions.
+
+    ``identity``: of the topic, as the brokers know it; "" before `prepare_topic`. Another cluster's topic has another.
+    """
 
     settings: KafkaSettings
     group: str
     partitions: int
+    identity: str = ""
 
     def place(self, partition: int) -> str:
         """Return what errors name."""
         return f"kafka://{self.settings.topic}/{partition}"
 
 
-def prepare_topic(topic: CallsTopic) -> None:
-    """Make the topic if it does not exist, and check that it keeps its records.
+def prepare_topic(topic: CallsTopic) -> CallsTopic:
+    """Make the topic if it does not exist, check that it keeps its records, and return it with its identity.
 
     Raises SourceError if the brokers cannot be reached, SettingsError if the topic is not as it must be.
     """
@@ -97,6 +108,9 @@ def prepare_topic(topic: CallsTopic) -> None:
         value = config[name].value
         if value != expected:
             raise SettingsError("cluster.calls", f"{settings.topic} with {name}={value}", f"{name}={expected}")
+    with translate_errors(settings):
+        named = admin.describe_topics(TopicCollection([settings.topic]))[settings.topic].result(settings.patience_s)
+    return replace(topic, identity=show_id(named.topic_id))
 
 
 def _await_topic(admin: Any, topic: CallsTopic, refusals: Refusals) -> Any:
@@ -113,10 +127,11 @@ class TopicLog(GroupCommitLog):
     """The log of the shard `partition`, whose owner is whoever opened it last. See `GroupCommitLog`.
 
     After any error it refuses all calls for good: its scheduler is thrown away, and the log opened anew. `read` comes
-    first. Raises SourceError if the brokers cannot be reached.
+    first. `wanted`: whether the partition is still to be taken over, as fencing may take long. Raises SourceError if
+    the brokers cannot be reached.
     """
 
-    def __init__(self, topic: CallsTopic, partition: int) -> None:
+    def __init__(self, topic: CallsTopic, partition: int, wanted: Callable[[], bool] = lambda: True) -> None:
         super().__init__(0)
         self.topic = topic
         self.partition = partition
@@ -124,6 +139,7 @@ class TopicLog(GroupCommitLog):
         self._offsets: deque[tuple[int, int]] = deque()  # number and first offset of each call after the image
         self._image_at = 0  # the offset of the newest image's record
         self._refusals = Refusals(topic.settings)
+        self._admin: AdminClient | None = None
         own = {
             "transactional.id": f"{topic.group}-{partition}",
             "transaction.timeout.ms": str(_TRANSACTION_MS),
@@ -132,7 +148,7 @@ class TopicLog(GroupCommitLog):
         }
         self._producer = make_client(library.Producer, topic.settings, own, self._refusals)
         with self._as_source_errors():
-            self._retrying(lambda: self._producer.init_transactions(topic.settings.patience_s))
+            self._retrying(lambda: self._producer.init_transactions(_INIT_S), wanted)
 
     @property
     def place(self) -> str:
@@ -178,10 +194,11 @@ class TopicLog(GroupCommitLog):
         with self._changed:
             self._drop_offsets(sequence)
             before = min(self._offsets[0][1] if self._offsets else self._image_at, self._image_at)
-        admin = make_client(AdminClient, self.topic.settings, {}, self._refusals)
+        if self._admin is None:
+            self._admin = make_client(AdminClient, self.topic.settings, {}, self._refusals)
         part = TopicPartition(self.topic.settings.topic, self.partition, before)
         try:
-            admin.delete_records([part])[part].result(self.topic.settings.patience_s)
+            self._admin.delete_records([part])[part].result(self.topic.settings.patience_s)
         except KafkaException as error:
             raise SnapshotError(self.place, f"old calls cannot be deleted: {error.args[0].str()}") from error
 
@@ -235,15 +252,15 @@ class TopicLog(GroupCommitLog):
         except KafkaException as error:
             raise SnapshotError(self.place, _why(error.args[0])) from error
 
-    def _retrying(self, request: Callable[[], object]) -> None:
-        """Do `request` until it is done, for as long as the brokers may be waited for. Raises KafkaException."""
+    def _retrying(self, request: Callable[[], object], wanted: Callable[[], bool] = lambda: True) -> None:
+        """Do `request`, again while brokers may be waited for and it is `wanted`. Raises KafkaException."""
         deadline = time.monotonic() + self.topic.settings.patience_s
         while True:
             try:
                 request()
                 return
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline:
+                if not error.args[0].retriable() or time.monotonic() > deadline or not wanted():
                     raise
                 time.sleep(_RETRY_S)
 

@@ -19,8 +19,8 @@ from streamsched.errors import ServiceError, ServiceUnavailable, SettingsError
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.broker import free_ports
 
-SESSION_MS = 6_000
-CLASSIC = f"session.timeout.ms={SESSION_MS}&heartbeat.interval.ms=1000"
+SESSION_MS = 3_000
+CLASSIC = f"session.timeout.ms={SESSION_MS}&heartbeat.interval.ms=500"
 CONSUMER = "group.protocol=consumer"
 _READY_S = 60.0
 _STOP_S = 30.0

@@ -171,7 +171,7 @@ class ConfluentConsumer(Consumer):
             if cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise
-        return TopicIdentity(_show_id(found.topic_id), sorted(one.id for one in found.partitions))
+        return TopicIdentity(show_id(found.topic_id), sorted(one.id for one in found.partitions))
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         return {one: self._request_bounds(one) for one in partitions}
@@ -306,7 +306,7 @@ class ConfluentConsumer(Consumer):
             raise to_error(error, self._settings)
 
 
-def _show_id(topic_id: Uuid | None) -> str:
+def show_id(topic_id: Uuid | None) -> str:
     """Return the id of a topic as kafka-python has it, "" for none."""
     if topic_id is None:
         return ""

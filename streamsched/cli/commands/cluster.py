@@ -27,7 +27,7 @@ from streamsched.cli.service_options import (
 )
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings, check_credentials, read_settings
 from streamsched.connectors.records import OUTCOMES, SIGNALS
-from streamsched.errors import NOTHING, SettingsError
+from streamsched.errors import NOTHING, SettingsError, SettingsErrors
 from streamsched.numerics.durations import write_duration
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
@@ -191,22 +191,20 @@ def _topics(settings: RunSettings, topic: KafkaSettings) -> list[Topic]:
 def _host(settings: RunSettings) -> int:
     with needs_http(_EXTRA):
         from streamsched.cluster.image_store import ImageStore  # noqa: PLC0415  an extra
-        from streamsched.cluster.partition import ShardSettings  # noqa: PLC0415
         from streamsched.cluster.serving import open_host  # noqa: PLC0415
         from streamsched.cluster.topic_log import prepare_topic  # noqa: PLC0415
         from streamsched.http.server import listen  # noqa: PLC0415
     topic, http = _group_topic(settings), HttpSettings(**settings.http)
+    _check_parts(settings)
     wall, begin = service_clock(settings)
     with ExitStack() as stack:
         listener = stack.enter_context(listen(http))
         store = ImageStore(_required("images", settings.cluster.images))
-        calls = _calls_topic(settings, topic)
-        prepare_topic(calls)
+        calls = prepare_topic(_calls_topic(settings, topic))
         interruption = stack.enter_context(Interruption(waits=False))
         with suppress(Cancelled):
             compile_for_requests(interruption)
-            shards = ShardSettings(settings, http, calls, store, wall)
-            host = stack.enter_context(open_host(shards, topic, listener))
+            host = stack.enter_context(open_host(settings, calls, store, wall, listener))
             begin()
             for _ in interruption.until(_polls(host)):
                 pass
@@ -214,6 +212,24 @@ def _host(settings: RunSettings) -> int:
             LOG.info("stopping", signal=interruption.number)
     LOG.info("stopped")
     return DONE if interruption.number is None else after_drain(interruption.number)
+
+
+def _check_parts(settings: RunSettings) -> None:
+    """Raise SettingsErrors for parts of a run that a host does not have: they need the whole corpus at one place."""
+    given = {
+        "evolution": settings.evolution is not None,
+        "optimiser": settings.optimiser is not None,
+        "batches.to": settings.batches.to is not None,
+        "changes.keep": bool(settings.changes.keep),
+        "frontier.address": settings.frontier.address is not None,
+        "http.indexnow": bool(settings.http.get("indexnow")),
+        "until_end": settings.until_end,
+        "from_start": settings.from_start,
+    }
+    expected = "no such setting of a cluster host: `streamsched run` and `serve` have it"
+    errors = [SettingsError(name, "…", expected) for name, is_given in given.items() if is_given]
+    if errors:
+        raise SettingsErrors(errors)
 
 
 def _polls(host: Any) -> Iterator[bool]:

@@ -12,7 +12,10 @@ from typing import Self
 
 import pytest
 
+from streamsched.api.views import PageView
+from streamsched.cluster.foreign_pages import partitions_of
 from streamsched.errors import ServiceError, SettingsError
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.topics import Topic
@@ -90,17 +93,30 @@ def outcomes(start: int, count: int) -> list[Outcome]:
     return [Outcome(url, NOW + at, changed=True) for at in (0.0, 86_400.0) for url in urls]
 
 
+def redirects() -> list[Outcome]:
+    """Pages of each host that have moved to another host, which is of another partition for most of them."""
+    moved = {f"https://h{i}.example/old": f"https://other-{i}.example/new" for i in range(50)}
+    return [Outcome(url, NOW, status=301, moved_to=target) for url, target in moved.items()]
+
+
 def check(cluster: Cluster, crawlers: Crawlers, published: int) -> None:
-    """Each acknowledged call is in the state, each outcome counted once, and no page was leased twice."""
+    """Each acknowledged call is in the state, each outcome counted once, and no page was leased twice.
+
+    Targets of redirects are at the shards of their hosts, and no page is at two.
+    """
     assert [url for url, times in crawlers.leased.items() if times > 1] == []
-    owners = cluster.owners(PARTITIONS)
-    views = {}
+    targets = {one.moved_to for one in redirects() if one.moved_to is not None}
+    owners, views, shards = cluster.owners(PARTITIONS), dict[str, PageView](), dict[str, int]()
     for number, host in owners.items():
         with host.shard(number, timeout_s=20.0) as shard:
-            for url in (*crawlers.discovered, *(one.url for one in outcomes(0, published)), *crawlers.leased):
+            for url in {*crawlers.discovered, *(one.url for one in outcomes(0, published)), *crawlers.leased, *targets}:
                 view = shard.page(url)
                 if view is not None:
-                    views[url] = view
+                    assert url not in shards
+                    views[url], shards[url] = view, number
+    assert targets <= views.keys()
+    places = partitions_of(PackedUrls.pack(targets), PARTITIONS).tolist()
+    assert [shards[url] for url in targets] == places
     assert crawlers.discovered
     assert [url for url in crawlers.discovered if url not in views] == []
     assert [url for url in crawlers.leased if views[url].lease_until_s is None] == []
@@ -125,7 +141,7 @@ def test_hosts_come_die_freeze_and_leave(
             for name, value in environment.items():
                 monkeypatch.setenv(name, value)
         cluster = make_cluster(images, more=more)
-        cluster.publish(outcomes(0, 600))
+        cluster.publish([*outcomes(0, 600), *redirects()])
         first, second = cluster.start(), cluster.start()
         cluster.owners(PARTITIONS)
         with Crawlers(cluster) as crawlers:

@@ -29,8 +29,7 @@ def calls(real: Address) -> CallsTopic:
     """A topic of calls with four partitions, which is made when it is prepared."""
     settings = KafkaSettings(real.servers, f"calls-{uuid.uuid4().hex[:12]}", patience_s=20.0)
     topic = CallsTopic(settings, group=f"crawl-{uuid.uuid4().hex[:8]}", partitions=4)
-    prepare_topic(topic)
-    return topic
+    return prepare_topic(topic)
 
 
 @pytest.fixture
