@@ -40,7 +40,7 @@ def take_out_foreign(outcomes: OutcomeBatch, partition: int, count: int) -> tupl
     targets = outcomes.moved_to.take(rows)
     foreign = partitions_of(targets, count) != partition
     own = outcomes.take(np.arange(len(outcomes)))
-    own.given[rows[foreign]] &= ~_MOVED_TO
+    own.given[rows[foreign]] &= ~own.given.dtype.type(_MOVED_TO)
     return own, targets.take(np.flatnonzero(foreign))
 
 
