@@ -152,6 +152,7 @@ async def test_a_key_of_which_only_some_shards_have_granted(cluster: Cluster) ->
     while {(0, "v1/grant"), (1, "v1/grant")} - set(cluster.hosts.answered):
         await asyncio.sleep(0.01)
     dying.cancel()
+    await asyncio.wait([dying])
     cluster.hosts.stuck.clear()
     granted = leased(cluster)
     assert {cluster.owner(url) for url in granted} == {0, 1}
