@@ -21,16 +21,20 @@ URLS = [f"https://h{page % 12}.example/p{page}" for page in range(240)]
 Test = Callable[[Cluster], Awaitable[None]]
 
 
-def in_cluster(test: Test) -> Callable[[Path], None]:
+async def run_in_cluster(folder: Path, test: Test, deadline_s: float = 60.0) -> None:
     """Run `test` with a cluster of three shards that knows URLS."""
+    async with running_cluster(folder, deadline_s=deadline_s, host_share=None) as cluster:
+        await fill(cluster, URLS)
+        for scheduler in cluster.schedulers:
+            scheduler.offer(64, now=cluster.clock.read())
+        await test(cluster)
+
+
+def in_cluster(test: Test) -> Callable[[Path], None]:
+    """Return `test` as a test of its own."""
 
     def run(tmp_path: Path) -> None:
-        async def inside() -> None:
-            async with running_cluster(tmp_path, host_share=None) as cluster:
-                await fill(cluster, URLS)
-                await test(cluster)
-
-        asyncio.run(inside())
+        asyncio.run(run_in_cluster(tmp_path, test))
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
@@ -82,24 +86,24 @@ async def test_two_fronts_and_many_callers_lease_no_page_twice(cluster: Cluster)
 
 @pytest.mark.parametrize("fault", ["refuses", "hangs", "unowned"])
 def test_a_shard_that_does_not_answer_is_left_out_and_named(tmp_path: Path, fault: str) -> None:
-    @in_cluster
     async def test(cluster: Cluster) -> None:
         getattr(cluster.hosts, fault).add(1)
-        took_s = 0.0
+        times_s = []
         for _ in range(2):
             begun_s = time.monotonic()
             batch = await cluster.front.next_batch(20)
-            took_s = time.monotonic() - begun_s
+            times_s.append(time.monotonic() - begun_s)
             assert batch.missing == [1]
             assert len(batch.pages) == 20
             assert {cluster.owner(page.url) for page in batch.pages} == {0, 2}
-        assert took_s < 0.5  # a shard that was silent is not waited for again for as long
+        if fault == "hangs":
+            assert times_s[1] < times_s[0]  # a shard that was silent is not waited for again for as long
         assert (await cluster.front.rank(5)).missing == [1]
-        assert cluster.hosts.lost_ones if fault != "unowned" else not cluster.hosts.lost_ones
+        assert bool(cluster.hosts.lost_ones) == (fault != "unowned")
         getattr(cluster.hosts, fault).clear()
         assert (await cluster.front.next_batch(20)).missing == []
 
-    test(tmp_path)
+    asyncio.run(run_in_cluster(tmp_path, test, deadline_s=3.0 if fault == "hangs" else 60.0))
 
 
 @in_cluster
@@ -144,9 +148,11 @@ async def test_a_key_used_again_returns_what_was_granted(cluster: Cluster) -> No
 async def test_a_key_of_which_only_some_shards_have_granted(cluster: Cluster) -> None:
     """The front ends between two grants; the caller asks another front."""
     cluster.hosts.stuck.add((2, "v1/grant"))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await cluster.front.next_batch(20, key="a")
+    dying = asyncio.create_task(cluster.front.next_batch(20, key="a"))
+    while {(0, "v1/grant"), (1, "v1/grant")} - set(cluster.hosts.answered):
+        await asyncio.sleep(0.01)
+    dying.cancel()
+    await asyncio.wait([dying])
     cluster.hosts.stuck.clear()
     granted = leased(cluster)
     assert {cluster.owner(url) for url in granted} == {0, 1}
@@ -173,15 +179,17 @@ async def test_one_key_at_two_fronts_at_once(cluster: Cluster) -> None:
             assert ({page.url for page in again.pages}, again.repeated) == (ours, True)
 
 
-@in_cluster
-async def test_a_shard_that_is_lost_between_offer_and_grant_is_replaced(cluster: Cluster) -> None:
-    cluster.hosts.stuck.add((2, "v1/grant"))
-    batch = await cluster.front.next_batch(20, key="a")
-    assert (len(batch.pages), batch.missing) == (20, [2])
-    assert {cluster.owner(page.url) for page in batch.pages} == {0, 1}
-    cluster.hosts.stuck.clear()
-    again = await cluster.fronts[1].next_batch(20, key="a")
-    assert {page.url for page in again.pages} == {page.url for page in batch.pages} == leased(cluster)
+def test_a_shard_that_is_lost_between_offer_and_grant_is_replaced(tmp_path: Path) -> None:
+    async def test(cluster: Cluster) -> None:
+        cluster.hosts.stuck.add((2, "v1/grant"))
+        batch = await cluster.front.next_batch(20, key="a")
+        assert (len(batch.pages), batch.missing) == (20, [2])
+        assert {cluster.owner(page.url) for page in batch.pages} == {0, 1}
+        cluster.hosts.stuck.clear()
+        again = await cluster.fronts[1].next_batch(20, key="a")
+        assert {page.url for page in again.pages} == {page.url for page in batch.pages} == leased(cluster)
+
+    asyncio.run(run_in_cluster(tmp_path, test, deadline_s=3.0))
 
 
 @in_cluster
@@ -310,13 +318,10 @@ async def test_a_moved_shard_is_called_at_its_new_owner(cluster: Cluster) -> Non
         await cluster.front.release([url])
 
 
-def test_every_operation_is_answered_and_described(tmp_path: Path) -> None:
-    @in_cluster
-    async def test(cluster: Cluster) -> None:
-        described = (await cluster.front._http.get("http://127.0.0.1/openapi.json")).json()
-        names = {one["operationId"] for methods in described["paths"].values() for one in methods.values()}
-        assert names == {operation.name for operation in OPERATIONS} | {"health", "readiness", "metrics", "openapi"}
-        for path in ("healthz", "readyz", "metrics"):
-            assert (await cluster.front._http.get(f"http://127.0.0.1/{path}")).status_code == 200
-
-    test(tmp_path)
+@in_cluster
+async def test_every_operation_is_answered_and_described(cluster: Cluster) -> None:
+    described = (await cluster.front._http.get("http://127.0.0.1/openapi.json")).json()
+    names = {one["operationId"] for methods in described["paths"].values() for one in methods.values()}
+    assert names == {operation.name for operation in OPERATIONS} | {"health", "readiness", "metrics", "openapi"}
+    for path in ("healthz", "readyz", "metrics"):
+        assert (await cluster.front._http.get(f"http://127.0.0.1/{path}")).status_code == 200

@@ -24,7 +24,7 @@ from streamsched.http.service_clock import ServiceClock
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.service.http_settings import HttpSettings
 from streamsched.state.stream_clock import WallClock
-from tests.support.http_service import NOW, Clock
+from tests.support.http_service import NOW, Clock, compile_kernels
 
 DAY_S = 86_400.0
 
@@ -44,6 +44,7 @@ class Hosts:
         self.unowned: set[int] = set()
         self.lost_ones: list[int] = []
         self.called: list[tuple[int, str]] = []
+        self.answered: list[tuple[int, str]] = []
         retries = RetryPolicy(attempts=1)
         transport = httpx.ASGITransport(self)
         self._clients = [
@@ -74,6 +75,7 @@ class Hosts:
             return
         raw = scope["raw_path"].removeprefix(f"/shards/{shard}".encode())
         await self.apps[shard]({**scope, "path": f"/{path}", "raw_path": raw}, receive, send)
+        self.answered.append((shard, path))
 
 
 class Cluster:
@@ -95,9 +97,10 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(
-    folder: Path, shards: int = 3, *, deadline_s: float = 0.5, **settings: Any
+    folder: Path, shards: int = 3, *, deadline_s: float = 60.0, **settings: Any
 ) -> AsyncIterator[Cluster]:
     """Run a cluster of `shards` within the block, with two fronts."""
+    compile_kernels()
     clock = Clock()
     wall = ServiceClock(clock.read, time.monotonic).read
     http = HttpSettings("127.0.0.1:0", rate=1_000_000)
@@ -116,6 +119,8 @@ async def running_cluster(
                 "http://127.0.0.1", transport=httpx.ASGITransport(app), retries=RetryPolicy(attempts=1), timeout_s=300.0
             )
             cluster.fronts.append(client)
+        for scheduler in schedulers:  # what offers and grants need is compiled before a shard must answer in time
+            scheduler.grant(scheduler.offer(1, now=clock.read()).urls, now=clock.read())
         try:
             yield cluster
         finally:

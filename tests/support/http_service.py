@@ -79,7 +79,7 @@ def write_tokens(path: Path) -> Path:
 
 
 @cache
-def _compile() -> None:
+def compile_kernels() -> None:
     """Compile what most requests need: a test that measures answers would measure the compiler."""
     for name in ("rank", "observe", "keep on disk"):
         WORKLOADS[name]()
@@ -96,7 +96,7 @@ def running(
     **settings: Any,
 ) -> Iterator[Running]:
     """Serve the state in `folder` within the block, on a free port unless `address` has one."""
-    _compile()
+    compile_kernels()
     clock = Clock() if clock is None else clock
     given: dict[str, Any] = {"tokens": write_tokens(folder / "tokens.toml")} if tokens else {}
     wall = ServiceClock(clock.read, time.monotonic).read
