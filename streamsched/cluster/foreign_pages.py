@@ -36,7 +36,7 @@ def take_out_foreign(outcomes: OutcomeBatch, partition: int, count: int) -> tupl
     """
     rows = np.flatnonzero(outcomes.given & _MOVED_TO)
     if not rows.size:
-        return outcomes, outcomes.moved_to
+        return outcomes, PackedUrls.pack(())
     targets = outcomes.moved_to.take(rows)
     foreign = partitions_of(targets, count) != partition
     own = outcomes.take(np.arange(len(outcomes)))
@@ -72,7 +72,7 @@ class ForeignPages(StreamHook):
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Any:
         """Forward the pages that `outcomes` name of other partitions; `apply` the rest."""
         own, foreign = take_out_foreign(outcomes, self._partition, self._count)
-        if own is not outcomes and len(foreign):
+        if len(foreign):
             targets = partitions_of(foreign, self._count)
             for shard in np.unique(targets).tolist():
                 self._forward(shard, list(foreign.take(np.flatnonzero(targets == shard))))

@@ -84,8 +84,8 @@ from streamsched.api.views import (
     WeekView,
 )
 from streamsched.cluster.batch_front import BatchFront
+from streamsched.cluster.foreign_pages import partitions_of, take_out_foreign
 from streamsched.cluster.shard_calls import ShardCalls, ShardMissing, Shards
-from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.errors import UnknownPage
 from streamsched.http.app import HttpApp
 from streamsched.http.endpoints.administration import Monitoring, given_fields
@@ -127,11 +127,15 @@ class Front:
     async def observe(self, outcomes: OutcomeBatch, options: OutcomesQuery) -> Observed:
         """Report finished crawls.
 
-        The invalid ones are named, the others applied.
+        The invalid ones are named, the others applied. Targets of redirects go to the shards of their hosts.
         """
         parts = self._split(outcomes.urls)
-        given = {shard: {"outcomes": outcomes.take(rows)} for shard, rows in parts.items()}
+        own = {shard: take_out_foreign(outcomes.take(rows), shard, len(self._shards)) for shard, rows in parts.items()}
+        given = {shard: {"outcomes": batch} for shard, (batch, _) in own.items()}
         answers = await self._each(OBSERVE, given, positions=options.positions)
+        targets = [url for _, foreign in own.values() for url in foreign]
+        if targets:
+            await self.discover(Discoveries(urls=targets))
         observed = _add_up(Observed(), zip(parts.values(), answers, strict=True))
         if not options.positions:
             return observed
@@ -272,7 +276,7 @@ class Front:
 
     def _split(self, urls: PackedUrls) -> dict[int, Rows]:
         """Return the places of the URLs of each shard that has any. O(bytes)."""
-        shards = choose_partitions(host_keys(urls), len(self._shards))
+        shards = partitions_of(urls, len(self._shards))
         return {shard: np.flatnonzero(shards == shard) for shard in np.unique(shards).tolist()}
 
     def _split_texts(self, urls: Sequence[str]) -> dict[int, dict[str, Any]]:
@@ -383,7 +387,7 @@ def open_front(
     file of tokens, SnapshotError if the audit log cannot be written.
     """
     state, calls = ServiceState(wall), ShardCalls(shards, deadline_s)
-    choose_partitions(host_keys(PackedUrls.pack(["https://a.example/"])), shards.count)  # compiled before requests
+    partitions_of(PackedUrls.pack(["https://a.example/"]), shards.count)  # compiled before requests
     routes = list(find_routes([BatchFront(calls, state), Front(calls, state)]))
     routes += Monitoring(state, RequestMetrics(state), lambda: describe_routes(routes, state.version)).routes()
     with open_routes(state, routes, settings, directory) as app:
