@@ -243,6 +243,16 @@ async def test_outcomes_go_to_their_owners_and_faults_keep_their_places(cluster:
 
 
 @in_cluster
+async def test_targets_of_redirects_go_to_their_owners(cluster: Cluster) -> None:
+    moved = {url: f"https://other-{number}.example/new" for number, url in enumerate(URLS[:24])}
+    now = cluster.clock.read()
+    await cluster.front.observe([Outcome(url, now, status=301, moved_to=target) for url, target in moved.items()])
+    for target in moved.values():
+        known = [scheduler.page(target, now=now) is not None for scheduler in cluster.schedulers]
+        assert known == [shard == cluster.owner(target) for shard in range(len(known))]
+
+
+@in_cluster
 async def test_readers_and_administrators(cluster: Cluster) -> None:
     front = cluster.front
     page, host = await front.page(URLS[3]), await front.host("H3.example")
