@@ -7,23 +7,33 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, Self
 
+from streamsched.api.views import PageView
 from streamsched.client import Client
+from streamsched.cluster.foreign_pages import partitions_of
 from streamsched.connectors.kafka import open_sink
 from streamsched.errors import ServiceError, ServiceUnavailable, SettingsError
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.broker import free_ports
+from tests.support.command_line import Command
+from tests.support.waiting import pause
 
 SESSION_MS = 3_000
 CLASSIC = f"session.timeout.ms={SESSION_MS}&heartbeat.interval.ms=500"
 CONSUMER = "group.protocol=consumer"
-_READY_S = 60.0
-_STOP_S = 30.0
+PARTITIONS: Final = 4
+NOW: Final = 1_790_000_000.0
+_LOOKS: Final = 600
+_READY_S: Final = 90.0
+_STOP_S: Final = 30.0
 
 
 @dataclass
@@ -137,9 +147,97 @@ def _serves(host: HostProcess, partition: int) -> bool:
     return True
 
 
-@contextmanager
-def running(cluster: Cluster) -> Iterator[Cluster]:
-    try:
-        yield cluster
-    finally:
-        cluster.close()
+class Crawlers:
+    """Crawlers of a cluster, and a record outside of it of what they were told: a thread for each partition.
+
+    They know nothing of owners: they ask each host that runs. ``leased``: pages that were answered;
+    ``discovered``: pages whose discovery was acknowledged.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.leased: Counter[str] = Counter()
+        self.discovered: list[str] = []
+        self.refused = 0
+        self._cluster = cluster
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(number,)) for number in range(PARTITIONS)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, number: int) -> None:
+        count = 0
+        while not self._stopping.is_set():
+            for host in list(self._cluster.hosts):
+                count += 1
+                found = [f"https://new-{number}.example/{count}/{i}" for i in range(3)]
+                with host.shard(number, timeout_s=1.0) as shard:
+                    try:
+                        shard.discover(found)
+                        self.discovered += found
+                        self.leased.update(page.url for page in shard.next_batch(2, lease="9h").pages)
+                    except (ServiceError, SettingsError):
+                        self.refused += 1
+            self._stopping.wait(0.02)
+
+
+def outcomes(start: int, count: int) -> list[Outcome]:
+    """Two of each page: the second one counts as a visit that could show a change."""
+    urls = [f"https://h{i % 50}.example/{i}" for i in range(start, start + count)]
+    return [Outcome(url, NOW + at, changed=True) for at in (0.0, 86_400.0) for url in urls]
+
+
+def redirects() -> list[Outcome]:
+    """Pages of each host that have moved to another host, which is of another partition for most of them."""
+    moved = {f"https://h{i}.example/old": f"https://other-{i}.example/new" for i in range(50)}
+    return [Outcome(url, NOW, status=301, moved_to=target) for url, target in moved.items()]
+
+
+def check(cluster: Cluster, crawlers: Crawlers, published: int) -> None:
+    """Each acknowledged call is in the state, each outcome counted once, and no page was leased twice.
+
+    Targets of redirects are at the shards of their hosts, and no page is at two.
+    """
+    assert [url for url, times in crawlers.leased.items() if times > 1] == []
+    targets = {one.moved_to for one in redirects() if one.moved_to is not None}
+    owners, views, shards = cluster.owners(PARTITIONS), dict[str, PageView](), dict[str, int]()
+    for number, host in owners.items():
+        with host.shard(number, timeout_s=20.0) as shard:
+            for url in {*crawlers.discovered, *(one.url for one in outcomes(0, published)), *crawlers.leased, *targets}:
+                view = shard.page(url)
+                if view is not None:
+                    assert url not in shards
+                    views[url], shards[url] = view, number
+    assert targets <= views.keys()
+    places = partitions_of(PackedUrls.pack(targets), PARTITIONS).tolist()
+    assert [shards[url] for url in targets] == places
+    assert crawlers.discovered
+    assert [url for url in crawlers.discovered if url not in views] == []
+    assert [url for url in crawlers.leased if views[url].lease_until_s is None] == []
+    assert {views[one.url].visits for one in outcomes(0, published)} == {1}
+
+
+def await_balance(cluster: Cluster, count: int) -> None:
+    """Wait until that many hosts have partitions."""
+    for _ in range(_LOOKS):
+        if len({one.address for one in cluster.owners(PARTITIONS).values()}) == count:
+            return
+        pause()
+    raise AssertionError(cluster.logs())
+
+
+def await_end(cluster: Cluster, streamsched: Command) -> None:
+    """Wait until the images have all outcomes."""
+    for _ in range(_LOOKS // 10):
+        done = streamsched("cluster", "status", *cluster.place, "--json")
+        if done.code == 0 and all(one["lag"] == 0 for one in done.json):
+            return
+        pause()
+    raise AssertionError(f"{done}\n{cluster.logs()}")
