@@ -186,9 +186,9 @@ class Partition:
     def _arrivals(self, loop: IngestLoop, shard: Shard) -> Iterator[Arrival | None]:
         """Yield what arrives until it is given up or lost, or its log refuses calls."""
         for arrival in arrivals(loop.streams, shard.core.reached.beyond, shard.latest_time, _TICK_S):
+            yield arrival  # the source's position is past it: it must be applied before the positions are saved
             if self._stopping.is_set() or shard.is_refused:
                 return
-            yield arrival
 
     def _look(self, shard: Shard, source: KafkaSource[OutcomeBatch], loop: IngestLoop) -> None:  # noqa: ARG002
         """Note whether the end is reached that the partition had when it was taken over."""

@@ -76,11 +76,13 @@ def test_hosts_come_die_freeze_and_leave(
             cluster.publish(outcomes(800, 200))
             third.wake()
             await_balance(cluster, 2)
+            for start in range(1_000, 1_200, 20):
+                cluster.publish(outcomes(start, 20))
             assert first.stop() == 0
             cluster.owners(PARTITIONS)
             await_end(cluster, streamsched)
         assert crawlers.leased
-        check(cluster, crawlers, 1_000)
+        check(cluster, crawlers, 1_200)
         assert third.stop() == 0
         assert len(set(verified(streamsched, cluster).values())) == PARTITIONS
 
