@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -207,21 +208,30 @@ def check(cluster: Cluster, crawlers: Crawlers, published: int) -> None:
     """
     assert [url for url, times in crawlers.leased.items() if times > 1] == []
     targets = {one.moved_to for one in redirects() if one.moved_to is not None}
-    owners, views, shards = cluster.owners(PARTITIONS), dict[str, PageView](), dict[str, int]()
-    for number, host in owners.items():
-        with host.shard(number, timeout_s=20.0) as shard:
-            for url in {*crawlers.discovered, *(one.url for one in outcomes(0, published)), *crawlers.leased, *targets}:
-                view = shard.page(url)
-                if view is not None:
-                    assert url not in shards
-                    views[url], shards[url] = view, number
+    visited = {one.url for one in outcomes(0, published)}
+    views, shards = view_pages(cluster, {*crawlers.discovered, *visited, *crawlers.leased, *targets})
     assert targets <= views.keys()
     places = partitions_of(PackedUrls.pack(targets), PARTITIONS).tolist()
     assert [shards[url] for url in targets] == places
     assert crawlers.discovered
     assert [url for url in crawlers.discovered if url not in views] == []
     assert [url for url in crawlers.leased if views[url].lease_until_s is None] == []
-    assert {views[one.url].visits for one in outcomes(0, published)} == {1}
+    assert {url: views[url].visits for url in visited} == dict.fromkeys(visited, 1)
+
+
+def view_pages(cluster: Cluster, urls: set[str]) -> tuple[dict[str, PageView], dict[str, int]]:
+    """What is known of each of `urls` that is known, and at which shard it is; begun anew if a partition moves."""
+    while True:
+        views, shards = dict[str, PageView](), dict[str, int]()
+        with suppress(ServiceUnavailable):
+            for number, host in cluster.owners(PARTITIONS).items():
+                with host.shard(number) as shard:
+                    for url in urls:
+                        view = shard.page(url)
+                        if view is not None:
+                            assert url not in shards
+                            views[url], shards[url] = view, number
+            return views, shards
 
 
 def await_balance(cluster: Cluster, count: int) -> None:
