@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from benchmarks import (
     cluster,
+    cluster_moves,
     content,
     crawlers,
     durability,
@@ -150,6 +151,14 @@ BENCHMARKS: Final = (
         "one service that has all pages, over HTTP too",
         cluster.measure,
         1_000_000,
+    ),
+    Benchmark(
+        "cluster_moves",
+        "Partitions of a topic on a real broker, their images in a local S3, served by processes on one machine.",
+        "one process, and a log of files",
+        cluster_moves.measure,
+        4_000_000,
+        always=False,
     ),
     Benchmark(
         "frontier",
