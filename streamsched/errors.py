@@ -17,6 +17,7 @@
     ├── FetchError         a URL cannot be fetched, or may not be    .url .kind .reason
     ├── SnapshotError      saved state is missing or damaged         .path .reason
     │   └── StateInUse     another process is changing it (retriable)
+    ├── CatchingUp         a shard reads before it leases (retriable) .partition
     ├── ServiceError       a service refused a request              .request .reason .status .code
     │   ├── AccessDenied   the token is missing, invalid or lacks a scope
     │   └── ServiceUnavailable no answer in time (retriable)
@@ -233,13 +234,12 @@ class CatchingUp(StreamschedError):
     retriable = True
     code = "catching_up"
 
-    def __init__(self, partition: str, reason: str) -> None:
+    def __init__(self, partition: str) -> None:
         self.partition = partition
-        self.reason = reason
-        super().__init__(partition, reason)
+        super().__init__(partition)
 
     def __str__(self) -> str:
-        return f"{_shorten_path(self.partition)}: {self.reason}"
+        return f"{_shorten_path(self.partition)}: outcomes that were there when it was taken over are being read"
 
 
 class ServiceError(StreamschedError):

@@ -17,6 +17,7 @@ class ReasonCode(StrEnum):
     # Why a page is not eligible.
     NEVER_BY_RULE = "never_by_rule"
     ROBOTS_DENIED = "robots_denied"
+    CATCHING_UP = "catching_up"
     STREAM_SUSPENDED = "stream_suspended"
     LEASED = "leased"
     HOST_RESTING = "host_resting"

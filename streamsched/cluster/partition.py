@@ -142,7 +142,7 @@ class Partition:
             for one in sources:
                 resume_source(one, shard, own)
             # 3. Serve it while it reads on.
-            shard.catching_up = "the records that were there when it was taken over are being read"
+            shard.core.catching_up = self._path
             app = stack.enter_context(open_app(shard, settings.http, settings.wall))
             loop = IngestLoop(
                 shard,
@@ -192,9 +192,9 @@ class Partition:
 
     def _look(self, shard: Shard, source: KafkaSource[OutcomeBatch], loop: IngestLoop) -> None:  # noqa: ARG002
         """Note whether the end is reached that the partition had when it was taken over."""
-        if shard.catching_up is None:
+        if shard.core.catching_up is None:
             return
         applied = shard.positions
         if all(applied.get(path, {"offset": 0})["offset"] >= end for path, end in source.ends.items()) and source.ends:
-            shard.catching_up = None
             LOG.info("partition caught up", partition=self.number)
+            shard.core.catching_up = None

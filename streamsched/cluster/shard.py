@@ -7,11 +7,10 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
 
 from streamsched.cluster.image_store import ImageStore, StoredFile
 from streamsched.cluster.topic_log import CallsTopic, ImageRecord, TopicLog
-from streamsched.errors import CatchingUp, SnapshotError
+from streamsched.errors import SnapshotError
 from streamsched.persistence.call_codec import Rereader
 from streamsched.persistence.files import list_images
 from streamsched.persistence.group_commit import GroupCommitLog
@@ -19,11 +18,7 @@ from streamsched.persistence.image_reader import LoadedImages
 from streamsched.persistence.image_writer import SavedImage, drop_images
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.logged_calls import Given, LoggedCall
 from streamsched.scheduler.recovered_state import replay
-from streamsched.scheduler.results import Batch
-
-_LEASES: Final = ("next_batch", "grant")
 
 
 class ShardLog:
@@ -110,27 +105,7 @@ class ShardLog:
 
 
 class Shard(DurableScheduler):
-    """The scheduler of one partition, opened by `open` with a `ShardLog`.
-
-    ``catching_up``: why it leases nothing yet, None once it does: it has not reached the end that its partition had
-    when it was taken, and outcomes from before a lease end it.
-    """
-
-    catching_up: str | None = None
-
-    def _perform(self, call: LoggedCall, given: Given) -> Any:
-        if call.name in _LEASES:
-            self._check_caught_up()
-        return super()._perform(call, given)
-
-    def offer(self, *args: Any, **kwargs: Any) -> Batch:
-        """Do as `Scheduler.offer` does; raises CatchingUp."""
-        self._check_caught_up()
-        return super().offer(*args, **kwargs)
-
-    def _check_caught_up(self) -> None:
-        if self.catching_up is not None:
-            raise CatchingUp(self._log.place, self.catching_up)
+    """The scheduler of one partition, opened by `open` with a `ShardLog`."""
 
     @property
     def is_refused(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.api.views import Noticed, Observed
-from streamsched.errors import UnknownPage
+from streamsched.errors import CatchingUp, UnknownPage
 from streamsched.estimation.change_detection import EXACT, UNPROVEN_MOST, unproven_share
 from streamsched.evolution.data.training_data import Training, count_known_cycles, draw_trainings
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
@@ -71,6 +71,7 @@ class SchedulerCore:
         self.listeners: list[Listener] = []
         self.changes = 0
         self.on_changes: Callable[[FoundChanges], None] | None = None
+        self.catching_up: str | None = None
         self._lacks_evidence = False
         self.champion = self._wanted = champion
         self.plan: CrawlPlan | None = None  # of the crawl rates in use
@@ -147,6 +148,13 @@ class SchedulerCore:
             max_ahead=self.clock.max_ahead_s,
             bounds=self.pages.bounds,
         )
+
+    @property
+    def batches(self) -> BatchBuilder:
+        """The builder of batches, for pages to be leased. Raises CatchingUp."""
+        if self.catching_up is not None:
+            raise CatchingUp(self.catching_up)
+        return self.batch_builder
 
     def digest(self) -> str:
         """Return one hash of the logical state. O(pages)."""

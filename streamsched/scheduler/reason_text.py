@@ -205,6 +205,9 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ReasonCode.ROBOTS_DENIED: lambda fields: (
         "not eligible: robots.txt forbids it, until another outcome of it comes or a visit is asked for"
     ),
+    ReasonCode.CATCHING_UP: lambda fields: (
+        f"not leased yet: outcomes of {fields['partition']} that were there when this host took it over are being read"
+    ),
     ReasonCode.STREAM_SUSPENDED: lambda fields: (
         f"not eligible: another reader of the group owns {fields['stream']}, which delivers the outcomes of "
         f"{fields['host']}"

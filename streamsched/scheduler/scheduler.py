@@ -49,6 +49,7 @@ from streamsched.politeness.domain_shares import take_back_visits
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_bounds import MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.records.page_schema import FORGOTTEN
 from streamsched.records.url_patterns import find_host
@@ -90,6 +91,7 @@ from streamsched.scheduler.reading.host_view import find_start, list_failing, li
 from streamsched.scheduler.reading.page_view import view_page
 from streamsched.scheduler.reading.surge_view import FoundSurges, find_surges, view_surge
 from streamsched.scheduler.reading.week_view import view_page_week, view_profile_week
+from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observed, find_positions
 from streamsched.scheduler.settings import SchedulerSettings, parse_cycle
@@ -386,7 +388,7 @@ class Scheduler:
         core = self.core
         request = BatchRequest.checked(k, now, lease=lease, hosts=hosts, per_host=per_host, key=key)
         with core.lock:
-            batch = core.batch_builder.lease_batch(request)
+            batch = core.batches.lease_batch(request)
             if not batch.repeated:
                 core.clock.advance(now)
                 core.report(batch)
@@ -402,7 +404,7 @@ class Scheduler:
         core = self.core
         request = GrantRequest(as_urls(urls), now, parse_lease(lease), check_key(key))
         with core.lock:
-            granted = core.batch_builder.grant(request)
+            granted = core.batches.grant(request)
             if not granted.batch.repeated:
                 core.clock.advance(now)
                 core.report(granted.batch)
@@ -750,7 +752,7 @@ class Scheduler:
         """
         request = BatchRequest.checked(k, check_time(now), lease=lease, hosts=hosts, per_host=per_host)
         with self.core.lock:
-            return self.core.batch_builder.offer(request)
+            return self.core.batches.offer(request)
 
     def score(self, urls: Sequence[str], *, now: float) -> Floats:
         """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage."""
@@ -776,7 +778,12 @@ class Scheduler:
         core = self.core
         with core.lock:
             row = int(core.find_known([url])[0])
-            return core.batch_builder.explain(row, core.champion, core.batch_builder.query(k, now, lease_s), core.plan)
+            query = core.batch_builder.query(k, now, lease_s)
+            explanation = core.batch_builder.explain(row, core.champion, query, core.plan)
+        if core.catching_up is None:
+            return explanation
+        waits = describe_reasons([Reason(ReasonCode.CATCHING_UP, {"partition": core.catching_up})])
+        return structs.replace(explanation, in_batch=False, reasons=(*waits, *explanation.reasons))
 
     def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
         """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.

@@ -16,7 +16,7 @@ from streamsched.scheduler.core import SchedulerCore
 
 def view_offer(core: SchedulerCore, request: BatchRequest, keys: Sequence[str]) -> Offer:
     """Return the batch that `request` would lease, and what is leased under `keys`. Nothing changes. O(batch)."""
-    builder, shard, now = core.batch_builder, core.pages.arrays, request.now
+    builder, shard, now = core.batches, core.pages.arrays, request.now
     with core.lock:
         batch = builder.offer(request)
         ties = core.tie_keys(now=now, rows=batch.rows).tolist()

@@ -142,12 +142,15 @@ def test_joined_calls_share_a_transaction(take: Callable[..., Shard]) -> None:
 def test_nothing_is_leased_before_the_end_is_reached(take: Callable[..., Shard]) -> None:
     shard = take()
     shard.observe(outcomes(0, 10))
-    shard.catching_up = "12 messages are left"
-    with pytest.raises(CatchingUp, match="12 messages"):
-        shard.next_batch(5, now=NOW)
+    shard.core.catching_up = "kafka://outcomes/1"
+    for lease in (shard.next_batch, shard.offer):
+        with pytest.raises(CatchingUp, match="kafka://outcomes/1"):
+            lease(5, now=NOW)
     with pytest.raises(CatchingUp):
-        shard.offer(5, now=NOW)
-    shard.catching_up = None
+        shard.grant(["https://h0.example/0"], now=NOW)
+    explanation = shard.explain("https://h0.example/0", now=NOW)
+    assert (explanation.in_batch, explanation.reasons[0].code) == (False, "catching_up")
+    shard.core.catching_up = None
     assert len(shard.next_batch(5, now=NOW)) == 5
 
 
