@@ -121,9 +121,7 @@ def _move(servers: str, folder: Path, pages: int) -> list[Row]:
             saved = max(one["seconds"] for host in hosts for one in host.events("partition given up"))
             what = f"a partition of {pages / PARTITIONS / 1e6:g} M pages moves as planned: not served"
             rows += [
-                Row(
-                    f"a partition of {millions:g} M pages moves as planned: not served", _seconds(taken - given + saved)
-                ),
+                Row(what, _seconds(taken - given + saved)),
                 Row("the slowest merged batch of 1,000 meanwhile", _seconds(batches.slowest_s())),
             ]
         # 3. A host is killed.

@@ -32,6 +32,7 @@ PROBING = "as a surge probe, to see whether a surge has hit the other pages of i
 SENTENCES = [
     (Reason(ReasonCode.NEVER_BY_RULE), "not eligible: its rule says never to visit it"),
     (
+        Reason(ReasonCode.CATCHING_UP, {"partition": "kafka://outcomes/3"}),
         Reason(ReasonCode.STREAM_SUSPENDED, {"host": "a.example", "stream": "kafka://outcomes/3"}),
         "not eligible: another reader of the group owns kafka://outcomes/3, which delivers the outcomes of a.example",
     ),
