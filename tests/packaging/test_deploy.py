@@ -16,6 +16,7 @@ import click
 import pytest
 import yaml
 
+from streamsched.cli.commands.cluster import host_command
 from streamsched.cli.commands.run import run_command
 from streamsched.cli.commands.serve import serve_command
 from streamsched.cli.commands.warm import warm_command
@@ -25,6 +26,7 @@ from tests.support.command_line import finish, start
 from tests.support.paths import ROOT
 
 COMMANDS: dict[str, click.Command] = {"run": run_command, "serve": serve_command, "warm": warm_command}
+CLUSTER = ROOT / "deploy" / "cluster"
 UNIT = ROOT / "deploy" / "systemd" / "streamsched.service"
 CONTAINERFILE = (ROOT / "Containerfile").read_text()
 
@@ -57,6 +59,21 @@ def test_commands_have_the_options_that_are_given(compose: dict[str, Any]) -> No
     assert {name for name, *_ in commands} == COMMANDS.keys()
     for name, *words in commands:
         COMMANDS[name].make_parser(click.Context(COMMANDS[name])).parse_args(list(words))
+
+
+def test_hosts_of_clusters_have_the_options_that_are_given() -> None:
+    composed = yaml.safe_load((CLUSTER / "compose.yaml").read_text())["services"]
+    hosts = [service["command"] for name, service in composed.items() if name.startswith("host-")]
+    described = list(yaml.safe_load_all((CLUSTER / "statefulset.yaml").read_text()))
+    (container,) = described[-1]["spec"]["template"]["spec"]["containers"]
+    for words in (*hosts, container["args"]):
+        assert words[:2] == ["cluster", "host"]
+        host_command.make_parser(click.Context(host_command)).parse_args(list(words[2:]))
+    addresses = {word for words in hosts for word in words if word.startswith("--http=")}
+    assert (len(hosts), len(addresses)) == (3, 3)
+    assert described[-1]["spec"]["serviceName"] == described[0]["metadata"]["name"]
+    mounted = {one["name"] for one in container["volumeMounts"]}
+    assert mounted == {one["name"] for one in described[-1]["spec"]["template"]["spec"]["volumes"]}
 
 
 def test_what_compose_names_exists(compose: dict[str, Any]) -> None:

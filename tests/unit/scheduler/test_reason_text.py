@@ -33,6 +33,9 @@ SENTENCES = [
     (Reason(ReasonCode.NEVER_BY_RULE), "not eligible: its rule says never to visit it"),
     (
         Reason(ReasonCode.CATCHING_UP, {"partition": "kafka://outcomes/3"}),
+        "not leased yet: outcomes of kafka://outcomes/3 that were there when this host took it over are being read",
+    ),
+    (
         Reason(ReasonCode.STREAM_SUSPENDED, {"host": "a.example", "stream": "kafka://outcomes/3"}),
         "not eligible: another reader of the group owns kafka://outcomes/3, which delivers the outcomes of a.example",
     ),
