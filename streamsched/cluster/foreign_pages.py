@@ -1,17 +1,19 @@
-"""Pages of other partitions' hosts that outcomes name: the target of a redirect is its owner's to discover."""
+"""What outcomes of a partition say of other partitions' hosts: it is passed on to their owners."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.client import Client, RetryPolicy
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
-from streamsched.errors import ServiceError
+from streamsched.errors import ServiceError, SourceError
+from streamsched.numerics.arrays import Ints, Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import FIELDS, OutcomeBatch
 from streamsched.persistence.call_codec import Rereader
@@ -20,47 +22,65 @@ from streamsched.service.stream_hooks import Apply, StreamHook
 from streamsched.signals import SignalBatch
 
 _MOVED_TO: Final = next(field.bit for field in FIELDS if field.name == "moved_to")
-_FORWARD_S: Final = 10.0  # in which the owner must take a page
+_PASS_ON_S: Final = 10.0  # in which the owner must answer
 _PAUSE_S: Final = 0.2
 
 
-def partitions_of(urls: PackedUrls, count: int) -> Any:
+def partitions_of(urls: PackedUrls, count: int) -> Ints:
     """Return the partition of each URL's host among `count`: int64[n]. O(bytes)."""
     return choose_partitions(host_keys(urls), count)
 
 
-def take_out_foreign(outcomes: OutcomeBatch, partition: int, count: int) -> tuple[OutcomeBatch, PackedUrls]:
-    """Return `outcomes` without the targets of redirects to hosts of other partitions, and these targets. O(n).
+class SplitOutcomes(NamedTuple):
+    """Outcomes by the partitions of their hosts: their ``rows`` among all, and ``targets``: of redirects to others.
 
-    It depends on the outcomes alone, so that a replay of the stream leads to the same state.
+    ``outcomes`` are all of them, without these targets.
     """
-    rows = np.flatnonzero(outcomes.given & _MOVED_TO)
-    if not rows.size:
-        return outcomes, PackedUrls.pack(())
-    targets = outcomes.moved_to.take(rows)
-    foreign = partitions_of(targets, count) != partition
-    own = outcomes.take(np.arange(len(outcomes)))
-    own.given[rows[foreign]] &= ~own.given.dtype.type(_MOVED_TO)
-    return own, targets.take(np.flatnonzero(foreign))
+
+    outcomes: OutcomeBatch
+    rows: dict[int, Rows]
+    targets: PackedUrls
+
+
+def split_outcomes(outcomes: OutcomeBatch, count: int) -> SplitOutcomes:
+    """Return `outcomes` for each of `count` partitions. O(n). It depends on the outcomes alone."""
+    owners = partitions_of(outcomes.urls, count)
+    targets = PackedUrls.pack(())
+    moved = np.flatnonzero(outcomes.given & _MOVED_TO)
+    if moved.size:
+        named = outcomes.moved_to.take(moved)
+        foreign = np.flatnonzero(partitions_of(named, count) != owners[moved])
+        outcomes = outcomes.take(np.arange(len(outcomes)))
+        outcomes.given[moved[foreign]] &= ~outcomes.given.dtype.type(_MOVED_TO)
+        targets = named.take(foreign)
+    rows = {partition: np.flatnonzero(owners == partition) for partition in np.unique(owners).tolist()}
+    return SplitOutcomes(outcomes, rows, targets)
 
 
 def rereading_own(reread: Rereader, partition: int, count: int) -> Rereader:
-    """Return `reread` without the pages of other partitions, as they were read the first time."""
+    """Return `reread` without what concerns other partitions, as the records were applied the first time."""
 
     def own(path: str, position: dict[str, Any] | None) -> Iterator[OutcomeBatch | SignalBatch]:
         for batch in reread(path, position):
-            yield take_out_foreign(batch, partition, count)[0] if isinstance(batch, OutcomeBatch) else batch
+            yield _take_own(split_outcomes(batch, count), partition) if isinstance(batch, OutcomeBatch) else batch
 
     return own
 
 
-class ForeignPages(StreamHook):
-    """Forwards the pages of other partitions that the outcomes of `partition` name, before the outcomes are applied.
+def _take_own(split: SplitOutcomes, partition: int) -> OutcomeBatch:
+    rows = split.rows.get(partition, np.empty(0, np.intp))
+    return split.outcomes if rows.size == len(split.outcomes) else split.outcomes.take(rows)
 
-    `owner`: returns the URL at which a shard is served now, None if it is not. ``done``: pages that were forwarded.
+
+class ForeignPages(StreamHook):
+    """Passes on what outcomes of `partition` say of other partitions' hosts, before the outcomes are applied.
+
+    Targets of redirects are discovered by their owners. Outcomes whose message had another host as its key are
+    observed by theirs, which may see them twice: they count once. `owner`: returns the URL at which a shard is served
+    now, None if it is not. ``done``: pages that were passed on.
     """
 
-    counted = "forwarded"
+    counted = "passed_on"
 
     def __init__(self, partition: int, count: int, owner: Callable[[int], str | None], token: str | None) -> None:
         super().__init__()
@@ -70,27 +90,43 @@ class ForeignPages(StreamHook):
         self._token = token
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Any:
-        """Forward the pages that `outcomes` name of other partitions; `apply` the rest."""
-        own, foreign = take_out_foreign(outcomes, self._partition, self._count)
-        if len(foreign):
-            targets = partitions_of(foreign, self._count)
-            for shard in np.unique(targets).tolist():
-                self._forward(shard, list(foreign.take(np.flatnonzero(targets == shard))))
-        return apply(own, True)
+        """Pass on what concerns others; `apply` the rest. Raises SourceError if outcomes cannot be passed on."""
+        split = split_outcomes(outcomes, self._count)
+        for partition, rows in split.rows.items():
+            if partition != self._partition:
+                misplaced = split.outcomes.take(rows)
+                if not self._pass_on(partition, partial(_observe, misplaced)):
+                    reason = f"{rows.size} outcomes of hosts of partition {partition} cannot be passed on to it"
+                    raise SourceError(f"partition {self._partition}", reason, retriable=True)
+                self.done += int(rows.size)
+        targets = partitions_of(split.targets, self._count)
+        for partition in np.unique(targets).tolist():
+            urls = list(split.targets.take(np.flatnonzero(targets == partition)))
+            if self._pass_on(partition, partial(_discover, urls)):
+                self.done += len(urls)
+            else:
+                LOG.warning("targets of redirects lost", partition=partition, pages=len(urls), first=urls[0])
+        return apply(_take_own(split, self._partition), True)
 
-    def _forward(self, shard: int, urls: list[str]) -> None:
-        end = time.monotonic() + _FORWARD_S
+    def _pass_on(self, partition: int, call: Callable[[Client], object]) -> bool:
+        """Call the owner of `partition`; return whether it has answered in time."""
+        end = time.monotonic() + _PASS_ON_S
         while time.monotonic() < end:
-            url = self._owner(shard)
+            url = self._owner(partition)
             if url is not None:
                 with (
                     suppress(ServiceError),
-                    Client(url, token=self._token, timeout_s=_FORWARD_S, retries=RetryPolicy(attempts=1)) as client,
+                    Client(url, token=self._token, timeout_s=_PASS_ON_S, retries=RetryPolicy(attempts=1)) as client,
                 ):
-                    client.discover(urls)
-                    self.done += len(urls)
-                    return
+                    call(client)
+                    return True
             time.sleep(_PAUSE_S)
-        LOG.warning(
-            "redirects not forwarded: their shard is not served", partition=shard, pages=len(urls), first=urls[0]
-        )
+        return False
+
+
+def _observe(outcomes: OutcomeBatch, client: Client) -> None:
+    client.observe(outcomes)
+
+
+def _discover(urls: list[str], client: Client) -> None:
+    client.discover(urls)

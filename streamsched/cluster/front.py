@@ -84,7 +84,7 @@ from streamsched.api.views import (
     WeekView,
 )
 from streamsched.cluster.batch_front import BatchFront
-from streamsched.cluster.foreign_pages import partitions_of, take_out_foreign
+from streamsched.cluster.foreign_pages import partitions_of, split_outcomes
 from streamsched.cluster.shard_calls import ShardCalls, ShardMissing, Shards
 from streamsched.errors import UnknownPage
 from streamsched.http.app import HttpApp
@@ -129,13 +129,11 @@ class Front:
 
         The invalid ones are named, the others applied. Targets of redirects go to the shards of their hosts.
         """
-        parts = self._split(outcomes.urls)
-        own = {shard: take_out_foreign(outcomes.take(rows), shard, len(self._shards)) for shard, rows in parts.items()}
-        given = {shard: {"outcomes": batch} for shard, (batch, _) in own.items()}
+        outcomes, parts, targets = split_outcomes(outcomes, len(self._shards))
+        given = {shard: {"outcomes": outcomes.take(rows)} for shard, rows in parts.items()}
         answers = await self._each(OBSERVE, given, positions=options.positions)
-        targets = [url for _, foreign in own.values() for url in foreign]
-        if targets:
-            await self.discover(Discoveries(urls=targets))
+        if len(targets):
+            await self.discover(Discoveries(urls=list(targets)))
         observed = _add_up(Observed(), zip(parts.values(), answers, strict=True))
         if not options.positions:
             return observed

@@ -49,7 +49,8 @@ class Host:
     def _take(self, numbers: list[int]) -> None:
         for number in numbers:
             self.partitions[number] = Partition(self._settings, number)
-        LOG.info("partitions assigned", partitions=_show(numbers), owned=len(self.partitions))
+        if numbers:
+            LOG.info("partitions assigned", partitions=_show(numbers), owned=len(self.partitions))
 
     def _give_up(self, numbers: list[int]) -> None:
         given = [self.partitions.pop(number) for number in numbers if number in self.partitions]

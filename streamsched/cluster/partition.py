@@ -34,6 +34,7 @@ from streamsched.service.setup import open_run_state, resume_source
 
 _TICK_S: Final = 0.25  # most time of a wait for messages before a stop is noticed
 _RETRY_S: Final = 1.0  # before a partition is opened again after an error
+_LONGEST_RETRY_S: Final = 16.0  # after several errors
 _FENCED_S: Final = 10.0  # before it is opened again after another host has taken it: by then the group has decided
 _LOCAL: Final = "partition-{}"
 
@@ -108,16 +109,18 @@ class Partition:
 
     def _run(self) -> None:
         """Open and serve it, again after errors, until it is given up or lost."""
+        pause_s = _RETRY_S
         while not self._stopping.is_set():
-            pause_s = _RETRY_S
             try:
                 self._serve()
+                pause_s = _RETRY_S
             except (SnapshotError, SourceError, SettingsError) as error:
                 fenced = isinstance(error, SnapshotError) and error.reason.startswith("another host")
-                pause_s = _FENCED_S if fenced else _RETRY_S
+                pause_s = _FENCED_S if fenced else min(2.0 * pause_s, _LONGEST_RETRY_S)
                 if self._keeps:
                     LOG.error("partition failed", partition=self.number, reason=str(error))
             except Exception as error:  # noqa: BLE001  a thread has nobody to raise to; other partitions go on
+                pause_s = min(2.0 * pause_s, _LONGEST_RETRY_S)
                 LOG.error("partition failed", partition=self.number, exc_info=error)
             finally:
                 self.app = self.shard = None
@@ -126,6 +129,11 @@ class Partition:
     def _serve(self) -> None:
         """Take the partition over and serve it until it is given up or lost. Raises what ends it."""
         settings, begun = self._settings, time.monotonic()
+        if self.number >= settings.calls.partitions:
+            found = f"{self.number + 1} or more, since the host was started"
+            raise SettingsError(
+                "partitions", found, f"{settings.calls.partitions}: `streamsched cluster split` adds some"
+            )
         own = replace(settings.run, state=settings.run.state / _LOCAL.format(self.number))
         with ExitStack() as stack:
             # 1. Fence the owner before, and fetch what it has left.
@@ -143,7 +151,9 @@ class Partition:
                 resume_source(one, shard, own)
             # 3. Serve it while it reads on.
             shard.core.catching_up = self._path
-            app = stack.enter_context(open_app(shard, settings.http, settings.wall))
+            # The directory is emptied at the next take-over, which must not cost the audit log.
+            http = replace(settings.http, audit=settings.run.state / f"audit-{self.number}.jsonl")
+            app = stack.enter_context(open_app(shard, http, settings.wall))
             loop = IngestLoop(
                 shard,
                 outcomes,

@@ -21,6 +21,7 @@ from streamsched.cluster.topic_log import CallsTopic
 from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.errors import SettingsError
 from streamsched.http.server import AppServer
+from streamsched.persistence.state_directory import lock_state
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 from streamsched.service.run_settings import RunSettings
@@ -66,13 +67,14 @@ def open_host(
 ) -> Iterator[Host]:
     """Yield a host that is a member of the group of the source and serves HTTP on `listener` until the block ends.
 
-    Raises SourceError if the brokers cannot be reached, SettingsError for an invalid file of tokens.
+    Raises SourceError if the brokers cannot be reached, SettingsError for an invalid file of tokens, StateInUse if
+    another host has the local directory.
     """
     cluster, http = settings.cluster, HttpSettings(**settings.http)
     topic = replace(calls.settings, topic=read_settings(settings.source).topic, group=calls.group)
     token = None if cluster.token is None else _read_token(cluster.token)
-    settings.state.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        stack.enter_context(lock_state(settings.state, make=True))  # another host would empty its directories
         owners = stack.enter_context(GroupOwners(topic, calls.partitions))
         shards = GroupShards(owners, token)
         front = stack.enter_context(open_front(shards, http, wall, settings.state, deadline_s=float(cluster.answer)))

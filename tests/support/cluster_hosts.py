@@ -174,11 +174,11 @@ class Crawlers:
             thread.join()
 
     def _work(self, number: int) -> None:
-        count = 0
+        count, site = 0, _site_of(number)
         while not self._stopping.is_set():
             for host in list(self._cluster.hosts):
                 count += 1
-                found = [f"https://new-{number}.example/{count}/{i}" for i in range(3)]
+                found = [f"{site}{count}/{i}" for i in range(3)]
                 with host.shard(number, timeout_s=1.0) as shard:
                     try:
                         shard.discover(found)
@@ -187,6 +187,12 @@ class Crawlers:
                     except (ServiceError, SettingsError):
                         self.refused += 1
             self._stopping.wait(0.02)
+
+
+def _site_of(partition: int) -> str:
+    """A host of that partition."""
+    sites = [f"https://new-{i}.example/" for i in range(100)]
+    return sites[partitions_of(PackedUrls.pack(sites), PARTITIONS).tolist().index(partition)]
 
 
 def outcomes(start: int, count: int) -> list[Outcome]:
@@ -201,18 +207,23 @@ def redirects() -> list[Outcome]:
     return [Outcome(url, NOW, status=301, moved_to=target) for url, target in moved.items()]
 
 
+def misplaced() -> list[Outcome]:
+    """Two outcomes of each of some pages, for messages without a key."""
+    return [Outcome(f"https://m{i}.example/", NOW + at, changed=True) for at in (0.0, 86_400.0) for i in range(20)]
+
+
 def check(cluster: Cluster, crawlers: Crawlers, published: int) -> None:
     """Each acknowledged call is in the state, each outcome counted once, and no page was leased twice.
 
-    Targets of redirects are at the shards of their hosts, and no page is at two.
+    Every page is at the shard of its host, and at no other.
     """
     assert [url for url, times in crawlers.leased.items() if times > 1] == []
     targets = {one.moved_to for one in redirects() if one.moved_to is not None}
-    visited = {one.url for one in outcomes(0, published)}
+    visited = {one.url for one in (*outcomes(0, published), *misplaced())}
     views, shards = view_pages(cluster, {*crawlers.discovered, *visited, *crawlers.leased, *targets})
     assert targets <= views.keys()
-    places = partitions_of(PackedUrls.pack(targets), PARTITIONS).tolist()
-    assert [shards[url] for url in targets] == places
+    known = list(shards)
+    assert [shards[url] for url in known] == partitions_of(PackedUrls.pack(known), PARTITIONS).tolist()
     assert crawlers.discovered
     assert [url for url in crawlers.discovered if url not in views] == []
     assert [url for url in crawlers.leased if views[url].lease_until_s is None] == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.kafka.broker import Address, Broker, find_jars
-from tests.integration.kafka.topics import Topic
+from tests.integration.kafka.topics import Topic, encode_event
 from tests.support.cluster_hosts import (
     CLASSIC,
     CONSUMER,
@@ -22,6 +22,7 @@ from tests.support.cluster_hosts import (
     await_balance,
     await_end,
     check,
+    misplaced,
     outcomes,
     redirects,
 )
@@ -55,7 +56,11 @@ def verified(streamsched: Command, cluster: Cluster) -> dict[int, str]:
 
 @pytest.mark.parametrize("more", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
 def test_hosts_come_die_freeze_and_leave(
-    make_cluster: Callable[..., Cluster], streamsched: Command, monkeypatch: pytest.MonkeyPatch, more: str
+    make_cluster: Callable[..., Cluster],
+    real: Address,
+    streamsched: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    more: str,
 ) -> None:
     with ExitStack() as stack:
         images = None
@@ -63,6 +68,7 @@ def test_hosts_come_die_freeze_and_leave(
             images = reach(stack.enter_context(serving_s3()), monkeypatch)
         cluster = make_cluster(images, more=more)
         cluster.publish([*outcomes(0, 600), *redirects()])
+        misplace(cluster, real)
         first, second = cluster.start(), cluster.start()
         cluster.owners(PARTITIONS)
         with Crawlers(cluster) as crawlers:
@@ -106,6 +112,7 @@ def test_harms_at_random(
         )
         stack.callback(cluster.close)
         cluster.publish([*outcomes(0, 300), *redirects()])
+        misplace(cluster, broker.address)
         cluster.start()
         published = 300
         cluster.owners(PARTITIONS)
@@ -144,6 +151,12 @@ def test_harms_at_random(
             if host.process.poll() is None:
                 assert host.stop() == 0
         assert len(set(verified(streamsched, cluster).values())) == PARTITIONS
+
+
+def misplace(cluster: Cluster, address: Address) -> None:
+    """Add outcomes whose messages are all in one partition, without keys."""
+    found = [encode_event(one.url, one.fetched_at, changed=one.changed) for one in misplaced()]
+    Topic(address, "confluent", cluster.topic).send(found, partition=0)
 
 
 def reach(s3: LocalS3, monkeypatch: pytest.MonkeyPatch) -> str:
