@@ -24,6 +24,7 @@ from streamsched.connectors.kafka.clients.confluent import (
     to_error,
     translate_errors,
 )
+from streamsched.connectors.kafka.clients.protocol import keep_trying
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
 from streamsched.service.event_log import LOG
@@ -138,10 +139,7 @@ class GroupOwners:
 
     def look(self) -> dict[int, str]:
         """Return the address of each partition's owner now. Raises SourceError, SettingsError for a foreign group."""
-        assert self._settings.group is not None
-        asked = self._admin.describe_consumer_groups([self._settings.group], request_timeout=self._settings.patience_s)
-        with translate_errors(self._settings):
-            found = asked[self._settings.group].result()
+        found = keep_trying(self._settings.patience_s, _SOON_S, self._describe)
         owners: dict[int, str] = {}
         for member in found.members:
             for part in member.assignment.topic_partitions:
@@ -151,6 +149,12 @@ class GroupOwners:
             expected = "a group of cluster hosts, whose client ids are addresses HOST:PORT"
             raise SettingsError("group", self._settings.group, expected)
         return owners
+
+    def _describe(self, timeout_s: float) -> Any:
+        assert self._settings.group is not None
+        asked = self._admin.describe_consumer_groups([self._settings.group], request_timeout=timeout_s)
+        with translate_errors(self._settings):
+            return asked[self._settings.group].result()
 
     def __enter__(self) -> Self:
         self._thread.start()
