@@ -31,6 +31,9 @@ from streamsched.service.event_log import LOG
 
 _PROTOCOL: Final = "group.protocol"
 _LOOK_S: Final = 1.0  # between two looks at who owns what
+# After a timeout of its own, librdkafka's client aborts the process when the broker is back (its issue 4605).
+_NEVER_S: Final = 3_600.0
+_STOP_S: Final = 1.0
 _SOON_S: Final = 0.1  # the same after a partition's owner did not answer as one
 Numbers = list[int]
 
@@ -123,6 +126,7 @@ class GroupOwners:
         self.count = count
         self._settings = settings
         self._admin = make_client(AdminClient, settings, {}, Refusals(settings))
+        self._asked: Any = None  # the future of a request that is not answered yet
         self._owners: dict[int, str] = {}
         self._wanted = threading.Event()
         self._stopping = False
@@ -151,10 +155,23 @@ class GroupOwners:
         return owners
 
     def _describe(self, timeout_s: float) -> Any:
+        """Return what the brokers say of the group. Raises SourceError, `retriable` after `timeout_s`."""
         assert self._settings.group is not None
-        asked = self._admin.describe_consumer_groups([self._settings.group], request_timeout=timeout_s)
-        with translate_errors(self._settings):
-            return asked[self._settings.group].result()
+        if self._asked is None:
+            asked = self._admin.describe_consumer_groups([self._settings.group], request_timeout=_NEVER_S)
+            self._asked = asked[self._settings.group]
+        try:
+            with translate_errors(self._settings):
+                found = self._asked.result(timeout_s)
+        except TimeoutError:  # it is answered, or fails, once the brokers are back
+            reason = f"{self._settings.servers} do not say who is in the group {self._settings.group}"
+            raise SourceError(f"kafka://{self._settings.topic}", reason, retriable=True) from None
+        except SourceError:
+            self._asked = None
+            time.sleep(_SOON_S)
+            raise
+        self._asked = None
+        return found
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -163,7 +180,7 @@ class GroupOwners:
     def __exit__(self, *_: object) -> None:
         self._stopping = True
         self._wanted.set()
-        self._thread.join()
+        self._thread.join(_STOP_S)
 
     def _look_regularly(self) -> None:
         while not self._stopping:
