@@ -192,7 +192,8 @@ class Crawlers:
 def _site_of(partition: int) -> str:
     """A host of that partition."""
     sites = [f"https://new-{i}.example/" for i in range(100)]
-    return sites[partitions_of(PackedUrls.pack(sites), PARTITIONS).tolist().index(partition)]
+    number: int = partitions_of(PackedUrls.pack(sites), PARTITIONS).tolist().index(partition)
+    return sites[number]
 
 
 def outcomes(start: int, count: int) -> list[Outcome]:
