@@ -18,7 +18,6 @@ class ReasonCode(StrEnum):
     NEVER_BY_RULE = "never_by_rule"
     ROBOTS_DENIED = "robots_denied"
     CATCHING_UP = "catching_up"
-    STREAM_SUSPENDED = "stream_suspended"
     LEASED = "leased"
     HOST_RESTING = "host_resting"
     HOST_PROBING = "host_probing"

@@ -255,7 +255,6 @@ class HostView(Answer, frozen=True, kw_only=True):
     - ``backoffs``: rests that it demanded in a row;
     - ``refusals``: pages that answered ``refusal``, 429 or 503, one after another;
     - ``probe``: the page whose visit decides whether it may be visited again;
-    - ``stream``: the one that last delivered an outcome;
     - ``held_back``: the code of why none of its pages may be visited now, None if one may;
     - ``eligible_from_s``: the earliest time from now on at which one may, None if the clock alone does not determine
       it;
@@ -276,7 +275,6 @@ class HostView(Answer, frozen=True, kw_only=True):
     refusals: int
     refusal: int | None
     probe: str | None
-    stream: str | None
     held_back: str | None
     eligible_from_s: float | None
     failing: int | None = None

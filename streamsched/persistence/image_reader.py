@@ -78,16 +78,6 @@ def log_of(contents: Mapping[str, Any]) -> LogName | None:
     return None if contents["log"] is None else LogName(*contents["log"])
 
 
-def streams_in_all_images(directory: Path) -> set[str]:
-    """Return the streams whose positions are in every whole image in `directory`. O(bytes of the images' contents)."""
-    known: list[set[str]] = []
-    for name in list_images(directory):
-        with suppress(SnapshotError, FileNotFoundError):
-            if not name.step:
-                known.append(set(read_image(name.in_directory(directory)).contents["state"]["positions"]))
-    return set.intersection(*known) if known else set()
-
-
 def check_image(path: Path) -> Image:
     """Check every byte of the image at `path` and return it; raises SnapshotError if one is damaged. O(bytes)."""
     image = read_image(path)

@@ -13,7 +13,6 @@ from streamsched.politeness.limits import (
     backoff_until,
     host_capacity,
     in_flight_capacity,
-    is_suspended,
     overdue_at,
     probe_at,
     ready_at,
@@ -71,13 +70,11 @@ def is_eligible(pages: PageArrays, groups: Records, row: int, limits: Limits, no
 def not_before(pages: PageArrays, groups: Records, row: int, limits: Limits, now: float) -> float:
     """Return the earliest time the page is eligible (<= `now` if it is). Host concurrency limits are ignored. O(1).
 
-    inf if the clock does not determine it: a rule excludes the page, its host is suspended, or it is in flight under a
-    lease, which an outcome may end and whose expiry `Leases.expire` reports.
+    inf if the clock does not determine it: a rule excludes the page, or it is in flight under a lease, which an outcome
+    may end and whose expiry `Leases.expire` reports.
     """
     group: Record = groups[pages.records[row].group]
     host: Record = groups[group.host]
-    if is_suspended(host):
-        return np.inf
     return float(max(host.ready_s, page_not_before(pages, row, limits, now)))
 
 

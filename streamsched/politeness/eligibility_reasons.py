@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -26,14 +26,11 @@ def held_back_by(reasons: Iterable[Reason]) -> ReasonCode | None:
     return next((ReasonCode(reason.code) for reason in reasons if reason.code not in _PRIORITIES), None)
 
 
-def eligibility_reasons(
-    shard: ShardArrays, row: int, now: float, limits: Limits, streams: Sequence[str] = ()
-) -> tuple[float | None, list[Reason]]:
+def eligibility_reasons(shard: ShardArrays, row: int, now: float, limits: Limits) -> tuple[float | None, list[Reason]]:
     """Return the earliest time >= `now` at which the page of `row` is eligible, and the reasons. O(1).
 
-    `streams`: the names of streams by number, from 1. The time is None if it depends on outcomes, rules or other
-    readers rather than on the clock. Reasons why the page is not eligible at `now` come first, then the one why it has
-    priority, if any.
+    The time is None if it depends on outcomes or rules rather than on the clock. Reasons why the page is not eligible
+    at `now` come first, then the one why it has priority, if any.
     """
     page, waits = shard.pages.records[row], read_waits(shard, np.array([row]), limits)
     if waits.ready_at[0] == math.inf:
@@ -47,11 +44,8 @@ def eligibility_reasons(
         out = int(host["out"])
         fields = {"host": _host_name(shard, row), "out": out, "limit": out + int(waits.host_capacity[0])}
         reasons.append(Reason(ReasonCode.HOST_FULL, fields))
-    if suspended := host["stream"] < 0:
-        name = streams[-int(host["stream"]) - 1]
-        reasons.insert(0, Reason(ReasonCode.STREAM_SUSPENDED, {"host": _host_name(shard, row), "stream": name}))
     reasons += _priority(page, float(waits.overdue_at[0]), now, waiting=bool(reasons))
-    return None if full or suspended else eligible_from_s, reasons
+    return None if full else eligible_from_s, reasons
 
 
 def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[Reason]:

@@ -201,12 +201,6 @@ def host_delay(host: Record, limits: Limits) -> float:
 
 
 @inlined_kernel
-def is_suspended(host: Record) -> bool:
-    """Return whether no page of a host may be handed out, because its stream is suspended. O(1)."""
-    return bool(host.stream < 0)
-
-
-@inlined_kernel
 def in_flight_capacity(host: Record, limits: Limits) -> int:
     """Return how many more pages of a host may be out at once; below 0 if a rule was set too late. O(1)."""
     most = limits.in_flight if host.max_out == BY_SETTINGS else np.int64(host.max_out)
@@ -215,13 +209,13 @@ def in_flight_capacity(host: Record, limits: Limits) -> int:
 
 @inlined_kernel
 def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> int:
-    """Return how many more pages of a host a batch at `now` may hold; 0 while the host rests or is suspended. O(1).
+    """Return how many more pages of a host a batch at `now` may hold; 0 while the host rests. O(1).
 
     Both limits apply; with a delay, also no more than can be visited within the lease's seconds, but at least one.
     After a rest that the host demanded it gives one page, its probe, and none while the probe is leased. Pages chosen
     for the batch but not yet leased are not counted.
     """
-    if host.ready_s > now or (host.probe != 0 and host.probe_until_s > now) or is_suspended(host):
+    if host.ready_s > now or (host.probe != 0 and host.probe_until_s > now):
         return 0
     most = limits.per_batch if host.max_batch == BY_SETTINGS else np.int64(host.max_batch)
     capacity: Any = min(most, limits.per_request, in_flight_capacity(host, limits))

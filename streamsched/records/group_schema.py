@@ -39,7 +39,7 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "change_sum": "<f8",  # current sweep: weighted sum of the changes that the group's pages saw
     "exposure_sum": "<f8",  # current sweep: ... and of their exposures
 }
-POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.stream_clock; used of hosts only
+POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness`; used of hosts only
     "ready_s": "<f8",  # no visits before
     "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
     "out": "<u4",  # leased pages
@@ -51,7 +51,6 @@ POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.strea
     "refused_since_s": "<f8",  # the earliest of the answers that `refusals` counts
     "probe_until_s": "<f8",  # when the lease of the probe ends
     "probe": "<u4",  # row plus 1 of the page that was leased last after a demanded rest; 0: none is awaited
-    "stream": "<i4",  # number of the stream that last delivered an outcome, negative if suspended; 0: none known
     "refusal": "<u2",  # 429 or 503, valid if refusals is above 0
     "refusals": "u1",  # pages that gave this answer one after another, at most 255
 }
@@ -76,7 +75,7 @@ SIGNIFICANCE_FIELDS: Final[_Fields] = {  # written by estimation.content; used o
     "significant": "<f4",  # number of these changes, fading
 }
 
-_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_4": ("u1", 2)}
+_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_4": ("u1", 6)}
 
 # Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host; the
 # sweep touches the first and the third.
@@ -87,7 +86,7 @@ _LAYOUT: Final = (
     *("open_weights", "depth", "spare_2"),
     *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "change_sum", "exposure_sum"),
     *("significance", "significant"),
-    *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "stream", "delay_s", "out", "max_out"),
+    *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "delay_s", "out", "max_out"),
     *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4", "source"),
 )
 

@@ -52,13 +52,6 @@ def invalidate_row(buffer: InvalidationBuffer, row: int) -> None:
 
 
 @inlined_kernel
-def invalidate_all(buffer: InvalidationBuffer) -> None:
-    """Record that any row may have to be ranked again. O(1)."""
-    if buffer.marks[_KNOWN]:
-        buffer.marks[_COUNT] = buffer.rows.size + 1
-
-
-@inlined_kernel
 def invalidate_group(buffer: InvalidationBuffer, group: int, since_s: float) -> None:
     """Record that the scores of the pages of `group` last visited before `since_s` may have changed. O(1)."""
     marks = buffer.marks

@@ -40,14 +40,14 @@ from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.found_changes import FoundChanges
 from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import digest_state
-from streamsched.state.stream_clock import StreamClock, SuspendedStreams
+from streamsched.state.stream_clock import StreamClock
 from streamsched.state.url_rule import UrlRule
 
 _log: Final = logging.getLogger("streamsched.evidence")
 
 Listener: TypeAlias = Callable[[OutcomeBatch | Observed | Noticed | Batch], None]
 # How the state was made or is found.
-_NOT_DIGESTED: Final = ("positions", "beyond", "streams", "champion", "index_key", "changes")
+_NOT_DIGESTED: Final = ("positions", "beyond", "champion", "index_key", "changes")
 
 
 class SchedulerCore:
@@ -83,7 +83,6 @@ class SchedulerCore:
         self.panel = Panel(settings.panel, settings.cycle_s)
         self.quotas = BatchQuotas(settings.new_share, settings.seed)
         self.trial = FormulaTrial(settings.seed, settings.cycle_s, settings.threads)
-        self.streams = SuspendedStreams()
         self.keys = BatchKeys()
         self.forgotten = 0  # rows of forgotten pages
         self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
@@ -108,7 +107,6 @@ class SchedulerCore:
         )
         core = cls(settings, pages, policy, Champion.from_json(state["champion"]))
         core.reached = StreamPositions.from_json(state)
-        core.streams.restore(state["streams"])
         core.panel.restore(state["panel"])
         core.quotas.restore(state["quotas"])
         core.clock.restore(state["clock"])
@@ -128,7 +126,6 @@ class SchedulerCore:
             "panel": self.panel.state(),
             "quotas": self.quotas.state(),
             "clock": self.clock.state(),
-            "streams": self.streams.to_json(),
             "plan": None if self.plan is None else self.plan.to_json(),
             "trial": self.trial.state(),
             "keys": self.keys.to_json(),
@@ -271,6 +268,4 @@ class SchedulerCore:
     def _make_batch_builder(self) -> BatchBuilder:
         parts = self.pages, self.politeness_policy, self.formula_switch, self.panel, self.quotas
         settings = self._settings
-        return BatchBuilder(
-            *parts, settings.seed, settings.host_share, self.trial, self._surge_probes, self.streams.names, self.keys
-        )
+        return BatchBuilder(*parts, settings.seed, settings.host_share, self.trial, self._surge_probes, self.keys)

@@ -32,7 +32,7 @@ from streamsched.persistence.call_codec import Rereader, encode_call
 from streamsched.persistence.change_feed import CURSOR_EXPECTED, ChangeFeed, has_feed, remove_feed
 from streamsched.persistence.files import as_snapshot_errors, remove_drafts
 from streamsched.persistence.group_commit import JoinedCommits
-from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
+from streamsched.persistence.image_reader import LoadedImages, load_images
 from streamsched.persistence.image_writer import (
     ImageSeries,
     SavedImage,
@@ -199,7 +199,7 @@ class DurableScheduler(Scheduler):
             if self.feed is not None:
                 self.feed.check()
             latest_s = self._latest_s()
-            result = take_records(self, records, path, latest_s)
+            result = take_records(self, records, latest_s)
             if latest_s is not None and not result.rejected:
                 latest_s = TIME_LIMIT_S  # the same for all that are accepted whole, so that one entry holds many
             self._taken.add(core.reached.advance(path, len(records), position, latest_s))
@@ -277,10 +277,6 @@ class DurableScheduler(Scheduler):
         """The newest image on disk: its ``path``, and the ``positions`` of streams saved with it."""
         assert self._images.newest is not None
         return self._images.newest
-
-    def streams_in_all_images(self) -> set[str]:
-        """Return the streams whose positions are in every whole image on disk. O(bytes of the images' contents)."""
-        return streams_in_all_images(self.directory)
 
     @property
     def trouble(self) -> SnapshotError | None:

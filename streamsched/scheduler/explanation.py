@@ -39,14 +39,12 @@ _MAX_FAILURES: Final = 255  # consecutive failures are counted in a byte: there 
 
 class RankedBy(NamedTuple):
     """The champion, or the challenger of the page's trial, and the ranking that scores by it; the limits that decide
-    which pages are eligible; the names of streams by number, from 1, those of the kinds of sources of change signals,
-    from 0; and the plan of the crawl rates.
+    which pages are eligible; the names of the kinds of sources of change signals; and the plan of the crawl rates.
     """
 
     champion: Champion
     ranking: FullScan
     limits: Limits
-    streams: Sequence[str] = ()
     signal_kinds: Sequence[str] = ()
     plan: CrawlPlan | None = None
 
@@ -67,7 +65,7 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     group = shard.groups.records[page["group"]]
     leased = bool(are_leased(shard, rows, now)[0])
     eligible = bool(are_eligible(shard, rows, now, ranked.limits)[0])
-    eligible_from_s, reasons = eligibility_reasons(shard, row, now, ranked.limits, ranked.streams)
+    eligible_from_s, reasons = eligibility_reasons(shard, row, now, ranked.limits)
     visited = bool(page["flags"] & VISITED)
     last_outcome_s = shard.pages.traces["last_outcome_s"][row]
     place = ranked.ranking.place(shard, query, row)

@@ -23,9 +23,9 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from streamsched.api.views import Noticed, Observed
-from streamsched.errors import InvalidOutcome, SettingsError
+from streamsched.errors import InvalidOutcome
 from streamsched.formula.champion import Champion
-from streamsched.numerics.argument_checks import check_time, read_items
+from streamsched.numerics.argument_checks import check_time
 from streamsched.numerics.arrays import Arrays, Floats, Ints
 from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.packed_urls import PackedUrls
@@ -166,14 +166,12 @@ class Replayed(NamedTuple):
     core: SchedulerCore
 
 
-def take_records(
-    scheduler: Any, records: OutcomeBatch | SignalBatch, stream: str, latest_s: float | None
-) -> Observed | Noticed:
-    """Apply the valid ones of `records`, delivered by `stream`, in their order; the log has them later. O(1) each."""
+def take_records(scheduler: Any, records: OutcomeBatch | SignalBatch, latest_s: float | None) -> Observed | Noticed:
+    """Apply the valid ones of `records` of a stream in their order; the log has them later. O(1) each."""
     if isinstance(records, SignalBatch):
         noticed: Noticed = LOGGED_CALLS["notice"].method(scheduler, records, latest_s=latest_s)
         return noticed
-    observed: Observed = LOGGED_CALLS["observe"].method(scheduler, records, latest_s=latest_s, stream=stream)
+    observed: Observed = LOGGED_CALLS["observe"].method(scheduler, records, latest_s=latest_s)
     return observed
 
 
@@ -252,13 +250,6 @@ def as_weights(importance: npt.ArrayLike, count: int) -> Floats:
     return weights
 
 
-def _prepare_streams(_: Any, streams: Any, __: Given) -> frozenset[str]:
-    names = read_items("streams", streams, "a collection of streams, as in `positions`")
-    if not all(isinstance(name, str) for name in names):
-        raise SettingsError("streams", streams, "a collection of streams, as in `positions`")
-    return frozenset(names)
-
-
 def _plain_number(value: Any) -> Any:
     """Return a number, which may be one of NumPy's, as JSON has it."""
     return value.item() if isinstance(value, np.generic) else value
@@ -293,7 +284,6 @@ WEIGHTS: Final = Column(  # of the `urls`
     lambda _, arrays: arrays.get("importance"),
 )
 HOST: Final = Column(lambda _, host, __: None if host is None else read_host(host).key)
-STREAMS: Final = Column(_prepare_streams, lambda streams: (sorted(streams), {}))
 RULES: Final = Column(write=lambda rules: (pack_rules(rules), {}), read=lambda packed, _: unpack_rules(packed))
 POLITENESS: Final = Column(
     write=lambda politeness: (politeness.to_json(), {}), read=lambda fields, _: Politeness.from_json(fields)

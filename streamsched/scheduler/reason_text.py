@@ -208,10 +208,6 @@ _TEMPLATES: Final[Mapping[str, Callable[[_Fields], str]]] = {
     ReasonCode.CATCHING_UP: lambda fields: (
         f"not leased yet: outcomes of {fields['partition']} that were there when this host took it over are being read"
     ),
-    ReasonCode.STREAM_SUSPENDED: lambda fields: (
-        f"not eligible: another reader of the group owns {fields['stream']}, which delivers the outcomes of "
-        f"{fields['host']}"
-    ),
     ReasonCode.LEASED: lambda fields: f"not eligible: leased {_until(fields)}",
     ReasonCode.HOST_RESTING: _host_resting,
     ReasonCode.HOST_PROBING: lambda fields: (

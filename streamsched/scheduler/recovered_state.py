@@ -249,7 +249,7 @@ class _StreamReplay:
         for number, count in zip(taken.turns, taken.counts, strict=True):
             offsets = taken.streams[number]
             for batch in streams[number].read(count, log):
-                take_records(Replayed(self._core), batch, offsets.path, offsets.latest_s)
+                take_records(Replayed(self._core), batch, offsets.latest_s)
         for stream, offsets in zip(streams, taken.streams, strict=True):
             stream.position, stream.beyond = offsets.position, offsets.beyond
             self._core.reached.reach(offsets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,6 @@ from streamsched.scheduler.logged_calls import (
     RATES,
     RULES,
     SIGNALS,
-    STREAMS,
     UNTIL,
     URLS,
     WEIGHTS,
@@ -248,13 +247,12 @@ class Scheduler:
     def max_patterns_per_host(self, most: int | None) -> None:
         self._set_bounds({"max_patterns_per_host": most})
 
-    @logged(Columns(has_observed, outcomes=OUTCOMES, latest_s=LATEST, stream=PLAIN))
+    @logged(Columns(has_observed, outcomes=OUTCOMES, latest_s=LATEST))
     def observe(
         self,
         outcomes: OutcomeBatch | Outcome | Iterable[Outcome],
         *,
         latest_s: float | None = None,
-        stream: str | None = None,
         positions: bool = False,
     ) -> Observed:
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
@@ -264,7 +262,6 @@ class Scheduler:
         change nothing. Those of unknown pages beyond `max_pages` or `max_pages_per_host` are refused.
 
         - `latest_s`: the latest time that is valid, in place of that of the scheduler's clock;
-        - `stream`: what delivered them, see `suspend_streams`;
         - `positions`: whether the result has the positions of the outcomes that were changes, from 0.
         """
         core, given = self.core, as_outcomes(outcomes)
@@ -272,18 +269,10 @@ class Scheduler:
         with core.lock:
             batch, problems = admit_outcomes(core.clock, given, problems, latest_s)
             limits, then = core.politeness_policy.limits, core.formula_switch.count
-            number = core.streams.number(stream if len(batch) else None)
             starts = core.url_rule.starts
             found = np.empty((len(batch), 3)) if positions or core.on_changes is not None else NO_CHANGES
             counts = core.pages.observe(
-                batch,
-                limits,
-                exact=core.exact,
-                surges=core.surges,
-                stream=number,
-                starts=starts,
-                then=then,
-                found=found,
+                batch, limits, exact=core.exact, surges=core.surges, starts=starts, then=then, found=found
             ).tolist()
             core.politeness_policy.reach(core.pages.arrays)
             core.note_changes(batch, counts[CHANGES], found)
@@ -483,21 +472,6 @@ class Scheduler:
             if sooner:  # otherwise the bounds of their pages remain valid
                 core.formula_switch.forget()
         return blocked.size
-
-    @logged(Columns(streams=STREAMS))
-    def suspend_streams(self, streams: Collection[str]) -> int:
-        """Return no page of hosts whose last outcome came from one of `streams`; return how many pages these have.
-
-        For partitions of a topic that another process of the group reads: it has the newer outcomes and leases. It
-        replaces the streams of the last call, so an empty collection releases all. Hosts without an outcome of a
-        stream of `DurableScheduler.take`, such as those that are only discovered, are never suspended. O(hosts).
-        """
-        core = self.core
-        with core.lock:
-            pages, is_released = core.streams.suspend(core.pages.arrays, streams)
-            if is_released:  # otherwise the bounds remain valid
-                core.formula_switch.forget()
-        return pages
 
     @logged(Columns(rules=RULES))
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
@@ -807,7 +781,7 @@ class Scheduler:
         with core.lock:
             row = int(core.find([url])[0])
             limits = core.politeness_policy.limits
-            return None if row < 0 else view_page(core.pages.arrays, row, now, limits, core.streams.names)
+            return None if row < 0 else view_page(core.pages.arrays, row, now, limits)
 
     def host(self, name: str, *, now: float) -> HostView | None:
         """Return a host's limits at `now` and what holds it back, None for a host without a known page. O(1)."""
@@ -868,7 +842,7 @@ class Scheduler:
         core = self.core
         with core.batch_builder.leases_as_of(now):
             shard, politeness = core.pages.arrays, core.politeness_policy.politeness
-            return [view_host(shard, group, now, politeness, core.streams.names) for group in groups]
+            return [view_host(shard, group, now, politeness) for group in groups]
 
     def save(self, path: str | Path) -> Path:
         """Save the state to the directory `path`, made if necessary, atomically; return the file written. O(pages).

@@ -67,7 +67,7 @@ from streamsched.records.group_schema import HOST_AT, SURGES_AT
 from streamsched.records.page_bounds import BoundLimits
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.schema import ShardArrays
-from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
+from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.trial_counts import count_visit
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
 from streamsched.records.url_store import prefetch_url
@@ -93,15 +93,13 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, how hashes decide, the limits of politeness, whether surges are
-    learned, the stream they come from: its number as in GROUP.stream, 0 for none, the bounds on pages, how their URLs
-    begin, and the rarely needed kernels.
+    learned, the bounds on pages, how their URLs begin, and the rarely needed kernels.
     """
 
     cycle_s: float
     change: ChangeRule
     limits: Limits
     surges: bool
-    stream: int
     bounds: BoundLimits
     starts: UrlStarts
     lazy: LazyKernels
@@ -289,7 +287,6 @@ def _apply_one(
     mark_dirty_group(dirty, groups, np.int64(page.group))
     mark_dirty_group(dirty, groups, np.int64(group.host))
     fetched_at = columns.fetched_at[at]
-    _store_stream(host, rules.stream, invalidated)
     status: Any = columns.status[at] if given & STATUS else np.int32(200)
     answers = ends_lease(shard.pages, row, rules.limits, fetched_at)
     if status in (NOT_ATTEMPTED, ROBOTS_DENIED):
@@ -448,15 +445,6 @@ def _keep_validators(  # noqa: PLR0913, PLR0917  a kernel
         reported = np.int64(given) if succeeded else np.int64(0)
         heads, texts = shard.pages.validators, shard.pages.validator_texts
         call(keep, (heads, texts, shard.validators, row, columns.validators, at, reported, succeeded and same))
-
-
-@inlined_kernel
-def _store_stream(host: Record, stream: int, invalidated: InvalidationBuffer) -> None:
-    """Let a host belong to the stream that delivered one of its outcomes, unless that is 0. O(1)."""
-    if stream != 0:
-        if host.stream < 0 < stream:
-            invalidate_all(invalidated)  # its other pages may be ranked again
-        host.stream = stream
 
 
 @inlined_kernel

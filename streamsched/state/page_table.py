@@ -129,7 +129,6 @@ class PageTable:
         *,
         exact: bool = True,
         surges: bool = True,
-        stream: int = 0,
         starts: UrlStarts = ANY_TEXT,
         then: Callable[[int], object] | None = None,
         found: npt.NDArray[np.float64] = NO_CHANGES,
@@ -137,7 +136,7 @@ class PageTable:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `exact`: see
-        `ChangeRule`; `surges`: whether surges are learned; `stream`, `starts`: see `IngestRules`; `then`: called with
+        `ChangeRule`; `surges`: whether surges are learned; `starts`: see `IngestRules`; `then`: called with
         the number of outcomes whenever some tens of thousands are applied, and at the end; `found`: float64[n, 3], gets
         the changes, see `IngestCounts`. O(1) an outcome, amortised: 112 bytes of the page's records, its group's mean,
         and four rows of the sweep.
@@ -157,7 +156,7 @@ class PageTable:
                 shard, index, bounds = self.arrays, self._index.arrays(), self.bounds.limits
                 offsets, given = columns.offsets[span[0] : span[1] + 1], columns.given[slice(*span)]
                 lazy = lazy_kernels(shard, index, columns.blob, offsets, given, columns.validators, bounds)
-                rules = IngestRules(self.cycle_s, change, limits, surges, stream, bounds, starts, lazy)
+                rules = IngestRules(self.cycle_s, change, limits, surges, bounds, starts, lazy)
                 apply_outcomes(shard, index, columns, span, rules, ahead, result)
                 self._join_pages()
                 if then is not None:

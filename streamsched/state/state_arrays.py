@@ -230,7 +230,6 @@ def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     arrays["corpus"]["text_end"] = span_lengths(spans).sum()
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
-    arrays["groups"]["stream"] = 0  # it says how the state was made
     arrays["domains"]["hash"] = 0  # the key of the indexes is drawn by each process
     day, domains = int(arrays["corpus"]["day"][0]), arrays["domains"]
     domains["visits"][domains["day"] != day] = 0  # of an earlier day

@@ -1,17 +1,14 @@
-"""Streams of outcomes: which times are too far in the future, and which hosts belong to a stream.
+"""Streams of outcomes: which times are too far in the future.
 
 Much depends on the newest time that a scheduler has seen: how rhythms fade, which cycle evolution and the panel are in,
 when a page was last visited. One wrong clock among the crawlers must not move it, so outcomes are checked against the
 stream's own times or the caller's clock.
-
-A host belongs to the stream that last delivered an outcome of one of its pages. While a stream is suspended because
-another process reads it, no batch has a page of its hosts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +19,6 @@ from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_time
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.durations import format_duration, parse_duration
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.dirty_tracking import mark_dirty_groups
-from streamsched.records.schema import ShardArrays
 from streamsched.signals import SignalBatch
 
 MAX_AHEAD: Final = "100d"  # of the stream's newest time: a crawl once a quarter is no jump, a wrong year is one
@@ -251,49 +246,3 @@ def _admit_rows(
     rows = np.arange(times.size) if rows is None else rows
     ahead = list(zip(rows[refused].tolist(), times[rows[refused]].tolist(), strict=True))
     return _Admitted(np.delete(rows, refused), ahead, clock.describe_bound(latest_s))
-
-
-class SuspendedStreams:
-    """The numbers of streams in GROUP.stream, and which streams are suspended. For one call at a time.
-
-    ``names``: stream number i + 1 at place i; ``suspended``: their names, perhaps of streams without a number.
-    """
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.suspended: frozenset[str] = frozenset()
-        self._numbers: dict[str, int] = {}
-
-    def number(self, stream: str | None) -> int:
-        """Return the number of `stream`, negative while it is suspended, 0 for None; a new one gets the next. O(1)."""
-        if stream is None:
-            return 0
-        if stream not in self._numbers:
-            self.names.append(stream)
-            self._numbers[stream] = len(self.names)
-        return self._numbers[stream] * (-1 if stream in self.suspended else 1)
-
-    def suspend(self, shard: ShardArrays, streams: Collection[str]) -> tuple[int, bool]:
-        """Suspend `streams` and no others. O(groups).
-
-        Returns how many pages their hosts have, and whether the hosts of a stream were released.
-        """
-        self.suspended = frozenset(streams)
-        marks = np.array([0, *map(self.number, self.names)], np.int32)
-        groups = shard.groups.records[: int(shard.corpus["groups"][0])]
-        wanted = marks[np.abs(groups["stream"])]
-        changed = np.flatnonzero(groups["stream"] != wanted)
-        is_released = bool(np.any(wanted[changed] > 0))
-        mark_dirty_groups(shard.dirty, shard.groups.records, changed)
-        groups["stream"][changed] = wanted[changed]
-        return int(groups["pages"][groups["stream"][groups["host"]] < 0].sum()), is_released
-
-    def to_json(self) -> dict[str, list[str]]:
-        """Return what `restore` needs, as JSON values."""
-        return {"names": list(self.names), "suspended": sorted(self.suspended)}
-
-    def restore(self, state: Mapping[str, list[str]]) -> None:
-        """Continue from what `to_json` returned, with a shard of the same instant."""
-        self.names[:] = state["names"]
-        self._numbers = {name: number for number, name in enumerate(self.names, 1)}
-        self.suspended = frozenset(state["suspended"])

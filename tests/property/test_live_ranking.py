@@ -127,7 +127,6 @@ targets = st.sampled_from(
     ]
 )
 hosts = st.sampled_from(["a.example", "b.example", "a*", "nowhere.example"])
-STREAMS = ("kafka://outcomes/0", "kafka://outcomes/1", "kafka://outcomes/2")
 some_delays = st.sampled_from([None, None, 0.0, 1.0, 3_600.0])
 
 
@@ -231,16 +230,6 @@ class LiveRanking(RuleBasedStateMachine):
     @rule(crawl=crawls)
     def observe(self, crawl: Crawl) -> None:
         self.twins.observe(list(replace(crawl, start_s=self.twins.now + crawl.start_s).outcomes()))
-
-    @rule(crawl=crawls, stream=st.sampled_from(STREAMS))
-    def observe_stream(self, crawl: Crawl, stream: str) -> None:
-        """Hosts come from several streams, as with bad keys, also from suspended ones."""
-        self.twins.observe(list(replace(crawl, start_s=self.twins.now + crawl.start_s).outcomes()), stream)
-
-    @rule(streams=st.sets(st.sampled_from(STREAMS)))
-    def suspend(self, streams: set[str]) -> None:
-        self.twins.suspend(streams)
-        self.met["suspended hosts"] += bool(set(self.twins.world.streams.values()) & streams)
 
     @rule(every=st.integers(1, 3), verdict=st.booleans())
     def observe_again(self, every: int, verdict: bool) -> None:
@@ -466,7 +455,6 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
     assert met["surges"] > 2
-    assert met["suspended hosts"] > 0
     assert met["kept surges"] > 0
     assert met["claims"] > 2
     assert met["signals"] > 2

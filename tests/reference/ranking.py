@@ -30,8 +30,6 @@ class World:
         self.urgent: set[str] = set()
         self.blocks: list[tuple[str, float]] = []
         self.unblocked: set[str] = set()  # hosts that blocks have not reached
-        self.streams: dict[str, str] = {}  # of hosts: the stream that last delivered an outcome
-        self.suspended: set[str] = set()
         self.shares = DomainShares(None)
 
     def host(self, url: str) -> reference_politeness.Host:
@@ -69,14 +67,12 @@ class World:
         self.host(url)
         self.reach()
 
-    def observe(self, outcomes: Sequence[Outcome], stream: str | None = None) -> None:
-        """Apply outcomes in order, of a stream or of none."""
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Apply outcomes in order."""
         for outcome in outcomes:
             answers, newest_s = self.shard.answers(outcome), self.shard.newest_s
             if self.shard.observe(outcome) not in ("duplicate", "late"):
                 self.host(outcome.url).apply(outcome, answers=answers, newest_s=newest_s)
-                if stream is not None:
-                    self.streams[names_of(outcome.url)[0]] = stream
                 if answers:
                     self.urgent.discard(outcome.url)
                     self.leases.until_s.pop(outcome.url, None)
@@ -146,8 +142,6 @@ class World:
             own = host.rule.per_batch
             per_batch = math.inf if own is not None or self.per_batch is None else self.per_batch
             capacities[name] = min(host.capacity(now, min(lease_s, 1e300)), per_batch)
-            if self.streams.get(name) in self.suspended:
-                capacities[name] = 0
         return capacities
 
     def rank(

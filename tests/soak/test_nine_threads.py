@@ -194,9 +194,6 @@ class Crowd:
     def _set_politeness(self, rng: random.Random, _mine: list[str]) -> None:
         self.scheduler.set_politeness(Politeness(delay=rng.choice([0.0, 2.0]), in_flight=40, min_revisit=10.0))
 
-    def _suspend_streams(self, rng: random.Random, _mine: list[str]) -> None:
-        self.scheduler.suspend_streams(rng.choice([[], ["stream"], ["stream", "another"]]))
-
     def _set_property(self, rng: random.Random, _mine: list[str]) -> None:
         name = rng.choice(sorted(SETTABLE))
         setattr(self.scheduler, name, rng.choice(SETTABLE[name]))
@@ -329,10 +326,6 @@ class Crowd:
         assert isinstance(self.scheduler, DurableScheduler)
         latest_s, _ = self.scheduler.latest_time()
         assert latest_s > START_S - DAY
-
-    def _streams_in_all_images(self, _rng: random.Random, _mine: list[str]) -> None:
-        assert isinstance(self.scheduler, DurableScheduler)
-        assert self.scheduler.streams_in_all_images() <= {"stream"}
 
     def _read_properties(self, _rng: random.Random, _mine: list[str]) -> None:
         for name in properties(type(self.scheduler)):

@@ -69,9 +69,9 @@ class Twins:
         self.is_current = True  # whether the ranking has processed all changes of pages
 
     # --- the same changes
-    def observe(self, outcomes: Sequence[Outcome], stream: str | None = None) -> None:
-        self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes), stream=stream)
-        self.world.observe(outcomes, stream)
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
+        self.world.observe(outcomes)
         self.is_current = True
 
     def notice(self, urls: Sequence[str], kind: str, ago_s: float) -> None:
@@ -82,13 +82,6 @@ class Twins:
         fates = [self.world.shard.notice(url, kind, self.now - ago_s) for url in urls if url in known]
         assert noticed.applied == fates.count("applied")
         assert noticed.discovered == len(set(urls) - known)
-        self.is_current = True
-
-    def suspend(self, streams: set[str]) -> None:
-        self.world.suspended = streams
-        hosts = {host for host, stream in self.world.streams.items() if stream in streams}
-        pages = sum(names_of(url)[0] in hosts for url in self.world.shard.pages)
-        assert self.scheduler.suspend_streams(streams) == pages
         self.is_current = True
 
     def discover(self, urls: Sequence[str], importance: float | Sequence[float] | None = None) -> None:

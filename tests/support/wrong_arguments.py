@@ -327,7 +327,6 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
         method("use", "formula"),
         method("begin_trial", "challenger", now=1.0),
         method("save", "path"),
-        method("suspend_streams", "streams"),
         *[
             case(f"{owner} of a state", name, partial(_set, of_place, name), "none", valid)
             for name, valid in {"max_ahead": AMOUNT, "max_pages": NOTHING}.items()

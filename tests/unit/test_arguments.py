@@ -72,7 +72,7 @@ ERRORS = {kind.__name__ for kind in PUBLIC if isinstance(kind, type) and issubcl
 UNCHECKED = {
     "core", "end", "feed", "breed", "newest_s",  # of constructors that are not called, and test seams
     "self", "optional", "state", "rows", "kind", "error", "trace", "events", "names",
-    "latest_s", "stream",  # of streams: numbers and names that the service has checked
+    "latest_s",  # of streams: a number that the service has checked
     "trigger",  # a Literal, which a type checker checks
     "settings", "plan", "clock", "records", "batch", "observed", "log", "batches", "parts", "columns", "ranges",
     "wait", "full", "positions",  # other objects and flags that it checks

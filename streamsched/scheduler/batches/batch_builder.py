@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -112,7 +112,6 @@ class BatchBuilder:
     host_share: float | None
     trial: FormulaTrial
     surge_probes: SurgeProbes  # used if the formula reads `surge` or `gain`
-    streams: Sequence[str] = ()  # by number, from 1
     keys: BatchKeys = field(default_factory=BatchKeys)
     handout_order: HandoutOrder = field(default_factory=HandoutOrder)
 
@@ -166,7 +165,7 @@ class BatchBuilder:
         self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, now))
         query = self.query(len(request.urls), now, request.lease_s)
         chosen = choose_granted(shard, query, request.urls, self.pages.find(request.urls), self.panel)
-        refused = {url: why_refused(shard, query, row, self.streams) for url, row in chosen.refused.items()}
+        refused = {url: why_refused(shard, query, row) for url, row in chosen.refused.items()}
         codes, grounds = number_codes(chosen.reasons)
         scores = self.formula_switch.current.scan.score(shard, now, query.cycle_s, chosen.rows)
         tiers = tiers_of(read_overdue(shard, chosen.rows, query.limits, now))
@@ -226,9 +225,7 @@ class BatchBuilder:
         shard = self.pages.arrays
         kinds = self.pages.signal_kinds
         tried = self.trial.ranking_of(shard, row, query.now)  # of a page in a trial the challenger's score counts
-        ranked = RankedBy(
-            *(tried or (champion, self.formula_switch.current.scan)), query.limits, self.streams, kinds, plan
-        )
+        ranked = RankedBy(*(tried or (champion, self.formula_switch.current.scan)), query.limits, kinds, plan)
         query = self._share(query)
         explanation, score = explain_page(shard, ranked, query, row), ranked.score(shard, query, row)
         with self.leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():

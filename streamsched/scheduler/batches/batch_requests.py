@@ -300,9 +300,9 @@ def choose_granted(shard: ShardArrays, query: Query, urls: PackedUrls, found: In
     return ChosenPages(chosen, int(np.count_nonzero(np.isin(chosen, query.first))), refused)
 
 
-def why_refused(shard: ShardArrays, query: Query, row: int, streams: Sequence[str]) -> ReasonCode:
+def why_refused(shard: ShardArrays, query: Query, row: int) -> ReasonCode:
     """Return why the page of `row`, negative if it is not known, was not leased. O(1). Before others are leased."""
     if row < 0:
         return ReasonCode.UNKNOWN
-    reasons = eligibility_reasons(shard, row, query.now, query.limits, streams)[1]
+    reasons = eligibility_reasons(shard, row, query.now, query.limits)[1]
     return held_back_by(reasons) or ReasonCode.HOST_SHARE_USED

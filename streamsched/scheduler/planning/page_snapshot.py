@@ -9,7 +9,7 @@ import numpy as np
 from streamsched.estimation.signal_sources import reliability
 from streamsched.numerics.arrays import Bools, Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.politeness.limits import Limits, host_delay, is_suspended, ready_at
+from streamsched.politeness.limits import Limits, host_delay, ready_at
 from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.signal_schema import RESOLVED, TRUE
@@ -69,8 +69,7 @@ def _copy(
         out.waited[row] = min(max((now - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
         out.visited[row] = page.flags & VISITED != 0
         out.crawl_rate[row] = pages.traces[row].crawl_rate
-        waits = is_suspended(host) or max(host.ready_s, ready_at(pages, row, limits)) > until_s
-        out.available[row] = not waits
+        out.available[row] = max(host.ready_s, ready_at(pages, row, limits)) <= until_s
         if pages.signals.size:
             out.recall[row] = _best_recall(shard, host, pages.signals[row].covered, cycle_s)
         out.host[row] = group.host

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -24,15 +23,10 @@ from streamsched.records.url_store import url_text
 _FEWEST_READ: Final = 1 << 10  # groups at a time
 
 
-def view_host(
-    shard: ShardArrays, host: int, now: float, politeness: Politeness, streams: Sequence[str] = ()
-) -> HostView:
-    """Return the host of the group `host` at `now`, whose leases must have ended if they have expired. O(1).
-
-    `streams`: the names of streams by number, from 1.
-    """
+def view_host(shard: ShardArrays, host: int, now: float, politeness: Politeness) -> HostView:
+    """Return the host of the group `host` at `now`, whose leases must have ended if they have expired. O(1)."""
     record: Record = shard.groups.records[host]
-    rule, stream = _rule_of(record), int(record["stream"])
+    rule = _rule_of(record)
     most = politeness.in_flight if rule.in_flight is None else rule.in_flight
     held_back, eligible_from_s = _find_wait(record, now, most)
     resting, cause = float(record["ready_s"]), CAUSE_NAMES.get(int(record["wait_reason"]))
@@ -51,7 +45,6 @@ def view_host(
         refusals=int(record["refusals"]),
         refusal=int(record["refusal"]) if record["refusals"] else None,
         probe=url_text(shard.pages, int(record["probe"]) - 1) if record["probe"] else None,
-        stream=streams[abs(stream) - 1] if stream else None,
         held_back=held_back,
         eligible_from_s=eligible_from_s,
     )
@@ -106,8 +99,6 @@ def _find_wait(record: Record, now: float, most: int | None) -> tuple[ReasonCode
     """Return why no page of a host may be visited at `now`, None if one may, and from when one may."""
     probing_s = float(record["probe_until_s"]) if record["probe"] else -np.inf
     from_s = max(float(record["ready_s"]), probing_s, now)
-    if record["stream"] < 0:
-        return ReasonCode.STREAM_SUSPENDED, None
     is_full = most is not None and int(record["out"]) >= most
     if record["ready_s"] > now:
         return ReasonCode.HOST_RESTING, None if is_full else from_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,12 @@ from streamsched.records.validators import read_validators
 from streamsched.scheduler.reason_text import describe_reasons
 
 
-def view_page(shard: ShardArrays, row: int, now: float, limits: Limits, streams: Sequence[str] = ()) -> PageView:
-    """Return the page of `row` at `now`. O(1).
-
-    `streams`: the names of streams by number, from 1.
-    """
+def view_page(shard: ShardArrays, row: int, now: float, limits: Limits) -> PageView:
+    """Return the page of `row` at `now`. O(1)."""
     page, trace = shard.pages.records[row], shard.pages.traces[row]
     flags, visit_s = int(page["flags"]), float(page["last_visit_s"])
     is_leased = bool(are_leased(shard, np.array([row]), now)[0])
-    eligible_from_s, reasons = eligibility_reasons(shard, row, now, limits, streams)
+    eligible_from_s, reasons = eligibility_reasons(shard, row, now, limits)
     group = int(page["group"])
     plain: dict[str, Any] = {name: int(page[name]) for name in ("visits", "changes", "failures", "gone")}
     etags, modified = read_validators(shard.pages.validators, shard.pages.validator_texts, np.array([row]))

@@ -46,7 +46,6 @@ ACTS: dict[str, Callable[[Scheduler], object]] = {
     "block": lambda scheduler: scheduler.block("*.example", UNTIL),
     "set_rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
     "set_politeness": lambda scheduler: scheduler.set_politeness(Politeness(in_flight=3)),
-    "suspend_streams": lambda scheduler: scheduler.suspend_streams({"kafka://outcomes/0"}),
     "limit_ahead": set_max_ahead,
     "set_bounds": set_bound,
     "use": lambda scheduler: scheduler.use("t * crawl_rate"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from streamsched import HostRule, Outcome, OutcomeBatch, Politeness, Rule, Scheduler, SettingsError, UnknownPage
+from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SettingsError, UnknownPage
 from streamsched.api.views import HostLimits, HostView, PageLimits, PageView, RulesView
 from streamsched.outcomes import StatusWord
 from streamsched.reasons import ReasonCode
@@ -149,15 +149,6 @@ def test_what_holds_a_host_back() -> None:
         probe,
         NOW + 190.0,
     )
-
-
-def test_a_host_of_a_suspended_stream() -> None:
-    scheduler = Scheduler()
-    scheduler.observe(OutcomeBatch([URL], [1.0]), stream="kafka://a")
-    assert (host_of(scheduler).stream, host_of(scheduler).held_back) == ("kafka://a", None)
-    scheduler.suspend_streams(["kafka://a"])
-    view = host_of(scheduler)
-    assert (view.stream, view.held_back, view.eligible_from_s) == ("kafka://a", ReasonCode.STREAM_SUSPENDED, None)
 
 
 def test_hosts_in_parts_are_all_hosts_once() -> None:

@@ -35,10 +35,6 @@ SENTENCES = [
         Reason(ReasonCode.CATCHING_UP, {"partition": "kafka://outcomes/3"}),
         "not leased yet: outcomes of kafka://outcomes/3 that were there when this host took it over are being read",
     ),
-    (
-        Reason(ReasonCode.STREAM_SUSPENDED, {"host": "a.example", "stream": "kafka://outcomes/3"}),
-        "not eligible: another reader of the group owns kafka://outcomes/3, which delivers the outcomes of a.example",
-    ),
     (Reason(ReasonCode.LEASED, WAIT), f"not eligible: leased {UNTIL}"),
     (
         Reason(ReasonCode.HOST_RESTING, {"host": "a.example", "cause": "too_many_requests", **WAIT}),

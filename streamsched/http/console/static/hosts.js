@@ -24,7 +24,6 @@ const HELD = {
   host_resting: "rests",
   host_probing: "one page finds out whether it answers again",
   host_full: "as many pages in flight as allowed",
-  stream_suspended: "another reader has its partition",
 };
 const CAUSES = {
   delay: "delay between visits",
