@@ -1,15 +1,15 @@
-"""Applies what arrives of a run's streams to a durable scheduler: apply, save with the positions, then commit."""
+"""Applies what arrives of a run's streams to a durable scheduler: apply, and save with the positions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from streamsched.api.views import Noticed, Observed
 from streamsched.connectors.records import OUTCOMES, SIGNALS
-from streamsched.connectors.source import Position, Source
+from streamsched.connectors.source import Source
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
@@ -17,10 +17,10 @@ from streamsched.service.arrivals import Arrival, InputStream
 from streamsched.service.batch_publisher import BatchPublisher
 from streamsched.service.event_log import LOG
 from streamsched.service.stream_hooks import StreamHook, find_drift, observe_through
-from streamsched.service.stream_intake import ImagePositions, StreamIntake
+from streamsched.service.stream_intake import StreamIntake
 from streamsched.signals import SignalBatch
 
-_HOUSEKEEPING_S: Final = 1.0  # interval of commits, and of looks at saves, rejections and hooks
+_HOUSEKEEPING_S: Final = 1.0  # interval of looks at saves, rejections and hooks
 
 
 class StreamProgress(NamedTuple):
@@ -37,7 +37,7 @@ class StreamProgress(NamedTuple):
 
 
 class IngestLoop:
-    """Applies what `source` and `signals` deliver to `scheduler`. For one thread, another one during a rebalance.
+    """Applies what `source` and `signals` deliver to `scheduler`. For one thread.
 
     `signals`: a source of signals beside that of outcomes, None for none; `hooks`: what works between the outcomes and
     beside them; `pause`: called between parts of deliveries, so that others who call the scheduler get their turn;
@@ -68,18 +68,14 @@ class IngestLoop:
         self._is_applying = False  # an arrival that may have been cut short
         self._progress_at, self._progress_applied = clock(), 0
         self._saves = SaveLog(scheduler)
-        self._owned: frozenset[str] | None = None  # partitions of outcomes; None before the first are assigned
-        self._images = ImagePositions(scheduler)
         outcomes = InputStream(OUTCOMES, source)
         in_parts = partial(observe_through, hooks)
-        self._outcomes = StreamIntake(scheduler, outcomes, self._images, in_parts, pause=pause)
+        self._outcomes = StreamIntake(scheduler, outcomes, in_parts, pause=pause)
         self._intakes = [self._outcomes]
         if signals is not None:
-            self._intakes.append(StreamIntake(scheduler, InputStream(SIGNALS, signals), self._images, pause=pause))
+            self._intakes.append(StreamIntake(scheduler, InputStream(SIGNALS, signals), pause=pause))
         self.streams = [intake.stream for intake in self._intakes]
         self.streams_ended = False
-        for intake in self._intakes:
-            intake.source.on_revoke = partial(self._on_revoke, intake)
 
     def run(self, arrived: Iterable[Arrival | None], on_step: Callable[[IngestLoop], None]) -> SourceError | None:
         """Apply all that has `arrived`, None whenever nothing did for a while; return the error that ended it, if any.
@@ -95,7 +91,6 @@ class IngestLoop:
                     self._is_applying = True
                     next(intake for intake in self._intakes if intake.stream is arrival.stream).apply(arrival)
                     self._is_applying = False
-                self._follow_ownership(frozenset(self._outcomes.source.positions))
                 if self._clock() >= self._housekeeping_at:
                     self._housekeeping_at = self._clock() + _HOUSEKEEPING_S
                     self._do_housekeeping(idle=arrival is None)
@@ -107,17 +102,13 @@ class IngestLoop:
         return None
 
     def finish(self) -> None:
-        """Save what was applied and commit it. Raises SnapshotError if it cannot be saved."""
+        """Save what was applied. Raises SnapshotError if it cannot be saved."""
         if not self._is_applying:  # else a position of the source may be past what was applied
             self._note_positions()
         if not self._scheduler.is_saved:
             self._scheduler.snapshot()
         self._saves.note()
         self._log_rejected()
-        self._commit()
-        # The first image of a state knew no stream.
-        if not all(self._images.have(intake.source.positions) for intake in self._intakes):
-            self._commit()
 
     @property
     def total(self) -> Observed:
@@ -167,10 +158,6 @@ class IngestLoop:
         for intake in self._intakes:
             intake.note_positions()
 
-    def _commit(self) -> None:
-        for intake in self._intakes:
-            intake.commit()
-
     def _log_rejected(self) -> None:
         for intake in self._intakes:
             intake.log_rejected()
@@ -180,45 +167,10 @@ class IngestLoop:
             self._note_positions()
         self._saves.note()
         self._log_rejected()
-        self._commit()
         for hook in self._hooks:
             hook.tick()
         if self._progress_s is not None and self._clock() >= self._progress_at + self._progress_s:
             self._log_progress()
-
-    def _on_revoke(self, intake: StreamIntake, positions: Mapping[str, Position]) -> None:
-        """Save and commit before partitions go to another reader, so that it starts at their positions."""
-        intake.note_positions()
-        if intake is self._outcomes:
-            self._follow_ownership(frozenset(intake.source.positions) - frozenset(positions))
-        try:
-            self._scheduler.snapshot()
-        except SnapshotError as error:  # the next reader starts at the last save: nothing is lost for either
-            LOG.error("not saved before partitions were taken away", reason=str(error))
-        else:
-            self._saves.note()
-            for _ in range(self._scheduler.plan.kept):
-                if self._images.ensure(positions):
-                    break
-            intake.commit(force=True)
-        LOG.info("partitions taken away", partitions=",".join(sorted(positions)))
-
-    def _follow_ownership(self, owned: frozenset[str]) -> None:
-        """Suspend the partitions that are not `owned`: others have their newer outcomes, and their leases."""
-        source = self._outcomes.source
-        if not source.is_partitioned or owned == self._owned or (not owned and self._owned is None):
-            return
-        streams = self._scheduler.core.streams
-        others = {one for one in streams.names if not source.owns(one) and one in streams.suspended}
-        suspended = others | {one for one in streams.names if source.owns(one) and one not in owned}
-        try:
-            if suspended != streams.suspended:
-                pages = self._scheduler.suspend_streams(suspended)
-                LOG.info("ownership changed", owned=len(owned), suspended=len(suspended), pages_suspended=pages)
-        except SnapshotError as error:  # nor can a batch be logged: none is handed out until this succeeds
-            LOG.error("ownership not recorded", reason=str(error))
-        else:
-            self._owned = owned
 
     def _log_progress(self) -> None:
         now, applied = self._clock(), self.total.applied
@@ -229,8 +181,6 @@ class IngestLoop:
         if self.noticed is not None:
             fields |= {"signals_applied": self.noticed.applied, "signals_lag": self._intakes[1].lag}
         LOG.info("progress", applied=applied, per_s=per_s, pages=len(self._scheduler), lag=self.lag, **fields)
-        if self._outcomes.source.is_partitioned and self.lag is None:
-            LOG.warning("waiting for partitions: others of the group may hold them")
 
 
 class SaveLog:

@@ -67,8 +67,6 @@ def _check_beside(source: str, signals: str) -> None:
         own, other = read_settings(signals), read_settings(source)
         if own.topic == other.topic:
             found, expected = own.topic, "another topic than that of the outcomes, by its name"
-        elif own.group is not None and own.group == other.group:
-            found, expected = f"group={own.group}", "a group of its own"
     elif signals == source:
         expected = "another source than that of the outcomes"
     elif "-" in (signals, source) and (signals.startswith(SCHEME) or source.startswith(SCHEME)):

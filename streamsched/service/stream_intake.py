@@ -1,10 +1,9 @@
-"""Applies one stream to a durable scheduler, saves its positions with the state, and commits what is saved."""
+"""Applies one stream to a durable scheduler, and sets its positions in the state."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -12,40 +11,12 @@ import numpy.typing as npt
 
 from streamsched.api.views import Noticed, Observed
 from streamsched.connectors.records import SIGNALS
-from streamsched.connectors.source import Position
-from streamsched.errors import SnapshotError, SourceError
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.arrivals import Arrival, InputStream
 from streamsched.service.event_log import LOG
 
 _PART: Final = 8_192  # records between two pauses: some milliseconds
 _OTHERS: Final = {"rejected", "served", "hits"}  # not of a stream; its source counts the rejected ones
-
-
-class ImagePositions:
-    """Which streams have positions in every kept image of `scheduler`."""
-
-    def __init__(self, scheduler: DurableScheduler) -> None:
-        self._scheduler = scheduler
-        self._in_all: set[str] = set()
-
-    def have(self, paths: Iterable[str]) -> bool:
-        """Return whether all kept images held positions of `paths` when they were last looked at."""
-        return self._in_all.issuperset(paths)
-
-    def ensure(self, paths: Iterable[str]) -> bool:
-        """Return whether all kept images hold positions of `paths`; if not, save a full image, so that they soon will.
-
-        A state without a position for a partition starts at the committed offset. If recovery passed over a damaged
-        image for one without the position, the messages between the two would be lost.
-        """
-        if not self.have(paths):
-            self._in_all = self._scheduler.streams_in_all_images()
-        if not self.have(paths):
-            with suppress(SnapshotError):  # logged by the loop
-                self._scheduler.snapshot(full=True)
-            self._in_all = self._scheduler.streams_in_all_images()
-        return self.have(paths)
 
 
 class StreamIntake:
@@ -60,7 +31,6 @@ class StreamIntake:
         self,
         scheduler: DurableScheduler,
         stream: InputStream,
-        images: ImagePositions,
         apply_parts: Callable[[Any, Callable[[Any, bool], Any]], Any] = lambda records, apply: apply(records, True),
         pause: Callable[[], None] | None = None,
     ) -> None:
@@ -68,11 +38,9 @@ class StreamIntake:
         self.source = stream.source
         self.total: Any = Noticed() if stream.records is SIGNALS else Observed()
         self._scheduler = scheduler
-        self._images = images
         self._apply_parts = apply_parts
         self._pause = pause
         self._logged_rejected = self.source.rejected
-        self._committed: Mapping[str, Any] = {}
 
     def apply(self, arrival: Arrival) -> None:
         """Apply the records that have arrived. Raises SourceError if rejected ones cannot be kept aside."""
@@ -115,21 +83,6 @@ class StreamIntake:
             reached = self._scheduler.positions.get(path)
             if reached != position.to_json():
                 self._scheduler.take(self.stream.records.none(), path, position.to_json())
-
-    def commit(self, *, force: bool = False) -> None:
-        """Commit the positions in the newest save; if brokers refuse them now, the next commit makes up for it.
-
-        `force`: commit even if a kept image lacks one of them, because another reader is waiting.
-        """
-        positions = self._scheduler.saved.positions
-        assigned = {path: positions[path] for path in self.source.positions if path in positions}
-        if assigned == self._committed or not (force or self._images.ensure(assigned)):
-            return
-        try:
-            self.source.commit({path: Position.from_json(position) for path, position in assigned.items()})
-            self._committed = assigned
-        except SourceError as error:
-            LOG.warning("not committed", reason=str(error))
 
     def log_rejected(self) -> None:
         """Log how many records were rejected since the last call."""

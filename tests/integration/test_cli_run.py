@@ -250,6 +250,26 @@ def test_the_url_frontier_api_is_that_of_serve(streamsched: Command, tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        (["--source", "kafka://b:1/t?group=crawl"], {}),
+        (["--source", "kafka://b:1/t", "--set", "kafka.group=crawl"], {}),
+        (["--source", "kafka://b:1/t"], {"STREAMSCHED_KAFKA_GROUP": "crawl"}),
+        (["--source", "kafka://b:1/t", "--signals", "kafka://b:1/s?group=crawl"], {}),
+    ],
+)
+def test_a_group_is_that_of_a_cluster(
+    streamsched: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], more: dict[str, str]
+) -> None:
+    for name, value in more.items():
+        monkeypatch.setenv(name, value)
+    answer = streamsched("run", *words, "--state", tmp_path / "state")
+    assert (answer.code, answer.err.split(" ")[1]) == (2, "group:")
+    assert "streamsched cluster host" in answer.err
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
     ("source", "reason"),
     [("missing.jsonl", "no such file"), (".", "is a directory"), ("odd.bin", "format not recognised")],
 )

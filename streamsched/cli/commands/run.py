@@ -27,6 +27,7 @@ from streamsched.cli.service_options import (
     service_options,
     setting,
 )
+from streamsched.connectors.kafka.kafka_settings import SCHEME, read_settings
 from streamsched.errors import SettingsError
 from streamsched.persistence.state_directory import lock_state
 from streamsched.service.arrivals import Arrival, arrivals
@@ -57,11 +58,15 @@ _SPEED_S: Final = 0.2  # interval of speed measurements
 _WEIGHT: Final = 0.3  # of the newest measurement in the moving average
 _PROGRESS_S: Final = 10.0  # interval of progress events in the log
 _NO_FRONTIER: Final = "none: `streamsched serve` has the url-frontier API, `streamsched run` has not"
+_NO_GROUP: Final = (
+    "none: `streamsched run` reads all partitions of a topic and keeps their positions in its state; "
+    "several hosts share a topic by `streamsched cluster host` (docs/cluster.md)"
+)
 _EPILOG: Final = """
 \b
 Examples:
   streamsched run --source outcomes.jsonl.gz --state state/
-  streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
+  streamsched run --source kafka://localhost:9092/outcomes --state state/
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
   streamsched run --config run.toml --set politeness.delay=2s
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
@@ -96,6 +101,10 @@ def run_command(**given: Any) -> int:
     settings, unknown = read_run_settings(*given_settings(given))
     if settings.frontier.address is not None:
         raise SettingsError("frontier.address", settings.frontier.address, _NO_FRONTIER)
+    topics = [url for url in (settings.source, settings.signals.source) if url is not None and url.startswith(SCHEME)]
+    for group in (settings.kafka.get("group"), *(read_settings(url).group for url in topics)):
+        if group is not None:
+            raise SettingsError("group", group, _NO_GROUP)
     console = Console(stderr=True)
     is_service = settings.is_topic or "address" in settings.http
     with log_run(settings, unknown, console, level="info" if is_service else "warning"):

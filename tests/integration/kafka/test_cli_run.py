@@ -1,4 +1,4 @@
-"""`streamsched run` on a topic: to its end and on and on, stopped, killed, beside others of its group."""
+"""`streamsched run` on a topic: to its end and on and on, stopped, killed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,13 @@ from msgspec import structs
 
 from streamsched import Scheduler, Signal
 from streamsched.connectors import write_jsonl
-from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
-from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.state_directory import newest_image
 from tests.integration.kafka.broker import USER, Address
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event
 from tests.support.child_processes import warm_forkserver
-from tests.support.command_line import DAY, Command, crawl, finish, start, write
+from tests.support.command_line import Command, crawl, finish, start, write
 from tests.support.crawl_outcomes import make_outcomes
 from tests.support.killed_run import kill_after
 
@@ -125,26 +122,13 @@ def test_settings_from_a_file_the_environment_and_the_command_line(
     assert not (tmp_path / "no").exists()
 
 
-def test_offsets_are_committed_after_the_save_that_holds_them(
-    streamsched: Command, topic: Topic, real: Address, tmp_path: Path
-) -> None:
-    assert real.is_real
-    publish(topic, OUTCOMES)
-    words = ("run", "--state", tmp_path / "state", "--until-end", "--json", "--log-level", "error")
-    result = streamsched(*words, "--source", topic.url(group=topic.name))
-    assert (result.code, result.json["applied"]) == (0, 60)
-    assert topic.read(group=topic.name) == []  # all of it was committed
-    other = streamsched(*words[:2], tmp_path / "other", *words[3:], "--source", topic.url(group=topic.name))
-    assert other.json["applied"] == 0
-
-
-def test_a_damaged_save_is_passed_over_and_the_group_reads_again_what_it_held(
+def test_a_damaged_save_is_passed_over_and_what_it_held_is_read_again(
     streamsched: Command, topic: Topic, real: Address, tmp_path: Path
 ) -> None:
     assert real.is_real
     publish(topic, OUTCOMES)
     state = tmp_path / "state"
-    words = ("run", "--source", topic.url(group=topic.name), "--state", state, "--until-end", "--json")
+    words = ("run", "--source", topic.url(), "--state", state, "--until-end", "--json")
     assert streamsched(*words, "--log-level", "error").json["applied"] == 60
     newest = newest_image(state)
     raw = newest.read_bytes()
@@ -157,12 +141,10 @@ def test_a_damaged_save_is_passed_over_and_the_group_reads_again_what_it_held(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_it_saves_commits_and_says_so(
-    topic: Topic, real: Address, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_told_to_stop_it_saves_and_says_so(topic: Topic, real: Address, tmp_path: Path, number: signal.Signals) -> None:
     assert real.is_real
     publish(topic, OUTCOMES)
-    state, url = tmp_path / "state", topic.url(group=topic.name)
+    state, url = tmp_path / "state", topic.url()
     process = start("run", "--source", url, "--state", state, "--json", *FAST)
     events = events_of(process)
     wait_until_saved(events, state, 60)
@@ -175,38 +157,6 @@ def test_told_to_stop_it_saves_commits_and_says_so(
     assert finish(process).code == {signal.SIGTERM: 0, signal.SIGINT: 130}[number]
     assert logged["stopping"]["signal"] == number
     assert (result["applied"], logged["stopped"]["applied"], applied_in(state)) == (61, 61, 61)
-    assert topic.read(group=topic.name) == []
-
-
-def test_two_of_a_group_share_a_topic_and_hand_over_what_is_saved(topic: Topic, real: Address, tmp_path: Path) -> None:
-    """The second comes, then the first goes; each outcome is applied by exactly one of them."""
-    assert real.is_real
-    url = topic.url(group=topic.name) + "&session.timeout.ms=6000&heartbeat.interval.ms=200"
-    publish(topic, stream(200))
-    first = start("run", "--source", url, "--state", tmp_path / "first", "--json", *FAST)
-    heard = events_of(first)
-    wait_until_saved(heard, tmp_path / "first", 200)
-    second = start("run", "--source", url, "--state", tmp_path / "second", "--json", *FAST)
-    taken = next(event for event in heard if event["event"] == "partitions taken away")
-    assert len(taken["partitions"].split(",")) == 4  # all at once; half of them come back
-    sent = 200
-    theirs = events_of(second)
-    for event in theirs:  # until the second has partitions of its own
-        if event["event"] == "saved":
-            break
-        if event["event"] == "started" or sent < 2_000:
-            publish(topic, stream(40, sent))
-            sent += 40
-    first.send_signal(signal.SIGTERM)
-    result = [json.loads(finish(first).out)]
-    publish(topic, stream(200, sent))
-    sent += 200
-    wait_until_saved(theirs, tmp_path / "second", sent - result[0]["applied"])
-    second.send_signal(signal.SIGTERM)
-    result.append(json.loads(finish(second).out))
-    assert sum(one["applied"] for one in result) == sent
-    assert [one["duplicates"] + one["late"] + one["rejected"] for one in result] == [0, 0]
-    assert result[1]["applied"] > 200 - 1
 
 
 def test_a_network_that_is_cut_is_waited_for(topic: Topic, proxy: Proxy, tmp_path: Path) -> None:
@@ -292,7 +242,7 @@ def test_one_table_of_settings_serves_the_source_and_the_batches(
     publish(outcomes, OUTCOMES)
     (tmp_path / "run.toml").write_text(
         f'source = "{outcomes.url()}"\n[batches]\nto = "{visits.url()}"\nevery = "1ms"\n'
-        f'[kafka]\ngroup = "{outcomes.name}"\nuntil_end = true\n"group.instance.id" = "one"\n'
+        "[kafka]\nuntil_end = true\n"
         '"session.timeout.ms" = 6000\n"heartbeat.interval.ms" = 1000\n"max.poll.interval.ms" = 60000\n'
         '"fetch.min.bytes" = 1\n"fetch.max.wait.ms" = 100\n"fetch.max.bytes" = 1000000\n'
         '"isolation.level" = "read_committed"\n'
@@ -336,71 +286,6 @@ def test_a_refused_password_ends_the_command(
             if name in said[0]:
                 break
         assert name in said[0]
-
-
-def test_after_a_rebalance_no_page_is_handed_out_by_two(
-    make_topic: Callable[..., Topic], real: Address, streamsched: Command, tmp_path: Path
-) -> None:
-    assert real.is_real
-    outcomes = make_topic()
-    source = outcomes.url(group=outcomes.name) + "&session.timeout.ms=6000&heartbeat.interval.ms=200"
-    batches = ("--set", "batches.every=20ms", "--set", "batches.lease=1ms", "--log-level", "debug")
-    states = {name: tmp_path / name for name in ("first", "second")}
-    visits = {name: make_topic(1) for name in states}
-
-    def begin(name: str) -> tuple[subprocess.Popen[str], Iterator[dict[str, Any]]]:
-        to = ("--batches-to", visits[name].url())
-        process = start("run", "--source", source, "--state", states[name], "--json", *FAST, *batches, *to)
-        return process, events_of(process)
-
-    def wait_for_batch(events: Iterator[dict[str, Any]]) -> float:
-        return next(time_of(event) for event in events if event["event"] == "batch" and event["pages"])
-
-    publish(outcomes, spread(0))
-    first, heard = begin("first")
-    wait_for_batch(heard)
-    second, theirs = begin("second")
-    changes = (event for event in heard if event["event"] == "ownership changed")
-    change = next(event for event in changes if event["owned"] == 2)
-    assert (change["suspended"], change["pages_suspended"] > 0) == (2, True)
-    since = time_of(change)
-    publish(outcomes, spread(1))
-    until = max(wait_for_batch(events) for events in (theirs, heard, theirs, heard))
-    second.kill()  # its partitions stay its own until its session ends
-    first.send_signal(signal.SIGTERM)
-    assert finish(first).code == 0
-    finish(second)
-    pages = {}
-    for name, topic in visits.items():
-        sent = [json.loads(value) for _, value, _ in topic.messages()]
-        pages[name] = {page["url"] for page in sent if since < page["now"] < until}
-    assert pages["first"]
-    assert pages["second"]
-    assert not pages["first"] & pages["second"]
-    scheduler = Scheduler.load(states["first"])
-    owned = {int(path[-1]) for path in set(scheduler.positions) - scheduler.core.streams.suspended}
-    assert len(owned) == 2
-    assert partitions_of(pages["first"]) == owned
-    assert not partitions_of(pages["second"]) & owned
-    elsewhere = next(iter(pages["second"]))
-    explanation = streamsched("explain", elsewhere, "--state", states["first"], "--json").json
-    assert "stream_suspended" in [reason["code"] for reason in explanation["reasons"]]
-    assert partitions_of(streamsched("next", "--state", states["first"], "--peek", "-k", "100").lines) == owned
-
-
-def spread(day: int) -> list[Outcome]:
-    """A visit to each of 40 pages on 20 hosts, which lie in all four partitions."""
-    return [Outcome(f"https://host{i % 20}.example/{i}", DAY * day + i + 1, changed=True) for i in range(40)]
-
-
-def time_of(event: dict[str, Any]) -> float:
-    """When `event` was logged."""
-    return datetime.fromisoformat(event["time"]).timestamp()
-
-
-def partitions_of(urls: Iterable[str]) -> set[int]:
-    """The partitions that the hosts of `urls` belong to."""
-    return set(choose_partitions(host_keys(PackedUrls.pack(sorted(urls))), 4).tolist())
 
 
 def test_what_cannot_work_is_told_at_once(streamsched: Command, topic: Topic, tmp_path: Path) -> None:

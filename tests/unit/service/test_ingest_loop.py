@@ -1,15 +1,15 @@
-"""The ingest loop: commits follow saves, and what fails is logged and tried again."""
+"""The ingest loop: saves hold positions, and what fails is logged and tried again."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from streamsched import Outcome, OutcomeBatch, Scheduler
+from streamsched import Outcome, OutcomeBatch
 from streamsched.connectors import Delivery, Position, Rejection, Source
 from streamsched.errors import InvalidRecord, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
@@ -21,7 +21,7 @@ PATHS = ("kafka://t/0", "kafka://t/1")
 
 
 class Topic(Source[OutcomeBatch]):
-    """A source without brokers: deliveries come from the test, commits are remembered."""
+    """A source without brokers: deliveries come from the test."""
 
     format = "kafka"
     is_partitioned = True
@@ -29,8 +29,6 @@ class Topic(Source[OutcomeBatch]):
     def __init__(self) -> None:
         self.current = {path: Position("kafka", path, 5, 5) for path in PATHS}
         self.begun = dict(self.current)
-        self.committed: list[dict[str, int]] = []
-        self.refuses = False
         self.rejected_so_far = 0
         self.kept_aside: list[str] = []
 
@@ -70,11 +68,6 @@ class Topic(Source[OutcomeBatch]):
         self.kept_aside += [delivery.records.urls[problem.record] for problem in problems]
         self.rejected_so_far += len(problems)
 
-    def commit(self, positions: Mapping[str, Position]) -> None:
-        if self.refuses:
-            raise SourceError("kafka://t", "no broker", retriable=True)
-        self.committed.append({path: position.offset for path, position in positions.items()})
-
     def deliver(self, path: str, number: int) -> Delivery[OutcomeBatch]:
         position = self.current[path] = Position("kafka", path, number, number)
         outcome = Outcome(f"https://a.example/{number}", float(number))
@@ -108,16 +101,15 @@ def run(
     return loop.run(whole, on_step)
 
 
-def test_commits_follow_saves(scheduler: DurableScheduler, topic: Topic) -> None:
+def test_a_save_holds_the_positions_of_what_was_applied(scheduler: DurableScheduler, topic: Topic) -> None:
     loop = make(scheduler, topic)
     assert run(loop, [topic.deliver(PATHS[0], 6), None, topic.deliver(PATHS[0], 7)]) is None
-    assert topic.committed == []
-    scheduler.snapshot()
-    scheduler.take(OutcomeBatch([], []), PATHS[0], {"kind": "kafka", "path": PATHS[0], "offset": 9, "records": 9})
-    run(loop, [None])
-    assert topic.committed == [{PATHS[0]: 7, PATHS[1]: 5}]
+    assert scheduler.saved.positions == {}
     loop.finish()
-    assert topic.committed[-1] == {PATHS[0]: 7, PATHS[1]: 5}
+    assert {path: position["offset"] for path, position in scheduler.saved.positions.items()} == {
+        PATHS[0]: 7,
+        PATHS[1]: 5,
+    }
     assert loop.counts()["applied"] == 2
 
 
@@ -164,87 +156,6 @@ def test_no_position_passes_what_was_cut_short(
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_a_refused_commit_is_made_up_for(
-    scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
-) -> None:
-    loop = make(scheduler, topic)
-    topic.refuses = True
-    run(loop, [topic.deliver(PATHS[0], 6)])
-    loop.finish()
-    assert "not committed" in caplog.text
-    topic.refuses = False
-    run(loop, [None])
-    assert topic.committed == [{PATHS[0]: 6, PATHS[1]: 5}]
-
-
-def test_partitions_are_handed_over_saved_and_committed(
-    scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    run(make(scheduler, topic), [topic.deliver(PATHS[0], 6)])
-    assert topic.on_revoke is not None
-    topic.on_revoke(topic.positions)
-    assert scheduler.saved.positions[PATHS[0]]["offset"] == 6
-    assert topic.committed == [{PATHS[0]: 6, PATHS[1]: 5}]
-    assert "partitions taken away" in caplog.text
-
-
-def test_partitions_that_cannot_be_saved_are_not_committed(
-    scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(make(scheduler, topic), [topic.deliver(PATHS[0], 6)])
-
-    def refuse(**_: object) -> Path:
-        raise SnapshotError("state", "cannot be written: No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scheduler, "snapshot", refuse)
-        assert topic.on_revoke is not None
-        topic.on_revoke(topic.positions)
-    assert topic.committed == []
-    assert "not saved before partitions were taken away" in caplog.text
-
-
-def test_partitions_that_others_own_are_suspended(
-    scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    loop, suspended = make(scheduler, topic), []
-
-    def step(_: object) -> None:
-        suspended.append(set(scheduler.core.streams.suspended))
-
-    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
-    scheduler.take(OutcomeBatch(["https://c.example/"], [1.0]), "other.jsonl", None)
-    scheduler.suspend_streams(["other.jsonl"])  # not of this topic
-    run(loop, [topic.deliver(PATHS[0], 6)], step)
-    position = topic.current.pop(PATHS[1])
-    run(loop, [None, None], step)
-    assert topic.on_revoke is not None
-    topic.on_revoke(topic.positions)  # all at once, half of them come back
-    assert scheduler.core.streams.suspended == {*PATHS, "other.jsonl"}
-    assert Scheduler.load(scheduler.directory).core.streams.suspended == {*PATHS, "other.jsonl"}
-    del topic.current[PATHS[0]]
-    run(loop, [None], step)
-    topic.current[PATHS[1]] = position
-    run(loop, [None], step)
-    own = [{"other.jsonl"}, {PATHS[1], "other.jsonl"}, {PATHS[1], "other.jsonl"}, {*PATHS, "other.jsonl"}]
-    assert suspended == [*own, {PATHS[0], "other.jsonl"}]
-    logged = [vars(record) for record in caplog.records if record.message == "ownership changed"]
-    assert [(one["owned"], one["suspended"], one["pages_suspended"]) for one in logged] == [
-        (1, 2, 2),
-        (0, 3, 3),
-        (1, 2, 2),
-    ]
-
-
-def test_a_state_without_partitions_yet_is_left_as_it_is(scheduler: DurableScheduler, topic: Topic) -> None:
-    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
-    topic.current.clear()
-    run(make(scheduler, topic), [None])  # not assigned yet
-    assert scheduler.core.streams.suspended == set()
 
 
 def test_progress_rejections_and_trouble_are_logged(
