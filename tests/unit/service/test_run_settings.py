@@ -290,7 +290,6 @@ def test_assignments() -> None:
         ("a.jsonl", "file:a.jsonl", "another source than that of the outcomes"),
         ("a.jsonl", "kafka:b", "file:PATH, PATH, - for standard input, or kafka://HOST:PORT/TOPIC"),
         ("kafka://h:9/t", "kafka://other:9/t", "another topic than that of the outcomes, by its name"),
-        ("kafka://h:9/t?group=g", "kafka://h:9/s?group=g", "a group of its own"),
         ("kafka://h:9/t", "-", "no standard input beside a topic, which cannot wait for it"),
         ("-", "kafka://h:9/t", "no standard input beside a topic, which cannot wait for it"),
     ],
