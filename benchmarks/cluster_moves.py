@@ -118,7 +118,7 @@ def _move(servers: str, folder: Path, pages: int) -> list[Row]:
                 time.sleep(0.1)
             given = min(at for host in hosts for at in _times(host, "partition given up") if at > begun)
             taken = _times(third, "partition caught up")[-1]
-            saved = max(one["seconds"] for host in hosts for one in host.events("partition given up"))
+            saved = max(float(str(one["seconds"])) for host in hosts for one in host.events("partition given up"))
             what = f"a partition of {pages / PARTITIONS / 1e6:g} M pages moves as planned: not served"
             rows += [
                 Row(what, _seconds(taken - given + saved)),

@@ -22,7 +22,8 @@ from streamsched.service.stream_hooks import Apply, StreamHook
 from streamsched.signals import SignalBatch
 
 _MOVED_TO: Final = next(field.bit for field in FIELDS if field.name == "moved_to")
-_PASS_ON_S: Final = 10.0  # in which the owner must answer
+_PASS_ON_S: Final = 60.0  # in which the owner must answer: a cluster that starts takes its time
+_ANSWER_S: Final = 10.0  # of one call
 _PAUSE_S: Final = 0.2
 
 
@@ -116,7 +117,7 @@ class ForeignPages(StreamHook):
             if url is not None:
                 with (
                     suppress(ServiceError),
-                    Client(url, token=self._token, timeout_s=_PASS_ON_S, retries=RetryPolicy(attempts=1)) as client,
+                    Client(url, token=self._token, timeout_s=_ANSWER_S, retries=RetryPolicy(attempts=1)) as client,
                 ):
                     call(client)
                     return True

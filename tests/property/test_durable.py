@@ -96,7 +96,7 @@ class Crashes(RuleBasedStateMachine):
         """The process ends; of what it was about to write to the log any bytes may be there."""
         copy = self.directory.with_name("copy")
         calls_log = self.tested._log
-        assert calls_log is not None
+        assert isinstance(calls_log, call_log.CallLog)
         written = (calls_log._path, calls_log._end) if calls_log._handle is not None else None
         shutil.copytree(self.directory, copy)
         self.tested.close(save=False)
