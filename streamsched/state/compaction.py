@@ -1,8 +1,8 @@
 """Compaction: the pages of a table that stay, with new rows, in a new table; what is forgotten takes no memory there.
 
-Rows, groups, domains, schedules, profiles, sources of signals and blocks of validators get new numbers, in the order of
-the old ones. `state_arrays.ARRAYS` says which fields hold such numbers. Texts of URLs are kept again, and indexes, member
-lists and keys of related pages are rebuilt, as after loading.
+Rows, groups, domains, schedules, profiles, sources of signals and blocks of validators get new numbers, in the order
+of the old ones. `state_arrays.ARRAYS` says which fields hold such numbers. Texts of URLs are kept again, and indexes,
+member lists and keys of related pages are rebuilt, as after loading.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ import numpy.typing as npt
 from streamsched.estimation.related_members import carry_evidence
 from streamsched.estimation.seasonality.group_profiles import most_profiles
 from streamsched.estimation.seasonality.page_schedules import most_schedules
-from streamsched.numerics.arrays import Bools, Hashes, Ints, Records, frozen
+from streamsched.numerics.arrays import Bools, Hashes, Ints, frozen
 from streamsched.records.page_schema import FORGOTTEN
 from streamsched.records.schema import SHADOW_PAGES, ShardArrays
 from streamsched.records.seasonality_schema import NO_GROUP
 from streamsched.records.url_patterns import candidate_space, keep_texts
 from streamsched.records.url_store import pack_urls, span_lengths
 from streamsched.records.validators import list_blocks
-from streamsched.records.visit_journal import SAMPLE_PAGES, sample_bar, sample_hashes
+from streamsched.records.visit_journal import SAMPLE_PAGES, sample_hashes
 from streamsched.state.page_table import PageTable
 from streamsched.state.state_arrays import ARRAYS, BY_NAME, Array, Numbered, Room
 
 GONE: Final = -1
 _URLS: Final = 1 << 16  # kept at a time
+_WHOLE: Final = (1 << 64) - 1  # the greatest sample hash
 _SPAN_BITS: Final = 16  # of a name's length
 _COUNTS: Final = (  # of a profile, which its sweep and its publication sum up
     *("changes", "exposure", "changes_steps", "exposure_steps", "weekly_changes", "weekly_exposure"),
@@ -54,7 +55,10 @@ class Kept:
 
 
 class Numbers(NamedTuple):
-    """New numbers of records: ``before``: int64[m], the old number of each; ``after``: int64[n], the new ones, or GONE."""
+    """New numbers of records.
+
+    ``before``: int64[m], the old number of each that stays; ``after``: int64[n], the new number of each, or GONE.
+    """
 
     before: Ints
     after: Ints
@@ -94,8 +98,9 @@ def compact_table(table: PageTable, kept: Kept) -> tuple[PageTable, Numbers]:
     new.reserve(Room(rows.size, groups.size, 0, int(names.sum()), blocks=blocks))
     _write_counts(old, new.arrays, numbers, kept)
     for array in ARRAYS:
-        if array.places.of is not None and array.saved is not None:
-            array.in_use(new.arrays)[:] = renumber(array, array.in_use(old)[numbers[array.places.of].before], numbers)
+        place = array.in_use(new.arrays)
+        if array.places.of is not None and array.saved is not None and place.size:
+            place[:] = renumber(array, array.in_use(old)[numbers[array.places.of].before], numbers)
     _write_profiles(old, new.arrays, numbers)
     _write_groups(old, new.arrays, numbers)
     _write_journal(old, new.arrays, numbers)
@@ -135,7 +140,7 @@ def _find_rows(old: ShardArrays, kept: Kept) -> Ints:
         stays &= kept.hosts[old.groups.records["host"][pages["group"]]]
     rows = np.flatnonzero(stays)
     halvings = _halvings(rows.size)
-    bar = kept.panel_bar if halvings == 0 else sample_bar(old.corpus) << int(old.corpus["halvings"][0]) >> halvings
+    bar = kept.panel_bar if halvings == 0 else _WHOLE >> halvings
     if bar < 0 or not rows.size:
         return rows
     after = sample_hashes(np.arange(rows.size))

@@ -247,7 +247,8 @@ class PageTable:
         links = shard.seasonality.links[: len(self)]
         if not are_members:
             joined, before = links["related"] & KEY_BITS, known & KEY_BITS
-            known = known & SHARE_BITS | np.where((joined == 0) | (before == 0), joined, before)
+            known &= SHARE_BITS
+            known |= np.where((joined == 0) | (before == 0), joined, before)
         links["related"] = known
         self._free_blocks()
 
