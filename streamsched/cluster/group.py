@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import confluent_kafka as library
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from streamsched.connectors.kafka.clients.confluent import (
     TRANSIENT,
@@ -34,6 +34,7 @@ _LOOK_S: Final = 1.0  # between two looks at who owns what
 # After a timeout of its own, librdkafka's client aborts the process when the broker is back (its issue 4605).
 _NEVER_S: Final = 3_600.0
 _STOP_S: Final = 1.0
+_NAMED: Final = 5  # members that an error names
 _SOON_S: Final = 0.1  # the same after a partition's owner did not answer as one
 Numbers = list[int]
 
@@ -114,6 +115,46 @@ def count_partitions(settings: KafkaSettings) -> int:
     if found is None or not found.partitions:
         raise SourceError(f"kafka://{settings.topic}", f"{settings.servers} has no such topic: create it")
     return len(found.partitions)
+
+
+def add_partitions(settings: KafkaSettings, count: int) -> None:
+    """Let the topic have `count` partitions, if it has fewer. Raises SourceError."""
+    if count_partitions(settings) >= count:
+        return
+    admin = make_client(AdminClient, settings, {}, Refusals(settings))
+    with translate_errors(settings):
+        admin.create_partitions([NewPartitions(settings.topic, count)])[settings.topic].result(settings.patience_s)
+    end = time.monotonic() + settings.patience_s
+    while count_partitions(settings) < count:
+        if time.monotonic() > end:
+            raise SourceError(f"kafka://{settings.topic}", f"{count} partitions were made and are not there yet")
+        time.sleep(_SOON_S)
+
+
+def check_no_members(settings: KafkaSettings) -> None:
+    """Raise SettingsError if the group has members, SourceError if the brokers cannot be reached."""
+    assert settings.group is not None
+    admin = make_client(AdminClient, settings, {}, Refusals(settings))
+    asked = admin.describe_consumer_groups([settings.group], request_timeout=settings.patience_s)
+    try:
+        with translate_errors(settings):
+            members = asked[settings.group].result().members
+    except SourceError:
+        if settings.group in _groups(admin, settings):
+            raise
+        return
+    if members:
+        names = ", ".join(sorted(member.client_id for member in members)[:_NAMED])
+        raise SettingsError(
+            "group", f"{settings.group} with {len(members)} members ({names})", "no host: stop all first"
+        )
+
+
+def _groups(admin: Any, settings: KafkaSettings) -> set[str]:
+    """Return the groups that the brokers know: some do not describe others."""
+    with translate_errors(settings):
+        found = admin.list_consumer_groups(request_timeout=settings.patience_s).result()
+    return {one.group_id for one in found.valid}
 
 
 class GroupOwners:

@@ -85,7 +85,8 @@ class CallsTopic:
 def prepare_topic(topic: CallsTopic) -> CallsTopic:
     """Make the topic if it does not exist, check that it keeps its records, and return it with its identity.
 
-    Raises SourceError if the brokers cannot be reached, SettingsError if the topic is not as it must be.
+    Raises SourceError if the brokers cannot be reached, SettingsError if the topic is not as it must be, SnapshotError
+    if its shards are being split.
     """
     settings, refusals = topic.settings, Refusals(topic.settings)
     admin = make_client(AdminClient, settings, {}, refusals)
@@ -98,7 +99,10 @@ def prepare_topic(topic: CallsTopic) -> CallsTopic:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another host was faster
                 raise SourceError(f"kafka://{settings.topic}", f"cannot be made: {error.args[0].str()}") from error
         found = _await_topic(admin, topic, refusals)
-    if len(found.partitions) != topic.partitions:
+    if len(found.partitions) == 2 * topic.partitions:  # a split has begun: its last step is to add the same to outcomes
+        for partition in range(topic.partitions):
+            read_shard(topic, partition)
+    elif len(found.partitions) != topic.partitions:
         expected = f"a topic with {topic.partitions} partitions, as that of the outcomes has"
         raise SettingsError("cluster.calls", f"{settings.topic} with {len(found.partitions)} partitions", expected)
     resource = ConfigResource(ResourceType.TOPIC, settings.topic)
@@ -388,6 +392,10 @@ def _decode(value: bytes, topic: CallsTopic, partition: int) -> ImageRecord:
     own = msgspec.structs.replace(
         image, format=FORMAT, group=topic.group, partition=partition, partitions=topic.partitions
     )
+    if image == msgspec.structs.replace(own, partitions=2 * own.partitions):
+        raise SnapshotError(
+            place, f"a split into {image.partitions} partitions is unfinished: `streamsched cluster split` completes it"
+        )
     if image != own:
         found = f"group {image.group}, partition {image.partition} of {image.partitions}, format {image.format}"
         expected = f"group {own.group}, partition {own.partition} of {own.partitions}, format {own.format}"
