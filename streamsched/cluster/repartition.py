@@ -27,7 +27,7 @@ from streamsched.connectors.kafka.message_keys import choose_partitions
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.arrays import Bools
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.persistence.image_reader import load_images
+from streamsched.persistence.image_reader import LoadedImages, load_images
 from streamsched.persistence.image_writer import Closed, save_image
 from streamsched.records.url_patterns import group_names
 from streamsched.scheduler.compaction import compact
@@ -131,7 +131,8 @@ def _split(
     place: Place, before: CallsTopic, after: CallsTopic, partition: int, report: Callable[[int, int], object]
 ) -> Iterator[_Stored]:
     """Store the images of the two shards that `partition` becomes: first that of the new one, which is named first."""
-    with _fetched(place, before, partition) as (log, core, sequence):
+    with _fetched(place, before, partition) as (log, directory, loaded):
+        core = SchedulerCore.from_state(loaded.pages, loaded.state)
         found = core.reached.positions
         own = [(place.paths(partition)[at], path) for at, path in enumerate(place.paths(partition + before.partitions))]
         new = {path: found[old] | {"path": path, "offset": 0, "records": 0} for old, path in own if old in found}
@@ -140,34 +141,33 @@ def _split(
             cut = _cut(core, number, after.partitions, positions)
             if number == partition:
                 log.log.topic = after
-                yield _store_with(log, cut, sequence)
+                yield _store_with(log, directory, cut, loaded.sequence)
             else:
                 yield _store(place, after, number, cut)
             report(number, len(cut.pages))
 
 
 @contextmanager
-def _fetched(place: Place, calls: CallsTopic, partition: int) -> Iterator[tuple[ShardLog, SchedulerCore, int]]:
-    """Take a partition over; yield its log, the state in its image, and the number of the last call."""
+def _fetched(place: Place, calls: CallsTopic, partition: int) -> Iterator[tuple[ShardLog, Path, LoadedImages]]:
+    """Take a partition over, and fetch its image; yield its log, the image's directory, and the state in it."""
     with TemporaryDirectory(prefix="streamsched-") as folder:
         log = ShardLog(calls, partition, place.store, place.clock)
         log.fetch(Path(folder))
-        loaded = load_images(Path(folder))
-        yield log, SchedulerCore.from_state(loaded.pages, loaded.state), loaded.sequence
+        yield log, Path(folder), load_images(Path(folder))
 
 
 def _store(place: Place, calls: CallsTopic, partition: int, core: SchedulerCore) -> _Stored:
-    """Take a partition over, and store `core` as its image."""
+    """Take a partition over, and store `core` as the first image of a shard."""
     log = ShardLog(calls, partition, place.store, place.clock)
     log.log.read()
-    return _store_with(log, core, 0)
-
-
-def _store_with(log: ShardLog, core: SchedulerCore, sequence: int) -> _Stored:
     with TemporaryDirectory(prefix="streamsched-") as folder:
-        directory = Path(folder)
-        saved = save_image(directory, core, None, Closed(sequence, log.log.name), marking=False)
-        return _Stored(log, log.store_files(directory), saved.positions, sequence)
+        return _store_with(log, Path(folder), core, 0)
+
+
+def _store_with(log: ShardLog, directory: Path, core: SchedulerCore, sequence: int) -> _Stored:
+    """Store `core` as an image that has the calls up to `sequence`. In `directory` are the files before it, if any."""
+    saved = save_image(directory, core, None, Closed(sequence, log.log.name), marking=False)
+    return _Stored(log, log.store_files(directory), saved.positions, sequence)
 
 
 def _cut(core: SchedulerCore, partition: int, partitions: int, positions: Positions) -> SchedulerCore:
@@ -194,7 +194,8 @@ def _is_imported(place: Place, calls: CallsTopic, partition: int, core: Schedule
     if logged.image is None and not logged.calls:
         return False
     if logged.sequence == 0:
-        with _fetched(place, calls, partition) as (_, found, _):
+        with _fetched(place, calls, partition) as (_, _, loaded):
+            found = SchedulerCore.from_state(loaded.pages, loaded.state)
             if found.digest() == core.digest() and found.reached.positions == core.reached.positions:
                 return True
     raise SnapshotError(calls.place(partition), "has an image or calls already: import into a new topic of calls")
