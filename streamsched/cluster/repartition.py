@@ -78,7 +78,7 @@ def import_state(place: Place, calls: CallsTopic, core: SchedulerCore, report: C
     stored: list[_Stored] = []
     for partition in range(calls.partitions):
         own = {path: core.reached.positions[path] for path in place.paths(partition) if path in core.reached.positions}
-        cut = _cut(core, partition, calls.partitions, own)
+        cut = _cut(core, hosts_of_partition(core, partition, calls.partitions), own)
         if not _is_imported(place, calls, partition, cut):
             stored.append(_store(place, calls, partition, cut))
         report(partition, len(cut.pages))
@@ -137,8 +137,9 @@ def _split(
         own = [(place.paths(partition)[at], path) for at, path in enumerate(place.paths(partition + before.partitions))]
         new = {path: found[old] | {"path": path, "offset": 0, "records": 0} for old, path in own if old in found}
         old = {path: found[path] for path in place.paths(partition) if path in found}
-        for number, positions in ((partition + before.partitions, new), (partition, old)):
-            cut = _cut(core, number, after.partitions, positions)
+        moving = hosts_of_partition(core, partition + before.partitions, after.partitions)
+        for number, hosts, positions in ((partition + before.partitions, moving, new), (partition, ~moving, old)):
+            cut = _cut(core, hosts, positions)
             if number == partition:
                 log.log.topic = after
                 yield _store_with(log, directory, cut, loaded.sequence)
@@ -170,9 +171,9 @@ def _store_with(log: ShardLog, directory: Path, core: SchedulerCore, sequence: i
     return _Stored(log, log.store_files(directory), saved.positions, sequence)
 
 
-def _cut(core: SchedulerCore, partition: int, partitions: int, positions: Positions) -> SchedulerCore:
-    """Return the part of `core` with the hosts of `partition`, at these positions of its streams."""
-    cut = compact(core, hosts_of_partition(core, partition, partitions))
+def _cut(core: SchedulerCore, hosts: Bools, positions: Positions) -> SchedulerCore:
+    """Return the part of `core` with ``hosts``: bool[groups], at these positions of its streams."""
+    cut = compact(core, hosts)
     cut.reached.positions, cut.reached.beyond = positions, {}
     return cut
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from streamsched import Scheduler
+from streamsched.api.answers import LeasedPage
 from streamsched.api.views import PageView
 from streamsched.cluster import repartition
 from streamsched.cluster.foreign_pages import partitions_of
@@ -28,6 +29,8 @@ from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.image_writer import SavePlan
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.topics import Topic
+from tests.support.cluster_hosts import Cluster, await_end
+from tests.support.command_line import Command, start
 
 DAY = 86_400.0
 NOW = 1_700_000_000.0
@@ -227,3 +230,52 @@ def test_a_state_is_imported(make_world: Callable[[int], World]) -> None:
     assert {view.visits for view in after.values()} == {1}
     with pytest.raises(SnapshotError, match="has an image or calls already"):
         import_state(world.place, world.calls, scheduler.core, pages.__setitem__)
+
+
+def test_hosts_serve_what_was_imported_and_split(real: Address, tmp_path: Path, streamsched: Command) -> None:
+    """By the commands; the split is killed while it stores images."""
+    topic = Topic(real, "confluent", f"t-{uuid.uuid4().hex[:12]}")
+    topic.create(2, {})
+    cluster = Cluster(real.servers, topic.name, str(tmp_path / "images"), tmp_path)
+    scheduler = Scheduler(cycle="1d", threads=1)
+    scheduler.observe(outcomes(0, 200, NOW - 3 * DAY))
+    scheduler.save(tmp_path / "state")
+    try:
+        done = streamsched(
+            "cluster", "import", "--state", tmp_path / "state", *cluster.place, "--images", cluster.images
+        )
+        assert (done.code, len(done.lines)) == (0, 3), done.err
+        host = cluster.start()
+        cluster.publish(outcomes(0, 200, NOW - DAY))
+        leased = {page.url for page in lease_of(cluster, 2)}
+        assert leased
+        words = ("cluster", "split", "--partitions", "4", *cluster.place, "--images", cluster.images)
+        refused = streamsched(*words)
+        assert (refused.code, "stop all first" in refused.err) == (2, True), refused.err
+        await_end(cluster, streamsched)
+        assert host.stop() == 0
+        with start(*words) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.kill()
+        assert streamsched(*words).code == 0
+        assert streamsched("cluster", "verify", *cluster.place, "--images", cluster.images).code == 0
+        cluster.start()
+        found = dict[str, PageView]()
+        for number, one in cluster.owners(4).items():
+            with one.shard(number) as shard:
+                own = {url: shard.page(url) for url in URLS}
+                assert not found.keys() & {url for url, view in own.items() if view}
+                found |= {url: view for url, view in own.items() if view is not None}
+        assert {url for url, view in found.items() if view.lease_until_s} == leased
+        assert {url: view.visits for url, view in found.items()} == dict.fromkeys(URLS, 1)
+    finally:
+        cluster.close()
+
+
+def lease_of(cluster: Cluster, partitions: int) -> list[LeasedPage]:
+    pages: list[LeasedPage] = []
+    for number, host in cluster.owners(partitions).items():
+        with host.shard(number) as shard:
+            pages += shard.next_batch(7, lease="9h").pages
+    return pages
