@@ -132,29 +132,13 @@ def add_partitions(settings: KafkaSettings, count: int) -> None:
 
 
 def check_no_members(settings: KafkaSettings) -> None:
-    """Raise SettingsError if the group has members, SourceError if the brokers cannot be reached."""
-    assert settings.group is not None
-    admin = make_client(AdminClient, settings, {}, Refusals(settings))
-    asked = admin.describe_consumer_groups([settings.group], request_timeout=settings.patience_s)
-    try:
-        with translate_errors(settings):
-            members = asked[settings.group].result().members
-    except SourceError:
-        if settings.group in _groups(admin, settings):
-            raise
-        return
+    """Raise SettingsError if the group has members, SourceError if the brokers do not say."""
+    members = GroupOwners(settings, 0).members()
     if members:
         names = ", ".join(sorted(member.client_id for member in members)[:_NAMED])
         raise SettingsError(
             "group", f"{settings.group} with {len(members)} members ({names})", "no host: stop all first"
         )
-
-
-def _groups(admin: Any, settings: KafkaSettings) -> set[str]:
-    """Return the groups that the brokers know: some do not describe others."""
-    with translate_errors(settings):
-        found = admin.list_consumer_groups(request_timeout=settings.patience_s).result()
-    return {one.group_id for one in found.valid}
 
 
 class GroupOwners:
@@ -184,9 +168,8 @@ class GroupOwners:
 
     def look(self) -> dict[int, str]:
         """Return the address of each partition's owner now. Raises SourceError, SettingsError for a foreign group."""
-        found = keep_trying(self._settings.patience_s, _SOON_S, self._describe)
         owners: dict[int, str] = {}
-        for member in found.members:
+        for member in self.members():
             for part in member.assignment.topic_partitions:
                 if part.topic == self._settings.topic:
                     owners[part.partition] = member.client_id
@@ -194,6 +177,11 @@ class GroupOwners:
             expected = "a group of cluster hosts, whose client ids are addresses HOST:PORT"
             raise SettingsError("group", self._settings.group, expected)
         return owners
+
+    def members(self) -> list[Any]:
+        """Return the members of the group now. Raises SourceError."""
+        found: list[Any] = keep_trying(self._settings.patience_s, _SOON_S, self._describe).members
+        return found
 
     def _describe(self, timeout_s: float) -> Any:
         """Return what the brokers say of the group. Raises SourceError, `retriable` after `timeout_s`."""
