@@ -52,7 +52,7 @@ _tolerance: Final = click.option(
 
 @click.group("state", epilog=_EPILOG, no_args_is_help=False)
 def state_command() -> None:
-    """Show, verify, repair, compact, hash, export or copy a saved state."""
+    """Show, verify, repair, compact, export or copy a saved state."""
 
 
 @state_command.command("show", epilog="Example: streamsched state show --state state/")
