@@ -70,7 +70,8 @@ unbounded = st.integers(0, KINDS - 2).flatmap(calls)
 @examples(ordinary=25, whole=400)
 @given(st.lists(calls(), max_size=12), st.sampled_from([0.0, 3e6, 4e6]), st.lists(unbounded, max_size=6))
 def test_compacted_state_answers_as_the_one_before(before: list[Call], now: float, after: list[Call]) -> None:
-    scheduler = Scheduler(**(settings_of() | {"panel": 0.0}))
+    without_panel: dict[str, Any] = settings_of() | {"panel": 0.0}
+    scheduler = Scheduler(**without_panel)
     for call in before:
         call(scheduler)
     scheduler.max_pages = scheduler.max_pages_per_host = None

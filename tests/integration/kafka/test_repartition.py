@@ -99,7 +99,11 @@ def make_world(real: Address, tmp_path: Path) -> Callable[[int], World]:
         topic.create(partitions, {})
         outcomes = KafkaSettings(real.servers, topic.name, group=f"g-{name}", client="confluent", patience_s=20.0)
         calls = replace(outcomes, topic=f"calls-{name}", group=None)
-        return World(topic, calls, Place([outcomes], ImageStore(str(tmp_path / "images")), lambda: NOW), tmp_path)
+        signals = replace(outcomes, topic=f"s-{name}", group=None)
+        Topic(real, "confluent", signals.topic).create(partitions, {})
+        return World(
+            topic, calls, Place([outcomes, signals], ImageStore(str(tmp_path / "images")), lambda: NOW), tmp_path
+        )
 
     return make
 
@@ -143,7 +147,7 @@ def test_split_shards_go_on(make_world: Callable[[int], World]) -> None:
     world, before = served_world(make_world, 2)
     leased = {url for url, view in before.items() if view.lease_until_s}
     world.split(4)
-    assert count_partitions(world.place.topics[0]) == count_partitions(world.calls_topic) == 4
+    assert {count_partitions(topic) for topic in (*world.place.topics, world.calls_topic)} == {4}
     assert all_views(world) == before
     assert {url for some in world.serve(lease) for url in some} == leased  # by the same key
     world.publish(outcomes(0, 200, NOW + DAY))
