@@ -24,7 +24,7 @@ from streamsched.connectors.kafka.clients.factory import open_consumer
 from streamsched.connectors.kafka.clients.protocol import partition_path
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.connectors.kafka.message_keys import choose_partitions
-from streamsched.errors import SettingsError, SnapshotError
+from streamsched.errors import NOTHING, SettingsError, SnapshotError
 from streamsched.numerics.arrays import Bools
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.persistence.image_reader import LoadedImages, load_images
@@ -112,7 +112,7 @@ def split(place: Place, calls: CallsTopic, partitions: int, report: Callable[[in
         before = replace(calls, identity=after.identity)
         waiting = [number for number in range(calls.partitions) if not _is_split(after, number)]
         check = _check_end if len(waiting) == calls.partitions else _warn_of_end
-        images = {number: _newest_image(before, number) for number in waiting}
+        images = {number: _newest_image(place, before, number) for number in waiting}
         check(place, images)
         stored = [one for number in waiting for one in _split(place, before, after, number, report)]
         check_no_members(outcomes)
@@ -211,14 +211,20 @@ def _is_split(after: CallsTopic, partition: int) -> bool:
         return False
 
 
-def _newest_image(calls: CallsTopic, partition: int) -> ImageRecord:
-    """Return the image of a partition, which has all of its calls. Raises SnapshotError."""
+def _newest_image(place: Place, calls: CallsTopic, partition: int) -> ImageRecord:
+    """Return the image of a partition, which has all of its calls, and reads the topics of `place` only.
+
+    Raises SnapshotError, SettingsError.
+    """
     logged: LoggedShard = read_shard(calls, partition)
     if logged.image is None:
         raise SnapshotError(calls.place(partition), "has no image: let hosts serve it first, and stop them")
     if logged.calls:
         found = f"{len(logged.calls)} calls after its image: let hosts serve it, and stop them with SIGTERM"
         raise SnapshotError(calls.place(partition), found)
+    others = sorted(logged.image.positions.keys() - set(place.paths(partition)))
+    if others:
+        raise SettingsError("--signals", NOTHING, f"the topic of signals that hosts read: shards stand at {others[0]}")
     return logged.image
 
 

@@ -163,6 +163,29 @@ def test_what_a_smaller_table_has_no_room_for_is_given_up(monkeypatch: pytest.Mo
         assert totals[0] == pytest.approx(totals[1])
 
 
+def test_what_waits_for_a_time_stays_until_then() -> None:
+    """A host that rests is known without pages, and a forgotten page while the key of a batch names it."""
+    urls = [f"https://h{number}.example/" for number in range(9)]
+    scheduler = Scheduler(threads=1)
+    scheduler.discover(urls, now=1e6)
+    scheduler.block("h3.example", 3e6)
+    leased = scheduler.next_batch(2, now=2e6, lease="1h", key="mine").urls
+    scheduler.forget([*leased, urls[3], urls[4]])
+    compacted = scheduler_of(compact(scheduler.core))
+    assert len(compacted) == len(scheduler)
+    assert compacted.core.forgotten == len(leased)
+    assert compacted.next_batch(2, now=2e6 + 60.0, lease="1h", key="mine").urls == leased
+    assert compacted.host("h4.example", now=2e6) is None
+    compacted.discover([urls[3]], now=2e6)
+    found = compacted.page(urls[3], now=2e6)
+    assert found is not None
+    assert found.eligible_from_s == 3e6
+    later = scheduler_of(compact(compacted.core))
+    assert later.core.forgotten == len(leased)
+    later.next_batch(0, now=2.1e6)
+    assert compact(later.core).forgotten == 0
+
+
 def cut_by_host(core: SchedulerCore, names: set[str]) -> list[Bools]:
     """Which groups are the hosts with these names, and which are not."""
     shard = core.pages.arrays

@@ -200,6 +200,9 @@ def test_what_is_not_ready_is_not_split(make_world: Callable[[int], World]) -> N
     world, before = served_world(make_world, 2)
     with pytest.raises(SettingsError, match="twice"):
         world.split(6)
+    alone = replace(world.place, topics=[replace(world.place.topics[1], group=world.place.topics[0].group)])
+    with pytest.raises(SettingsError, match="the topic of signals that hosts read"):
+        split(alone, world.calls, 4, lambda *_: None)
     shard = world.open(1)
     shard.discover(["https://h1.example/new"], now=NOW)
     with pytest.raises(SnapshotError, match="calls after its image"):
