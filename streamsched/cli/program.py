@@ -45,7 +45,7 @@ _SUMMARIES: Final = {
     "rules": "List, set or remove rules of a running service.",
     "signals": "List what change signals proved; fetch sitemaps and feeds.",
     "use": "Set the formula of a state or a service, or a former one.",
-    "state": "Show, verify, repair, hash, export or copy a saved state.",
+    "state": "Show, verify, repair, compact, export or copy a saved state.",
     "warm": "Compile the kernels for this machine ahead of time.",
     "content": "Print a page's text and hashes, or where two copies differ.",
     "experiment": "Rerun the experiments of the papers on optimal crawling.",

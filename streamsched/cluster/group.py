@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import confluent_kafka as library
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from streamsched.connectors.kafka.clients.confluent import (
     TRANSIENT,
@@ -34,6 +34,7 @@ _LOOK_S: Final = 1.0  # between two looks at who owns what
 # After a timeout of its own, librdkafka's client aborts the process when the broker is back (its issue 4605).
 _NEVER_S: Final = 3_600.0
 _STOP_S: Final = 1.0
+_NAMED: Final = 5  # members that an error names
 _SOON_S: Final = 0.1  # the same after a partition's owner did not answer as one
 Numbers = list[int]
 
@@ -116,6 +117,30 @@ def count_partitions(settings: KafkaSettings) -> int:
     return len(found.partitions)
 
 
+def add_partitions(settings: KafkaSettings, count: int) -> None:
+    """Let the topic have `count` partitions, if it has fewer. Raises SourceError."""
+    if count_partitions(settings) >= count:
+        return
+    admin = make_client(AdminClient, settings, {}, Refusals(settings))
+    with translate_errors(settings):
+        admin.create_partitions([NewPartitions(settings.topic, count)])[settings.topic].result(settings.patience_s)
+    end = time.monotonic() + settings.patience_s
+    while count_partitions(settings) < count:
+        if time.monotonic() > end:
+            raise SourceError(f"kafka://{settings.topic}", f"{count} partitions were made and are not there yet")
+        time.sleep(_SOON_S)
+
+
+def check_no_members(settings: KafkaSettings) -> None:
+    """Raise SettingsError if the group has members, SourceError if the brokers do not say."""
+    members = GroupOwners(settings, 0).members()
+    if members:
+        names = ", ".join(sorted(member.client_id for member in members)[:_NAMED])
+        raise SettingsError(
+            "group", f"{settings.group} with {len(members)} members ({names})", "no host: stop all first"
+        )
+
+
 class GroupOwners:
     """Who owns which partition of the topic, by the group: a thread looks every second. A context manager.
 
@@ -143,9 +168,8 @@ class GroupOwners:
 
     def look(self) -> dict[int, str]:
         """Return the address of each partition's owner now. Raises SourceError, SettingsError for a foreign group."""
-        found = keep_trying(self._settings.patience_s, _SOON_S, self._describe)
         owners: dict[int, str] = {}
-        for member in found.members:
+        for member in self.members():
             for part in member.assignment.topic_partitions:
                 if part.topic == self._settings.topic:
                     owners[part.partition] = member.client_id
@@ -153,6 +177,11 @@ class GroupOwners:
             expected = "a group of cluster hosts, whose client ids are addresses HOST:PORT"
             raise SettingsError("group", self._settings.group, expected)
         return owners
+
+    def members(self) -> list[Any]:
+        """Return the members of the group now. Raises SourceError."""
+        found: list[Any] = keep_trying(self._settings.patience_s, _SOON_S, self._describe).members
+        return found
 
     def _describe(self, timeout_s: float) -> Any:
         """Return what the brokers say of the group. Raises SourceError, `retriable` after `timeout_s`."""

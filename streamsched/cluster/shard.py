@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from streamsched.cluster.image_store import ImageStore, StoredFile
 from streamsched.cluster.topic_log import CallsTopic, ImageRecord, TopicLog
@@ -73,6 +74,12 @@ class ShardLog:
 
     def release(self, directory: Path, saved: SavedImage, sequence: int, *, is_whole: bool, kept: int) -> None:
         """Store the files of the image `saved`, name them in the log, then delete what they replace. See `KeptLog`."""
+        self.name_image(self.store_files(directory), saved.positions, sequence)
+        if is_whole:
+            drop_images(directory, kept)
+
+    def store_files(self, directory: Path) -> list[StoredFile]:
+        """Store the files of the newest image in `directory`, but those that are stored; return all. O(bytes)."""
         names = list_images(directory)
         chain = [name for name in names if name.number == names[-1].number]
         files: list[StoredFile] = []
@@ -80,6 +87,10 @@ class ShardLog:
             stored = self._stored.get(path.name)
             files.append(stored or self._store.put(path, f"{self._prefix}/{self._token}/{path.name}"))
             self._stored[path.name] = files[-1]
+        return files
+
+    def name_image(self, files: list[StoredFile], positions: dict[str, Any], sequence: int) -> None:
+        """Name the stored image of `files` in the log, as one with the calls up to `sequence`; delete older ones."""
         topic = self.log.topic
         self.log.record_image(
             ImageRecord(
@@ -87,7 +98,7 @@ class ShardLog:
                 partition=self.log.partition,
                 partitions=topic.partitions,
                 sequence=sequence,
-                positions=saved.positions,
+                positions=positions,
                 files=files,
                 saved_s=self._clock(),
             )
@@ -96,8 +107,6 @@ class ShardLog:
         self._stored = {stored.name: stored for stored in files}
         self._store.delete(replaced)
         self.log.drop_until(sequence)
-        if is_whole:
-            drop_images(directory, kept)
 
     def _delete_others(self) -> None:
         used = {stored.key for stored in self._stored.values()}

@@ -85,7 +85,8 @@ class CallsTopic:
 def prepare_topic(topic: CallsTopic) -> CallsTopic:
     """Make the topic if it does not exist, check that it keeps its records, and return it with its identity.
 
-    Raises SourceError if the brokers cannot be reached, SettingsError if the topic is not as it must be.
+    Raises SourceError if the brokers cannot be reached, SettingsError if the topic is not as it must be, SnapshotError
+    if its shards are being split.
     """
     settings, refusals = topic.settings, Refusals(topic.settings)
     admin = make_client(AdminClient, settings, {}, refusals)
@@ -98,7 +99,10 @@ def prepare_topic(topic: CallsTopic) -> CallsTopic:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another host was faster
                 raise SourceError(f"kafka://{settings.topic}", f"cannot be made: {error.args[0].str()}") from error
         found = _await_topic(admin, topic, refusals)
-    if len(found.partitions) != topic.partitions:
+    if len(found.partitions) == 2 * topic.partitions:  # a split has begun: its last step is to add the same to outcomes
+        for partition in range(topic.partitions):
+            read_shard(topic, partition)
+    elif len(found.partitions) != topic.partitions:
         expected = f"a topic with {topic.partitions} partitions, as that of the outcomes has"
         raise SettingsError("cluster.calls", f"{settings.topic} with {len(found.partitions)} partitions", expected)
     resource = ConfigResource(ResourceType.TOPIC, settings.topic)
@@ -313,7 +317,7 @@ def read_shard(topic: CallsTopic, partition: int) -> LoggedShard:
     for message in _messages(topic, partition):
         kind, key, value = _kind_of(message, place), message.key() or b"", message.value() or b""
         if kind == _IMAGE:
-            found.image, found.image_at = _decode(value, topic, partition), message.offset()
+            found.image, found.image_at = _decode(value, place), message.offset()
             included = sum(1 for number, _ in found.calls if number <= found.image.sequence)
             found.calls, found.offsets = found.calls[included:], found.offsets[included:]
             continue
@@ -323,6 +327,8 @@ def read_shard(topic: CallsTopic, partition: int) -> LoggedShard:
             found.calls.append((_NUMBER.unpack(key)[0], b"".join(parts)))
             found.offsets.append(first)
             parts = []
+    if found.image is not None:
+        _check_image(found.image, topic, partition)
     after = 0 if found.image is None else found.image.sequence
     for expected, (number, _) in enumerate(found.calls, after + 1):
         if number != expected:
@@ -378,21 +384,28 @@ def _kind_of(message: Any, place: str) -> bytes:
     return kind
 
 
-def _decode(value: bytes, topic: CallsTopic, partition: int) -> ImageRecord:
-    """Return an image's record. Raises SnapshotError if it is not of this shard."""
-    place = topic.place(partition)
+def _decode(value: bytes, place: str) -> ImageRecord:
+    """Return an image's record. Raises SnapshotError if it is none."""
     try:
-        image = msgspec.json.decode(value, type=ImageRecord)
+        return msgspec.json.decode(value, type=ImageRecord)
     except msgspec.MsgspecError as error:
         raise SnapshotError(place, f"has an image's record that cannot be read: {error}") from error
+
+
+def _check_image(image: ImageRecord, topic: CallsTopic, partition: int) -> None:
+    """Raise SnapshotError if the newest image is not of this shard. Older ones are from before a split, maybe."""
+    place = topic.place(partition)
     own = msgspec.structs.replace(
         image, format=FORMAT, group=topic.group, partition=partition, partitions=topic.partitions
     )
+    if image == msgspec.structs.replace(own, partitions=2 * own.partitions):
+        raise SnapshotError(
+            place, f"a split into {image.partitions} partitions is unfinished: `streamsched cluster split` completes it"
+        )
     if image != own:
         found = f"group {image.group}, partition {image.partition} of {image.partitions}, format {image.format}"
         expected = f"group {own.group}, partition {own.partition} of {own.partitions}, format {own.format}"
         raise SnapshotError(place, f"belongs to another cluster: found {found}, expected {expected}")
-    return image
 
 
 def _why(error: Any) -> str:

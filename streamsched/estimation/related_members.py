@@ -222,6 +222,29 @@ def find_keys(shard: ShardArrays, row: int, kinds: int) -> None:
 
 
 @bare_kernel
+def carry_evidence(before: ShardArrays, after: ShardArrays, rows: Ints) -> None:
+    """Give keys of `after` the evidence that they have in `before`: the keys of the same pages. O(URLs).
+
+    ``rows``: int64[pages of `after`], their rows in `before`. Keys that `before` has not begin without evidence.
+    """
+    for row in range(rows.size):
+        old: Record = before.seasonality.links[rows[row]]
+        new: Record = after.seasonality.links[row]
+        kinds = 0
+        for kind in range(KEY_KINDS):
+            if old.related[kind] & KEY_BITS and new.related[kind] & KEY_BITS:
+                kinds |= 1 << kind
+        if kinds:
+            find_keys(before, rows[row], kinds)
+            find_keys(after, row, kinds)
+            for kind in range(KEY_KINDS):
+                source, key = before.related.found[kind], after.related.found[kind]
+                if source >= 0 and key >= 0:
+                    after.related.chances[key].followed = before.related.chances[source].followed
+                    after.related.chances[key].failed = before.related.chances[source].failed
+
+
+@bare_kernel
 def place_keys(related: RelatedArrays) -> None:
     """Enter all keys into an empty index, `AT_ONCE` at a time, for their slots to be prefetched. O(keys)."""
     keys = int(related.state[0].keys)

@@ -1,7 +1,7 @@
 """Records of pages: what scoring reads (`PAGE`, 64 bytes), the rest (`TRACE`, 48 bytes), and the arrays that hold them.
 
 Rows are assigned in the order in which pages are first seen. A row never moves and is never freed: that of a page that
-is forgotten stays empty.
+is forgotten stays empty. Only compaction, which makes another table, gives pages other rows.
 """
 
 from __future__ import annotations

@@ -159,6 +159,13 @@ def keep_text(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @bare_kernel
+def keep_texts(pages: PageArrays, groups: GroupArrays, corpus: Records, first: int, blob: Bytes, offsets: Ints) -> None:
+    """Keep the URLs ``blob[offsets[i]:offsets[i + 1]]`` of the pages from row `first` on, in their groups. O(URLs)."""
+    for i in range(offsets.size - 1):
+        keep_text(pages, groups, corpus[0], first + i, blob, offsets[i], offsets[i + 1])
+
+
+@bare_kernel
 def assign_deeper_group(groups: GroupArrays, pages: PageArrays, dirty: DirtyArrays, row: int) -> None:
     """Move a page down to the deepest group that its URL has by now. O(URL)."""
     stop = read_url(pages, row)

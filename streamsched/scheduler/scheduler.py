@@ -421,8 +421,8 @@ class Scheduler:
         They are in no batch and no count any more, and nothing that was learned of them remains; discovered again,
         each is a new page. What they taught about their hosts and URL patterns stays, and so do rules and blocks.
         Their rows are not used again: the texts of their URLs stay in the state, `scores` and `max_pages` count them,
-        and visits stay in the journal until they are overwritten. ``*.example.org`` names several hosts. Raises
-        SettingsError unless one of `urls` and `host` is given.
+        and visits stay in the journal until they are overwritten; ``streamsched state compact`` frees all of it.
+        ``*.example.org`` names several hosts. Raises SettingsError unless one of `urls` and `host` is given.
         """
         if (urls is None) == (host is None):
             raise SettingsError("urls", urls, "URLs, or a host in place of them")

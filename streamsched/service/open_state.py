@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from streamsched.errors import SnapshotError
+from streamsched.errors import SnapshotError, StateInUse
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
 from streamsched.outcomes import OutcomeBatch
-from streamsched.persistence.image_writer import SavePlan
+from streamsched.persistence.image_reader import load_images
+from streamsched.persistence.image_writer import SavePlan, drop_images, save_state
+from streamsched.persistence.log_reader import newest_log
 from streamsched.persistence.state_directory import lock_state, newest_image
+from streamsched.scheduler.compaction import compact
+from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.recovered_state import continue_without_lost_calls, mend_state
 from streamsched.scheduler.scheduler import Scheduler
@@ -58,6 +62,36 @@ def repair_state(directory: Path, latest_s: float) -> dict[str, int]:
         if any(changed.values()):
             scheduler.snapshot(full=True)
     return changed
+
+
+def compact_state(directory: Path) -> dict[str, tuple[int, int]]:
+    """Save the state in `directory` again without what is forgotten; return counts and bytes, before and after.
+
+    A whole image takes the place of all others at once, so a kill leaves the state before or the one after. O(pages).
+    Raises SnapshotError and StateInUse as `open_state` does.
+    """
+    with lock_state(directory):
+        newest_image(directory)
+    with DurableScheduler.open(directory, reread=_reread, plan=_NEVER):
+        pass  # at its end an image has all calls of the log
+    with lock_state(directory):
+        loaded = load_images(directory)
+        if newest_log(directory)[0] != loaded.sequence:
+            raise StateInUse(str(directory), "another streamsched process has changed this state: try again")
+        before = SchedulerCore.from_state(loaded.pages, loaded.state)
+        nbytes = sum(path.stat().st_size for path in loaded.files)
+        after = compact(before)
+        path = save_state(directory, after)
+        drop_images(directory, 1)  # calls from now on name pages by their new rows
+    sizes = [_sizes(core) for core in (before, after)]
+    found = {name: (size, sizes[1][name]) for name, size in sizes[0].items()}
+    return found | {"image_bytes": (nbytes, path.stat().st_size)}
+
+
+def _sizes(core: SchedulerCore) -> dict[str, int]:
+    corpus, table = core.pages.corpus[0], core.pages
+    rows, groups = int(corpus["pages"]), int(corpus["groups"])
+    return {"rows": rows, "groups": groups, "state_bytes": sum(table.state_bytes().values())}
 
 
 def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch | SignalBatch]:

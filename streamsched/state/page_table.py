@@ -24,7 +24,7 @@ from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
 from streamsched.records.page_bounds import MAX_PAGES, PageBounds
 from streamsched.records.registrable_domains import DomainIndex
-from streamsched.records.related_schema import SHARE_BITS
+from streamsched.records.related_schema import KEY_BITS, SHARE_BITS
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import UrlIndex
@@ -228,8 +228,11 @@ class PageTable:
         """Stop recording rows. O(1)."""
         self.touched = None
 
-    def rebuild_index(self) -> None:
-        """Rebuild the hash indexes, member lists and profile assignments after the records were loaded. O(pages)."""
+    def rebuild_index(self, *, are_members: bool = True) -> None:
+        """Rebuild the hash indexes, member lists and profile assignments after the records were loaded. O(pages).
+
+        `are_members`: whether pages are members of the same keys as when they were saved.
+        """
         shard, groups = self.arrays, int(self._corpus["groups"][0])
         self._index.rebuild(shard.pages, self._corpus)
         self._memory.clear_group_slots(groups)
@@ -239,7 +242,13 @@ class PageTable:
         self._domains.rebuild(shard.groups, self._corpus)
         shard.seasonality.state["off"] = self.regions is None
         assign_profiles(shard.seasonality, shard.groups, groups)
-        self._rejoin_keys()
+        known = self._rejoin_keys()
+        links = shard.seasonality.links[: len(self)]
+        if not are_members:
+            joined, before = links["related"] & KEY_BITS, known & KEY_BITS
+            known &= SHARE_BITS
+            known |= np.where((joined == 0) | (before == 0), joined, before)
+        links["related"] = known
         self._free_blocks()
 
     def state_bytes(self) -> dict[str, int]:
@@ -271,17 +280,20 @@ class PageTable:
             join_pages(shard, len(self))
         self._domains.add(shard.groups, self._corpus, shard.pages.records)
 
-    def _rejoin_keys(self) -> None:
-        """Make all pages members of their keys, after the records were loaded. O(URLs)."""
+    def _rejoin_keys(self) -> npt.NDArray[np.uint16]:
+        """Make all pages members of their keys, after the records were loaded; return what links said before. O(URLs).
+
+        uint16[pages, KEY_KINDS].
+        """
         count, groups = len(self), int(self._corpus["groups"][0])
         links = self.arrays.seasonality.links[:count]
-        known = links["related"].copy()
+        known: npt.NDArray[np.uint16] = links["related"].copy()
         links["related"] &= SHARE_BITS
         self._memory.clear_keys(self.arrays)
         for start in range(0, count, _CHUNK):
             self._memory.make_slots(self.arrays, groups, min(_CHUNK, count - start))
             join_pages(self.arrays, min(start + _CHUNK, count))
-        links["related"] = known
+        return known
 
     def _ensure_room(self, urls: PackedUrls, start: int, stop: int, moved_to: PackedUrls | None = None) -> None:
         """Make room for all of `urls`, and of `moved_to` unless it is empty, from `start` up to `stop` as new pages.

@@ -5,7 +5,8 @@ the invariants and the figures of memory go through all of them. What is not sav
 
 To add an array, add its field to the owner's tuple in `records`, and a line here. If its records belong to rows or
 groups, their old versions must also be kept while a save is in progress: add them to `OLD_ROW` or `OLD_GROUP` in
-`records.schema`, under the array's name, and to the kernels of `records.dirty_tracking`.
+`records.schema`, under the array's name, and to the kernels of `records.dirty_tracking`. If it holds numbers of rows,
+groups or other records, say so in its `references`: compaction gives them new numbers.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from streamsched.records.related_schema import RELATED_CHANCE, RELATED_KEY, RELA
 from streamsched.records.schema import CORPUS, SHADOW, SHADOW_PAGES, VISIT, PageLookup, ShardArrays
 from streamsched.records.seasonality_schema import (
     KEY_KINDS,
+    NO_GROUP,
     POOLED,
     PROFILE,
     SCHEDULE,
@@ -63,15 +65,41 @@ class Room(NamedTuple):
     blocks: int = 0
 
 
+class Numbered(Enum):
+    """Records that others name by their places."""
+
+    PAGE = "page"
+    GROUP = "group"
+    DOMAIN = "domain"
+    SCHEDULE = "schedule"
+    PROFILE = "profile"
+    SOURCE = "source of signals"
+    BLOCK = "block of validators"
+
+
+class Reference(NamedTuple):
+    """A field that names a record: it holds its number plus ``base``, or ``none``.
+
+    ``field``: None if it is the array's value.
+    """
+
+    field: str | None
+    to: Numbered
+    base: int = 0
+    none: int = 0
+
+
 class Places(NamedTuple):
     """What the places of an array stand for: how many are in use, and how many it must have for some room.
 
-    ``begun_by``: what must come before there are any, SIGNALS or CONTENTS; None for an array of every shard.
+    ``begun_by``: what must come before there are any, SIGNALS or CONTENTS; None for an array of every shard;
+    ``of``: whose places they are, None if no record is named by them.
     """
 
     used: Callable[[ShardArrays], int]
     needed: Callable[[Room], int]
     begun_by: str | None = None
+    of: Numbered | None = None
 
 
 class Saved(Enum):
@@ -89,7 +117,8 @@ class Saved(Enum):
 class Array(NamedTuple):
     """An array of a shard: its name in images and in the digest, and where it is in `ShardArrays`.
 
-    ``saved``: None if it follows from the others; ``memory``: the part of ``state_bytes`` that it counts for, if any.
+    ``saved``: None if it follows from the others; ``memory``: the part of ``state_bytes`` that it counts for, if any;
+    ``references``: what its records name.
     """
 
     name: str
@@ -98,6 +127,7 @@ class Array(NamedTuple):
     places: Places
     saved: Saved | None
     memory: str | None
+    references: tuple[Reference, ...] = ()
 
     def of(self, shard: ShardArrays) -> npt.NDArray[Any]:
         """Return the array of `shard`, with all the places that it has room for."""
@@ -118,9 +148,9 @@ def _groups(shard: ShardArrays) -> int:
 
 
 _ONE: Final = Places(lambda _: 1, lambda _: 1)
-_ROWS: Final = Places(_pages, lambda room: room.pages)
-_GROUPS: Final = Places(_groups, lambda room: room.groups)
-_DOMAINS: Final = Places(lambda shard: int(shard.corpus["domains"][0]), lambda room: room.groups)
+_ROWS: Final = Places(_pages, lambda room: room.pages, of=Numbered.PAGE)
+_GROUPS: Final = Places(_groups, lambda room: room.groups, of=Numbered.GROUP)
+_DOMAINS: Final = Places(lambda shard: int(shard.corpus["domains"][0]), lambda room: room.groups, of=Numbered.DOMAIN)
 _TEXT: Final = Places(lambda shard: int(shard.corpus["text_end"][0]), lambda room: room.text)
 _NAMES: Final = Places(lambda shard: int(shard.corpus["names_end"][0]), lambda room: room.names)
 _VISITS: Final = Places(
@@ -133,11 +163,14 @@ _CANDIDATES: Final = Places(
     lambda shard: int(candidate_space(_pages(shard))), lambda room: int(candidate_space(room.pages))
 )
 _SCHEDULES: Final = Places(
-    lambda shard: 1 + int(shard.seasonality.state["schedules"][0]), lambda room: 1 + int(most_schedules(room.pages))
+    lambda shard: 1 + int(shard.seasonality.state["schedules"][0]),
+    lambda room: 1 + int(most_schedules(room.pages)),
+    of=Numbered.SCHEDULE,
 )
 _PROFILES: Final = Places(
     lambda shard: int(shard.seasonality.state["profiles"][0]),
     lambda room: 1 + room.regions + int(most_profiles(room.pages)),
+    of=Numbered.PROFILE,
 )
 _KEYS: Final = Places(lambda shard: int(shard.related.state["keys"][0]), lambda room: _KEYS_OF_PAGE * room.pages // 2)
 _LISTS: Final = Places(  # besides those in the keys' records: each has two rows or more
@@ -147,44 +180,87 @@ _SIGHTINGS: Final = Places(
     lambda shard: int(shard.related.state["places"][0]), lambda room: int(sighting_space(room.pages))
 )
 _HEARD_ROWS: Final = Places(
-    lambda shard: _pages(shard) if shard.signals.state["kinds"][0] else 0, lambda room: room.pages, SIGNALS
+    lambda shard: _pages(shard) if shard.signals.state["kinds"][0] else 0,
+    lambda room: room.pages,
+    SIGNALS,
+    Numbered.PAGE,
 )
 _SOURCES: Final = Places(
-    lambda shard: int(shard.signals.state["sources"][0]), lambda room: MOST_KINDS * room.groups, SIGNALS
+    lambda shard: int(shard.signals.state["sources"][0]),
+    lambda room: MOST_KINDS * room.groups,
+    SIGNALS,
+    Numbered.SOURCE,
 )
 _CONTENT_ROWS: Final = Places(
-    lambda shard: _pages(shard) if shard.pages.contents.size else 0, lambda room: room.pages, CONTENTS
+    lambda shard: _pages(shard) if shard.pages.contents.size else 0, lambda room: room.pages, CONTENTS, Numbered.PAGE
 )
-_BLOCKS: Final = Places(lambda shard: int(shard.validators.state["blocks"][0]), lambda room: room.blocks)
+_BLOCKS: Final = Places(
+    lambda shard: int(shard.validators.state["blocks"][0]), lambda room: room.blocks, of=Numbered.BLOCK
+)
 _KINDS: Final = Places(lambda _: MOST_KINDS, lambda _: MOST_KINDS)
 
 _U1, _U4, _U8, _F4, _F8 = np.dtype("u1"), np.dtype("<u4"), np.dtype("<u8"), np.dtype("<f4"), np.dtype("<f8")
 
+_OF_PAGE: Final = (Reference("group", Numbered.GROUP),)
+_OF_LINK: Final = (Reference("schedule", Numbered.SCHEDULE), Reference("profile", Numbered.PROFILE))
+_OF_GROUP: Final = (
+    *(Reference(name, Numbered.GROUP) for name in ("parent", "host")),
+    Reference("probe", Numbered.PAGE, 1),
+    Reference("source", Numbered.SOURCE, 1),
+)
+_OF_SOURCE: Final = (Reference("host", Numbered.GROUP), Reference("next", Numbered.SOURCE, 1))
+
 # Where an array is in images, and how it is digested, follows from its name: a new name is a new format.
 ARRAYS: Final = (
     Array("corpus", "corpus", CORPUS, _ONE, Saved.COPIED, None),
-    Array("pages", "pages.records", PAGE, _ROWS, Saved.BY_ROW, "pages"),
+    Array("pages", "pages.records", PAGE, _ROWS, Saved.BY_ROW, "pages", _OF_PAGE),
     Array("traces", "pages.traces", TRACE, _ROWS, Saved.BY_ROW, "pages"),
     Array("lease_until_s", "pages.lease_until_s", _F8, _ROWS, Saved.BY_ROW, "leases"),
     Array("lease_s", "pages.lease_s", _F4, _ROWS, Saved.BY_ROW, "leases"),
-    Array("links", "seasonality.links", SEASONAL_LINK, _ROWS, Saved.BY_ROW, "seasonality"),
+    Array("links", "seasonality.links", SEASONAL_LINK, _ROWS, Saved.BY_ROW, "seasonality", _OF_LINK),
     Array("signals", "pages.signals", SIGNAL, _HEARD_ROWS, Saved.BY_ROW, "signals"),
     Array("contents", "pages.contents", _U8, _CONTENT_ROWS, Saved.BY_ROW, "contents"),
-    Array("validators", "pages.validators", _U4, _ROWS, Saved.BY_ROW, "validators"),
-    Array("validator_texts", "pages.validator_texts", BLOCK, _BLOCKS, Saved.OF_ROWS, "validators"),
+    Array(
+        "validators", "pages.validators", _U4, _ROWS, Saved.BY_ROW, "validators", (Reference(None, Numbered.BLOCK, 1),)
+    ),
+    Array(
+        "validator_texts",
+        "pages.validator_texts",
+        BLOCK,
+        _BLOCKS,
+        Saved.OF_ROWS,
+        "validators",
+        (Reference("next", Numbered.BLOCK, 1),),
+    ),
     Array("text", "pages.text", _U1, _TEXT, Saved.APPENDED, "url_text"),
-    Array("groups", "groups.records", GROUP, _GROUPS, Saved.BY_GROUP, "groups"),
+    Array("groups", "groups.records", GROUP, _GROUPS, Saved.BY_GROUP, "groups", _OF_GROUP),
     Array("names", "groups.names", _U1, _NAMES, Saved.APPENDED, "groups"),
     Array("candidates", "groups.candidates", _U1, _CANDIDATES, Saved.COPIED_IF_GROWN, "pattern_sketch"),
     Array("member_links", "groups.member_links", MEMBER_LINK, _ROWS, None, "member_lists"),
     Array("first_members", "groups.first_members", _U4, _GROUPS, None, "member_lists"),
     Array("anchors", "groups.anchors", _U8, _GROUPS, None, "url_text"),
-    Array("domain_of", "groups.domain_of", _U4, _GROUPS, Saved.COPIED_IF_GROWN, "domains"),
+    Array(
+        "domain_of",
+        "groups.domain_of",
+        _U4,
+        _GROUPS,
+        Saved.COPIED_IF_GROWN,
+        "domains",
+        (Reference(None, Numbered.DOMAIN),),
+    ),
     Array("domains", "groups.domains", DOMAIN, _DOMAINS, Saved.COPIED, "domains"),
-    Array("journal", "journal", VISIT, _VISITS, Saved.RING, "journal"),
+    Array("journal", "journal", VISIT, _VISITS, Saved.RING, "journal", (Reference("row", Numbered.PAGE),)),
     Array("shadows", "shadows", SHADOW, _SHADOWS, Saved.COPIED, "shadows"),
     Array("schedules", "seasonality.schedules", SCHEDULE, _SCHEDULES, Saved.OF_ROWS, "seasonality"),
-    Array("profiles", "seasonality.profiles", PROFILE, _PROFILES, Saved.COPIED, "seasonality"),
+    Array(
+        "profiles",
+        "seasonality.profiles",
+        PROFILE,
+        _PROFILES,
+        Saved.COPIED,
+        "seasonality",
+        (Reference("group", Numbered.GROUP, none=NO_GROUP),),
+    ),
     Array("pooled", "seasonality.pooled", POOLED, _PROFILES, None, "seasonality"),
     Array("of_group", "seasonality.of_group", _U4, _GROUPS, None, "seasonality"),
     Array("seasonality", "seasonality.state", SEASONALITY, _ONE, Saved.COPIED, None),
@@ -193,7 +269,7 @@ ARRAYS: Final = (
     Array("lists", "related.lists", RELATED_ROWS, _LISTS, None, "related_pages"),
     Array("sightings", "related.sightings", _U4, _SIGHTINGS, None, "related_pages"),
     Array("related", "related.state", RELATED_STATE, _ONE, Saved.COPIED, None),
-    Array("signal_sources", "signals.sources", SIGNAL_SOURCE, _SOURCES, Saved.COPIED, "signals"),
+    Array("signal_sources", "signals.sources", SIGNAL_SOURCE, _SOURCES, Saved.COPIED, "signals", _OF_SOURCE),
     Array("signal_kinds", "signals.kinds", SIGNAL_KIND, _KINDS, Saved.COPIED, None),
     Array("signal_state", "signals.state", SIGNAL_STATE, _ONE, Saved.COPIED, None),
     Array("validator_state", "validators.state", VALIDATOR_STATE, _ONE, Saved.COPIED, None),

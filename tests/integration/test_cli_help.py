@@ -109,7 +109,7 @@ def test_a_command_is_listed_with_the_first_sentence_of_its_help(streamsched: Co
     assert re.search(rf"^ +{command} +{re.escape(first)}$", streamsched("--help").out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "repair", "digest", "export"])
+@pytest.mark.parametrize("command", ["show", "verify", "repair", "compact", "digest", "export"])
 def test_actions_on_a_state_are_commands(streamsched: Command, command: str) -> None:
     shown = streamsched("state", command, "--help")
     assert (shown.code, shown.err) == (0, "")

@@ -1,10 +1,11 @@
-"""``streamsched cluster``: hosts that share the partitions of a topic, what they hold, and a check of it."""
+"""``streamsched cluster``: hosts that share a topic's partitions, what they hold, a check of it, imports and splits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,7 +15,7 @@ from rich.progress import track
 from rich.table import Table
 
 from streamsched.cli.exits import DONE, UNREADABLE, Cancelled, Interruption, after_drain
-from streamsched.cli.options import current_time
+from streamsched.cli.options import DIRECTORY, current_time
 from streamsched.cli.output import echo, echo_json
 from streamsched.cli.service_options import (
     compile_for_requests,
@@ -29,6 +30,8 @@ from streamsched.connectors.kafka.kafka_settings import KafkaSettings, check_cre
 from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.errors import NOTHING, SettingsError, SettingsErrors
 from streamsched.numerics.durations import write_duration
+from streamsched.persistence.state_directory import lock_state
+from streamsched.scheduler.recovered_state import recover_state
 from streamsched.service.event_log import LOG
 from streamsched.service.http_settings import HttpSettings
 from streamsched.service.run_settings import RunSettings
@@ -45,6 +48,10 @@ Examples:
   streamsched cluster status --source 'kafka://localhost:9092/outcomes?group=crawl' --calls crawl-calls
   streamsched cluster verify --source 'kafka://localhost:9092/outcomes?group=crawl' --calls crawl-calls \\
       --images s3://bucket/crawl
+  streamsched cluster import --state state/ --source 'kafka://localhost:9092/outcomes?group=crawl' \\
+      --calls crawl-calls --images s3://bucket/crawl
+  streamsched cluster split --partitions 24 --source 'kafka://localhost:9092/outcomes?group=crawl' \\
+      --calls crawl-calls --images s3://bucket/crawl
 
 docs/cluster.md says what is promised, and what to do when a host, the brokers or the storage fail.
 """
@@ -144,6 +151,68 @@ def verify_command(**given: Any) -> int:
             )
             echo(f"{one.partition:>4}  {text}")
     return UNREADABLE if any(one.error for one in found) else DONE
+
+
+@cluster_command.command("import")
+@click.option("--state", "imported", type=DIRECTORY, required=True, help="Directory of a state of `run` or `serve`.")
+@_with(*_place, _images)
+@setting("--signals", setting="signals.source", metavar="URL")
+@click.option("--config", help="TOML file with settings.")
+@click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
+def import_command(imported: Path, **given: Any) -> int:
+    """Make a saved state the shards of a new cluster.
+
+    Each partition gets the pages of its hosts, and is read on from where the state stands. The state stays as it is.
+    No host may run yet. If it was interrupted, give the command again before a host is started.
+    """
+    settings, topic = _inspected(given)
+    with needs_http(_EXTRA):
+        from streamsched.cluster.repartition import import_state  # noqa: PLC0415  an extra
+    calls, place = _calls_topic(settings, topic), _cluster_place(settings, topic)
+    with lock_state(imported):
+        found = recover_state(imported)
+        if found.needed is not None:
+            raise found.needed
+        import_state(place, calls, found.core, _report_image)
+    echo(f"imported into {calls.partitions} partitions: start hosts")
+    return DONE
+
+
+@cluster_command.command("split")
+@click.option("--partitions", type=int, required=True, help="How many there will be: twice as many as now.")
+@_with(*_place, _images)
+@setting("--signals", setting="signals.source", metavar="URL")
+@click.option("--config", help="TOML file with settings.")
+@click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
+def split_command(partitions: int, **given: Any) -> int:
+    """Double the partitions of a cluster whose hosts are stopped.
+
+    Each shard becomes two, with their leases and all that is known of their pages; the topics of outcomes, signals and
+    calls get as many partitions. Stop what writes to the topics, wait until hosts have read it, and stop hosts. If it
+    was interrupted, give the same command again; hosts refuse to serve what is split by half.
+    """
+    settings, topic = _inspected(given)
+    with needs_http(_EXTRA):
+        from streamsched.cluster.repartition import split  # noqa: PLC0415  an extra
+    split(_cluster_place(settings, topic), _calls_topic(settings, topic), partitions, _report_image)
+    echo(f"{partitions} partitions: start hosts")
+    return DONE
+
+
+def _report_image(partition: int, pages: int) -> None:
+    echo(f"{partition:>4}  {pages:,} pages stored")
+
+
+def _cluster_place(settings: RunSettings, topic: KafkaSettings) -> Any:
+    with needs_http(_EXTRA):
+        from streamsched.cluster.image_store import ImageStore  # noqa: PLC0415  an extra
+        from streamsched.cluster.repartition import Place  # noqa: PLC0415  an extra
+    topics = [topic]
+    if settings.signals.source is not None:
+        signals = read_settings(settings.signals.source, settings.kafka)
+        topics.append(replace(signals, client="confluent", group=None))
+    store = ImageStore(_required("images", settings.cluster.images))
+    return Place(topics, store, lambda: current_time(None))
 
 
 def _inspected(given: dict[str, Any]) -> tuple[RunSettings, KafkaSettings]:

@@ -1,4 +1,4 @@
-"""``streamsched state``: what a state directory holds, whether it is intact, its repair, and a hash of its content."""
+"""``streamsched state``: what a state directory holds, whether it is intact, its repair, size, and a hash of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamsched.persistence.state_directory import check_directory, newest_imag
 from streamsched.records.page_schema import SHOWN_FLAGS
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.open_state import drop_lost_log, repair_state
+from streamsched.service.open_state import compact_state, drop_lost_log, repair_state
 from streamsched.state.future_times import describe_future
 from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
 
@@ -34,6 +34,7 @@ Examples:
   streamsched state show --state state/
   streamsched state verify --state state/ && echo intact
   streamsched state repair --state state/    # times in the future, as wrong clocks left them
+  streamsched state compact --state state/   # after `forget`: forgotten pages and empty hosts take no room any more
   streamsched state digest --state state/    # equal for equal states, however they were reached
   streamsched state export --state state/ --to pages.parquet    # for DuckDB, Polars, pandas
   streamsched state backup --state state/ --to copy/    # also while a service uses it
@@ -51,7 +52,7 @@ _tolerance: Final = click.option(
 
 @click.group("state", epilog=_EPILOG, no_args_is_help=False)
 def state_command() -> None:
-    """Show, verify, repair, hash, export or copy a saved state."""
+    """Show, verify, repair, compact, export or copy a saved state."""
 
 
 @state_command.command("show", epilog="Example: streamsched state show --state state/")
@@ -136,6 +137,25 @@ def _repair(state: Path, now: float | None, ahead_s: float, drop_lost_calls: boo
         echo("nothing to repair")
         return DONE
     return _print({"file": file, **changed}, json)
+
+
+@state_command.command("compact", epilog="Example: streamsched state compact --state state/")
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _compact(state: Path, json: bool) -> int:
+    """Free the room of forgotten pages, and of hosts and URL patterns without pages.
+
+    No process may use the state meanwhile. Prints what it had before and has after; the pages that are known stay as
+    they are. A kill leaves the state as it was, or compacted. Older snapshots are removed.
+    """
+    sizes = compact_state(state)
+    file = str(newest_image(state))
+    if json:
+        return _print({"file": file, "before": {name: size[0] for name, size in sizes.items()},
+                       "after": {name: size[1] for name, size in sizes.items()}}, json)  # fmt: skip
+    return _print(
+        {"file": file} | {name: f"{before:,} before, {after:,} after" for name, (before, after) in sizes.items()}, json
+    )
 
 
 @state_command.command("digest", epilog="Example: streamsched state digest --state state/")

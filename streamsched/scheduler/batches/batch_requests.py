@@ -161,6 +161,13 @@ class KeptBatch(NamedTuple):
         """How many pages it takes memory for."""
         return self.rows.size + len(self.refused)
 
+    def renumbered(self, rows: Ints) -> KeptBatch:
+        """Return the batch with new rows: ``rows``: int64[pages], by old row, negative for pages that are gone."""
+        stays = rows[self.rows] >= 0
+        columns = {name: getattr(self, name)[stays] for name in _DTYPES}
+        columns["rows"] = rows[columns["rows"]]
+        return self._replace(panel=int(np.count_nonzero(stays[: self.panel])), **columns)
+
     @classmethod
     def from_saved(cls, fields: dict[str, Any], arrays: Arrays) -> KeptBatch:
         """Return the batch whose `fields` and `arrays` were saved."""
@@ -223,6 +230,18 @@ class BatchKeys:
         for key in late:
             self._drop(key)
         return len(late)
+
+    def rows(self) -> Ints:
+        """Return the rows of all pages in batches that are kept: int64[m]. O(pages of these batches)."""
+        found = [batch.rows for batch in self._kept.values()]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+
+    def renumbered(self, rows: Ints) -> BatchKeys:
+        """Return the batches with new rows, see `KeptBatch.renumbered`. O(pages of these batches)."""
+        keys = BatchKeys()
+        for key, batch in self._kept.items():
+            keys.keep(key, batch.renumbered(rows))
+        return keys
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return what `restore` needs, as plain values for JSON. O(keys)."""

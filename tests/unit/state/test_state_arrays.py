@@ -146,3 +146,14 @@ def test_every_part_is_verified(tmp_path: Path) -> None:
             reasons = [fault.reason for fault in check_directory(tmp_path)]
             assert reasons == [f"damaged: {part.name} does not match its checksum"]
         image.path.write_bytes(raw)
+
+
+def test_references_are_whole_numbers_that_hold_every_number() -> None:
+    """A field that names a record is an integer; `none` and the largest number fit in it."""
+    kinds = {array.places.of for array in ARRAYS}
+    for array in ARRAYS:
+        for reference in array.references:
+            dtype = array.dtype if reference.field is None else array.dtype[reference.field]
+            assert np.issubdtype(dtype, np.integer), (array.name, reference.field)
+            assert 0 <= reference.none <= np.iinfo(dtype).max
+            assert reference.to in kinds
