@@ -37,19 +37,23 @@ class KeptLog(Protocol):
 
         O(calls). Raises SnapshotError if calls are lost, StreamNeeded if `reread` is needed and missing.
         """
+        ...
 
     @property
     def is_damaged(self) -> bool:
         """Whether something of it that an image holds cannot be read."""
+        ...
 
     def begin(self) -> GroupCommitLog:
         """Return the log, for calls after those that were applied."""
+        ...
 
     def release(self, directory: Path, saved: SavedImage, sequence: int, *, is_whole: bool, kept: int) -> None:
         """Let go of what is not needed beside the image `saved` in `directory`, which has the calls up to `sequence`.
 
         `kept`: how many whole images stay. Raises SnapshotError.
         """
+        ...
 
 
 class DirectoryLog:

@@ -258,6 +258,7 @@ def await_balance(cluster: Cluster, count: int) -> None:
 
 def await_end(cluster: Cluster, streamsched: Command) -> None:
     """Wait until the images have all outcomes."""
+    done = None
     for _ in range(_LOOKS // 10):
         done = streamsched("cluster", "status", *cluster.place, "--json")
         if done.code == 0 and all(one["lag"] == 0 for one in done.json):
