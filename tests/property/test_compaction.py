@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from streamsched import Scheduler
+from streamsched.api.views import HostView
 from streamsched.estimation.hierarchical_prior import SWEEP_ROWS
 from streamsched.numerics.arrays import Bools
 from streamsched.numerics.packed_urls import PackedUrls
@@ -51,14 +53,20 @@ def urls_of(scheduler: Scheduler) -> list[str]:
     return sorted(url_texts(pages.arrays.pages, rows))
 
 
+def host_view(scheduler: Scheduler, host: str, now: float) -> HostView:
+    view = scheduler.host(host, now=now)
+    assert view is not None
+    return view
+
+
 def views(scheduler: Scheduler, now: float) -> Any:
-    """What is known of pages and of hosts that have any."""
+    """What is known of pages and of hosts that have any, but for the number of URL patterns: some have no pages."""
     urls = urls_of(scheduler)
     pages = [(scheduler.page(url, now=now), scheduler.explain(url, now=now)) for url in urls]
     hosts = {page.host for page, _ in pages if page is not None}
     return (
         [repr(page) for page in pages],
-        [repr(scheduler.host(host, now=now)) for host in sorted(hosts)],
+        [repr(structs.replace(host_view(scheduler, host, now), patterns=0)) for host in sorted(hosts)],
         scheduler.score(urls, now=now).tolist(),
         repr(scheduler.rules), repr(scheduler.sources()), scheduler.positions, scheduler.rank(50, now=now).urls,
     )  # fmt: skip
