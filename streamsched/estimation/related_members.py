@@ -240,8 +240,9 @@ def carry_evidence(before: ShardArrays, after: ShardArrays, rows: Ints) -> None:
             for kind in range(KEY_KINDS):
                 source, key = before.related.found[kind], after.related.found[kind]
                 if source >= 0 and key >= 0:
-                    after.related.chances[key].followed = before.related.chances[source].followed
-                    after.related.chances[key].failed = before.related.chances[source].failed
+                    own: Record = after.related.chances[key]
+                    known: Record = before.related.chances[source]
+                    own.followed, own.failed = known.followed, known.failed
 
 
 @bare_kernel
