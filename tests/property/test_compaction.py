@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -25,6 +26,7 @@ from streamsched.records.visit_journal import SAMPLE_PAGES, find_sampled, read_v
 from streamsched.scheduler.compaction import compact
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.state import compaction
+from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.page_table import PageTable
 from tests.support.cases import examples
 from tests.support.guarded_memory import fenced, small_reserve
@@ -51,6 +53,11 @@ def urls_of(scheduler: Scheduler) -> list[str]:
     pages = scheduler.core.pages
     rows = np.flatnonzero(pages.arrays.pages.records["rule"][: len(pages)] != FORGOTTEN)
     return sorted(url_texts(pages.arrays.pages, rows))
+
+
+def without_rows(answer: Any) -> Any:
+    """An answer without what counts rows of forgotten pages."""
+    return replace(answer, pages=0) if isinstance(answer, CrawlPlan) else answer
 
 
 def host_view(scheduler: Scheduler, host: str, now: float) -> HostView:
@@ -91,7 +98,7 @@ def test_compacted_state_answers_as_the_one_before(before: list[Call], now: floa
     counts = [int(one.core.pages.corpus["groups"][0]) for one in (compacted, scheduler)]
     alike = counts[0] == counts[1]  # otherwise one has forgotten what the other knows of a host without pages
     for call in after:
-        answers = call(compacted), call(scheduler)
+        answers = [without_rows(call(one)) for one in (compacted, scheduler)]
         alike &= len(scheduler.core.pages) <= SWEEP_ROWS  # a sweep has one step
         assert answers[0] == answers[1] or not alike
         assert compacted.core.pages.faults() == []
