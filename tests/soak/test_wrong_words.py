@@ -27,7 +27,14 @@ LONG = {  # work for minutes, or wait for brokers, where a value happens to be r
 def places(folder: Path) -> dict[str, list[str]]:
     """The words of each command that works, without the option under attack."""
     state, log = str(folder / "state"), str(folder / "log.tsv")
+    nowhere = ["--source", "kafka://127.0.0.1:9/outcomes?group=g&patience=10ms", "--calls", "calls"]
+    images = ["--images", str(folder / "images")]
     return {
+        "cluster host": [*nowhere, *images, "--local", str(folder / "local"), "--http", "127.0.0.1:0"],
+        "cluster status": nowhere,
+        "cluster verify": [*nowhere, *images],
+        "cluster split": [*nowhere, *images, "--partitions", "8"],
+        "cluster import": [*nowhere, *images, "--state", state],
         "replay": [log, "--policy", "age", "--workers", "1"],
         "analyze": [log],
         "run": ["--source", str(folder / "outcomes.jsonl"), "--state", state],
@@ -50,6 +57,7 @@ def places(folder: Path) -> dict[str, list[str]]:
         "state repair": ["--state", state, "--now", str(NOW)],
         "state digest": ["--state", state],
         "state export": ["--state", state, "--to", str(folder / "pages.arrow")],
+        "state compact": ["--state", state],
         "state backup": ["--state", state, "--to", str(folder / "copy")],
         "state restore": ["--state", str(folder / "restored"), "--from", state],
     }  # fmt: skip

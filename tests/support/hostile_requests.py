@@ -33,7 +33,7 @@ _URL: Final = URLS[1]
 _OUTCOME: Final = {"url": _URL, "fetched_at": _AT, "status": 200, "changed": True, "importance": 2.5, "cost": 1.0}
 _BLOCKS: Final = {"delay": "2s", "in_flight": 3, "per_batch": 2}
 VALUES: Final[dict[str, Any]] = {
-    "k": 5, "lease": "1s", "hosts": ["h1.example", "*.example"], "per_host": 2, "key": "a-key",
+    "k": 5, "lease": "1s", "hosts": ["h1.example", "*.example"], "per_host": 2, "key": "a-key", "keys": ["a-key"],
     "outcomes": [_OUTCOME, {"url": URLS[2], "fetched_at": _AT, "status": "robots_denied"}],
     "signals": [{"url": _URL, "at": _AT, "source": "sitemap", "significance": 0.5}],
     "urls": URLS[:3], "importance": 1.5, "url": _URL, "host": "h1.example", "region": "*.example", "start": 0,

@@ -15,7 +15,7 @@ from rich.progress import track
 from rich.table import Table
 
 from streamsched.cli.exits import DONE, UNREADABLE, Cancelled, Interruption, after_drain
-from streamsched.cli.options import DIRECTORY, current_time
+from streamsched.cli.options import DIRECTORY, FILE, current_time, whole
 from streamsched.cli.output import echo, echo_json
 from streamsched.cli.service_options import (
     compile_for_requests,
@@ -102,7 +102,7 @@ def host_command(**given: Any) -> int:
 
 @cluster_command.command("status")
 @_with(*_place)
-@click.option("--config", help="TOML file with settings.")
+@click.option("--config", type=FILE, help="TOML file with settings.")
 @click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
 @click.option("--json", is_flag=True, help="Print JSON.")
 def status_command(**given: Any) -> int:
@@ -126,7 +126,7 @@ def status_command(**given: Any) -> int:
 
 @cluster_command.command("verify")
 @_with(*_place, _images)
-@click.option("--config", help="TOML file with settings.")
+@click.option("--config", type=FILE, help="TOML file with settings.")
 @click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
 @click.option("--json", is_flag=True, help="Print JSON.")
 def verify_command(**given: Any) -> int:
@@ -157,7 +157,7 @@ def verify_command(**given: Any) -> int:
 @click.option("--state", "imported", type=DIRECTORY, required=True, help="Directory of a state of `run` or `serve`.")
 @_with(*_place, _images)
 @setting("--signals", setting="signals.source", metavar="URL")
-@click.option("--config", help="TOML file with settings.")
+@click.option("--config", type=FILE, help="TOML file with settings.")
 @click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
 def import_command(imported: Path, **given: Any) -> int:
     """Make a saved state the shards of a new cluster.
@@ -179,10 +179,10 @@ def import_command(imported: Path, **given: Any) -> int:
 
 
 @cluster_command.command("split")
-@click.option("--partitions", type=int, required=True, help="How many there will be: twice as many as now.")
+@click.option("--partitions", type=whole(2), required=True, help="How many there will be: twice as many as now.")
 @_with(*_place, _images)
 @setting("--signals", setting="signals.source", metavar="URL")
-@click.option("--config", help="TOML file with settings.")
+@click.option("--config", type=FILE, help="TOML file with settings.")
 @click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
 def split_command(partitions: int, **given: Any) -> int:
     """Double the partitions of a cluster whose hosts are stopped.
