@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from streamsched.cluster.group import GroupMember
 from streamsched.cluster.partition import Partition, ShardSettings
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.http.app import HttpApp, refuse
+from streamsched.http.app import HttpApp, refuse, unknown_path
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.service import ServiceState
 from streamsched.service.event_log import LOG
@@ -78,9 +77,10 @@ class Host:
 class HostApp:
     """An ASGI application: what is below ``/shards/3`` goes to that shard, anything else to `front`."""
 
-    def __init__(self, front: HttpApp[ServiceState]) -> None:
+    def __init__(self, front: HttpApp[ServiceState], count: int) -> None:
         self.partitions: Mapping[int, Partition] = {}  # those of the host
         self._front = front
+        self._known = {str(number).encode(): number for number in range(count)}
 
     @property
     def under_way(self) -> int:
@@ -108,19 +108,20 @@ class HostApp:
             await self._front(scope, receive, send)
             return
         number, _, path = raw[len(SHARDS) :].partition(b"/")
-        partition = None
-        with suppress(ValueError):
-            partition = self.partitions.get(int(number))
+        if number not in self._known:
+            await refuse(unknown_path())(scope, receive, send)
+            return
+        partition = self.partitions.get(self._known[number])
         app = None if partition is None else partition.app
         if app is None:
-            await _refuse_shard(number.decode("latin-1"))(scope, receive, send)
+            await _refuse_shard(self._known[number])(scope, receive, send)
             return
         inner = b"/" + path
         await app({**scope, "raw_path": inner, "path": inner.decode("latin-1")}, receive, send)
 
 
-def _refuse_shard(number: str) -> Response:
-    detail = f"partition {number[:20]} is not served here now"
+def _refuse_shard(number: int) -> Response:
+    detail = f"partition {number} is not served here now"
     unavailable, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": "1"}
     return refuse(HttpError(unavailable, "not_owned", detail, headers=headers))
 

@@ -36,13 +36,14 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class ImageStore:
-    """The store at `url`. For several threads at once. Raises SettingsError if there can be none.
+    """The store at `url`; `make`: make a folder that is missing. For several threads at once.
 
     What S3, GCS and Azure need beside the URL is read from the variables that their own tools use, such as
-    AWS_ENDPOINT. Methods raise SnapshotError if the store does not do what is asked.
+    AWS_ENDPOINT. Raises SettingsError if there can be no store. Methods raise SnapshotError if it does not do what is
+    asked.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, make: bool = True) -> None:
         try:
             from obstore.store import LocalStore, from_url  # noqa: PLC0415  an extra
         except ImportError as error:
@@ -52,7 +53,7 @@ class ImageStore:
         self.url = url
         self._folder = None if "://" in url and not url.startswith("file://") else Path(url.removeprefix("file://"))
         try:
-            local = None if self._folder is None else LocalStore(self._folder.resolve(), mkdir=True)
+            local = None if self._folder is None else LocalStore(self._folder.resolve(), mkdir=make)
             self._store: ObjectStore = local or from_url(url, retry_config=_RETRIES)
         except Exception as error:  # the library raises many kinds
             raise SettingsError("cluster.images", url, f"{_EXPECTED} ({_first_line(error)})") from error

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
+import httpx
 import msgspec
 
 from streamsched.cluster.foreign_pages import rereading_own
 from streamsched.cluster.group import GroupOwners
+from streamsched.cluster.host import SHARDS
 from streamsched.cluster.image_store import ImageStore
 from streamsched.cluster.topic_log import CallsTopic, read_shard
 from streamsched.connectors.kafka.clients.factory import open_consumer
@@ -20,16 +23,19 @@ from streamsched.persistence.image_reader import load_images
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.recovered_state import replay
 
+_ANSWER_S: Final = 2.0
+
 
 class PartitionStatus(msgspec.Struct, kw_only=True):
     """A partition: its ``owner``, None without one; the ``position`` of its stream in the newest image, and its end.
 
-    ``lag``: messages that the image has not; ``saved_s``: when it was saved, None without an image; ``image_bytes``, in
-    ``files``; ``calls``: since then.
+    ``serves``: whether the owner answers for it; ``lag``: messages that the image has not; ``saved_s``: when it was
+    saved, None without an image; ``image_bytes``, in ``files``; ``calls``: since then.
     """
 
     partition: int
     owner: str | None
+    serves: bool
     position: int
     end: int
     lag: int
@@ -67,6 +73,7 @@ def read_status(topic: KafkaSettings, calls: CallsTopic) -> list[PartitionStatus
             PartitionStatus(
                 partition=number,
                 owner=owners.get(number),
+                serves=number in owners and _serves(owners[number], number),
                 position=position,
                 end=end,
                 lag=max(0, end - position),
@@ -77,6 +84,13 @@ def read_status(topic: KafkaSettings, calls: CallsTopic) -> list[PartitionStatus
             )
         )
     return found
+
+
+def _serves(owner: str, partition: int) -> bool:
+    try:
+        return httpx.get(f"http://{owner}{SHARDS}{partition}/readyz", timeout=_ANSWER_S).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def check_partition(calls: CallsTopic, number: int, store: ImageStore, reread: Rereader) -> PartitionCheck:

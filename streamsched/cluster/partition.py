@@ -160,6 +160,7 @@ class Partition:
                 signals=sources[1] if len(sources) > 1 else None,
                 hooks=[ForeignPages(self.number, settings.calls.partitions, settings.owner, settings.token)],
                 pause=app.service.thread.let_pass,
+                about={"partition": self.number},
             )
             self.shard, self.app = shard, app
             seconds = round(time.monotonic() - begun, 3)

@@ -78,7 +78,7 @@ def open_host(
         owners = stack.enter_context(GroupOwners(topic, calls.partitions))
         shards = GroupShards(owners, token)
         front = stack.enter_context(open_front(shards, http, wall, settings.state, deadline_s=float(cluster.answer)))
-        app = HostApp(front)
+        app = HostApp(front, calls.partitions)
         server = AppServer(http, app, listener, front.service.statuses)
         address = cluster.advertise or server.address
         host = Host(ShardSettings(settings, http, calls, store, wall, shards.url, token), topic, address)

@@ -302,8 +302,12 @@ def refuse(error: HttpError) -> Response:
 def _refuse_path(error: HTTPException) -> Response:
     """Return the answer to a path or a method that no route has."""
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = "there is nothing at this path; see /openapi.json"
-        return refuse(HttpError(HTTPStatus.NOT_FOUND, "unknown_path", detail))
+        return refuse(unknown_path())
     allowed = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
     detail = f"this path is called by {allowed}"
     return refuse(HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", detail, headers={"allow": allowed}))
+
+
+def unknown_path() -> HttpError:
+    """Return the answer to a path that no route has."""
+    return HttpError(HTTPStatus.NOT_FOUND, "unknown_path", "there is nothing at this path; see /openapi.json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -41,8 +41,9 @@ class IngestLoop:
 
     `signals`: a source of signals beside that of outcomes, None for none; `hooks`: what works between the outcomes and
     beside them; `pause`: called between parts of deliveries, so that others who call the scheduler get their turn;
-    `progress_s`: interval of progress events in the log, None for none. ``streams``: the streams of both sources, for
-    `arrivals`; ``streams_ended``: whether these have ended, which may be set.
+    `progress_s`: interval of progress events in the log, None for none; `about`: further fields of what the log says
+    of saves. ``streams``: the streams of both sources, for `arrivals`; ``streams_ended``: whether these have ended,
+    which may be set.
     """
 
     def __init__(  # noqa: PLR0913  what a run may have
@@ -55,6 +56,7 @@ class IngestLoop:
         batches: BatchPublisher | None = None,
         pause: Callable[[], None] | None = None,
         progress_s: float | None = None,
+        about: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
@@ -67,7 +69,7 @@ class IngestLoop:
         self._is_idle = False
         self._is_applying = False  # an arrival that may have been cut short
         self._progress_at, self._progress_applied = clock(), 0
-        self._saves = SaveLog(scheduler)
+        self._saves = SaveLog(scheduler, about)
         outcomes = InputStream(OUTCOMES, source)
         in_parts = partial(observe_through, hooks)
         self._outcomes = StreamIntake(scheduler, outcomes, in_parts, pause=pause)
@@ -184,9 +186,10 @@ class IngestLoop:
 
 
 class SaveLog:
-    """Logs each new image of `scheduler`, and each new reason why it cannot be written."""
+    """Logs each new image of `scheduler`, and each new reason why it cannot be written; `about`: further fields."""
 
-    def __init__(self, scheduler: DurableScheduler) -> None:
+    def __init__(self, scheduler: DurableScheduler, about: Mapping[str, Any] | None = None) -> None:
+        self._about = about or {}
         self._scheduler = scheduler
         self._logged = scheduler.saved
         self._trouble: SnapshotError | None = None
@@ -196,7 +199,7 @@ class SaveLog:
         saved, trouble = self._scheduler.saved, self._scheduler.trouble
         if saved is not self._logged:
             self._logged = saved
-            LOG.info("saved", file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
+            LOG.info("saved", **self._about, file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
         if trouble is not None and str(trouble) != str(self._trouble):
-            LOG.error("cannot save", reason=str(trouble))
+            LOG.error("cannot save", **self._about, reason=str(trouble))
         self._trouble = trouble

@@ -12,7 +12,7 @@ import click
 from msgspec import to_builtins
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 
 from streamsched.cli.exits import DONE, UNREADABLE, Cancelled, Interruption, after_drain
 from streamsched.cli.options import DIRECTORY, FILE, current_time, whole
@@ -39,6 +39,7 @@ from streamsched.service.setting_sources import Given, read_run_settings
 from streamsched.service.stream_replay import Topic, reread_with
 
 _EXTRA: Final = "cluster"
+_WIDTH: Final = 120  # of a table, so that no address is cut where the output is piped
 _NO_DIRECTORY: Final = "."  # of commands that keep nothing
 _EPILOG: Final = """
 \b
@@ -85,7 +86,9 @@ def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @cluster_command.command("host")
 @_with(*_place, _images)
-@setting("--local", setting="state", metavar="DIR", help="Directory for the open partitions. Nothing in it is needed.")
+@setting(
+    "--local", setting="state", metavar="DIR", required=True, help="Directory for open partitions; not needed again."
+)
 @setting("--signals", setting="signals.source", metavar="URL")
 @setting("--advertise", setting="cluster.advertise", metavar="HOST:PORT")
 @service_options
@@ -98,6 +101,10 @@ def host_command(**given: Any) -> int:
     settings, unknown = read_run_settings(*given_settings(given))
     with log_run(settings, unknown, Console(stderr=True), level="info"):
         return _host(settings)
+
+
+_OF_RUNS: Final = ("state", "evolve_every")  # options of services that hosts have not
+host_command.params = [one for one in host_command.params if one.name not in _OF_RUNS]
 
 
 @cluster_command.command("status")
@@ -114,13 +121,14 @@ def status_command(**given: Any) -> int:
     if given["json"]:
         echo_json(to_builtins(found))
         return DONE
-    table = Table("partition", "owner", "position", "lag", "image", "files", "bytes", "calls since", box=None)
+    names = ("partition", "owner", "not in image", "image", "bytes", "calls since")
+    table = Table(*(Column(name, no_wrap=True) for name in names), box=None)
     now = current_time(None)
     for one in found:
         age = "none" if one.saved_s is None else f"{write_duration(max(1, round(now - one.saved_s)))} old"
-        numbers = (f"{one.position:,}", f"{one.lag:,}", age, f"{one.files}", f"{one.image_bytes:,}", f"{one.calls:,}")
-        table.add_row(str(one.partition), one.owner or "nobody", *numbers)
-    Console().print(table)
+        owner = "nobody" if one.owner is None else one.owner if one.serves else f"{one.owner}, not served"
+        table.add_row(str(one.partition), owner, f"{one.lag:,}", age, f"{one.image_bytes:,}", f"{one.calls:,}")
+    Console(width=_WIDTH).print(table)
     return DONE
 
 
@@ -138,7 +146,7 @@ def verify_command(**given: Any) -> int:
     with needs_http(_EXTRA):
         from streamsched.cluster.image_store import ImageStore  # noqa: PLC0415  an extra
         from streamsched.cluster.inspection import check_partition  # noqa: PLC0415  an extra
-    calls, store = _calls_topic(settings, topic), ImageStore(_required("images", settings.cluster.images))
+    calls, store = _calls_topic(settings, topic), ImageStore(_required("images", settings.cluster.images), make=False)
     reread = reread_with(_topics(settings, topic))
     numbers = track(range(calls.partitions), "partitions", console=Console(stderr=True), transient=True)
     found = [check_partition(calls, number, store, reread) for number in numbers]

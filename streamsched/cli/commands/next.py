@@ -13,7 +13,7 @@ import click
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
-from streamsched.cli.output import echo, echo_json, plain
+from streamsched.cli.output import echo, echo_error, echo_json, plain
 from streamsched.cli.remote import asks_service, open_client, state_or_service
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import open_state
@@ -107,7 +107,7 @@ def _answer(client: Client, arguments: SimpleNamespace) -> dict[str, Any]:
         if arguments.per_host is not None:
             raise click.UsageError("--per-host cannot be given with --service and --peek")
         ranking = client.rank(arguments.k)
-        pages = ranking.pages
+        pages, missing = ranking.pages, ranking.missing
         more: dict[str, Any] = {"now": ranking.now, "lease_until": None}
     else:
         batch = client.next_batch(arguments.k, lease=arguments.lease, per_host=arguments.per_host)
@@ -119,7 +119,10 @@ def _answer(client: Client, arguments: SimpleNamespace) -> dict[str, Any]:
             "etags": [page.etag for page in batch.pages],
             "last_modified": [page.last_modified for page in batch.pages],
         }
-        pages = [*batch.pages]
+        pages, missing = [*batch.pages], batch.missing
+    if missing:
+        numbers = ", ".join(map(str, missing))
+        echo_error(f"streamsched: the batch lacks the pages of shards that did not answer in time: {numbers}")
     scores = [math.nan if page.score is None else page.score for page in pages]
     return {
         "urls": [page.url for page in pages],

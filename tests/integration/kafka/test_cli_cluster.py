@@ -21,7 +21,7 @@ NOWHERE = "kafka://127.0.0.1:1/outcomes?group=crawl&patience=1s"
         (["--source", "outcomes.jsonl"], "--source"),
         (["--source", "kafka://127.0.0.1:1/outcomes"], "group"),
         (["--source", f"{NOWHERE}&client=kafka-python"], "confluent"),
-        (["--source", NOWHERE, "--evolve-every", "1"], "evolution"),
+        (["--source", NOWHERE, "--set", "evolution.every=1"], "evolution"),
         (["--source", NOWHERE, "--set", "batches.to=kafka://127.0.0.1:1/visits"], "batches.to"),
         (["--source", NOWHERE, "--set", "changes.keep=1d"], "changes.keep"),
         (["--source", NOWHERE], "--images"),
@@ -46,6 +46,9 @@ def test_a_cluster_that_was_never_started(streamsched: Command, real: Address, t
     topic = Topic(real, "confluent", f"t-{uuid.uuid4().hex[:12]}")
     topic.create(2, {})
     place = ("--source", f"kafka://{real.servers}/{topic.name}?group=g", "--calls", f"calls-{topic.name}")
+    done = streamsched("cluster", "verify", *place, "--images", tmp_path / "none")
+    assert (done.code, (tmp_path / "none").exists()) == (2, False), done.err
+    (tmp_path / "images").mkdir()
     for command, images in (("status", ()), ("verify", ("--images", tmp_path / "images"))):
         done = streamsched("cluster", command, *place, *images)
         assert (done.code, f"calls-{topic.name}" in done.err) == (3, True), done.err
