@@ -19,7 +19,7 @@ from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.connectors.kafka.source import KafkaSource
 from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.connectors.source import AnySource
-from streamsched.errors import SettingsError, SnapshotError, SourceError
+from streamsched.errors import SettingsError, SnapshotError, SourceError, StateInUse
 from streamsched.http.app import HttpApp
 from streamsched.http.open_http import open_app
 from streamsched.http.service import Service
@@ -94,7 +94,7 @@ class Partition:
         if self.app is not None:
             self.app.refuse_requests()
         if shard is not None:
-            shard.disown("another host owns this partition now")
+            shard.refuse(StateInUse(self._path, "the partition was taken away from this host"))
 
     @property
     def position(self) -> int | None:
@@ -115,8 +115,7 @@ class Partition:
                 self._serve()
                 pause_s = _RETRY_S
             except (SnapshotError, SourceError, SettingsError) as error:
-                fenced = isinstance(error, SnapshotError) and error.reason.startswith("another host")
-                pause_s = _FENCED_S if fenced else min(2.0 * pause_s, _LONGEST_RETRY_S)
+                pause_s = _FENCED_S if isinstance(error, StateInUse) else min(2.0 * pause_s, _LONGEST_RETRY_S)
                 if self._keeps:
                     LOG.error("partition failed", partition=self.number, reason=str(error))
             except Exception as error:  # noqa: BLE001  a thread has nobody to raise to; other partitions go on
@@ -142,7 +141,7 @@ class Partition:
             # 2. Open it: the images, the calls since, with the turns of outcomes between them.
             shard = open_run_state(own, settings.wall, is_live=True, opening=partial(self._open_shard, log))
             assert isinstance(shard, Shard)
-            stack.callback(shard.disown, "is closed")
+            stack.callback(shard.disown)
             outcomes = stack.enter_context(self._open_source(own.source, OUTCOMES))
             sources: list[AnySource] = [outcomes]
             if own.signals.source is not None:

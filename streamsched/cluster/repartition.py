@@ -90,8 +90,8 @@ def import_state(place: Place, calls: CallsTopic, core: SchedulerCore, report: C
 def split(place: Place, calls: CallsTopic, partitions: int, report: Callable[[int, int], object]) -> None:
     """Double the partitions of all topics, to `partitions`, and make two shards of each. O(pages) for each.
 
-    No host may run, and nothing may be written to the topics meanwhile. ``calls.partitions``: as many as the outcomes'
-    topic has now. Steps, each of which is completed if the command is given again:
+    No host may run, and nothing may be written to the topics meanwhile. ``calls.partitions``: those
+    that the topic of outcomes has now. Steps; a step that was interrupted is completed if the command is given again:
 
     1. the calls topic gets its partitions; until an image is named, hosts can still serve the old ones;
     2. the images of p and p + N are stored, each without the hosts of the other;

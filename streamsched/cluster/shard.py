@@ -11,7 +11,7 @@ from typing import Any
 
 from streamsched.cluster.image_store import ImageStore, StoredFile
 from streamsched.cluster.topic_log import CallsTopic, ImageRecord, TopicLog
-from streamsched.errors import SnapshotError
+from streamsched.errors import SnapshotError, StateInUse
 from streamsched.persistence.call_codec import Rereader
 from streamsched.persistence.files import list_images
 from streamsched.persistence.group_commit import GroupCommitLog
@@ -121,9 +121,13 @@ class Shard(DurableScheduler):
         """Whether its log refuses all calls, for good."""
         return self._log.failure is not None
 
-    def disown(self, reason: str) -> None:
-        """Refuse every call from now on, and end; nothing is saved. For any thread; a second call does nothing."""
+    def refuse(self, reason: StateInUse) -> None:
+        """Refuse every call from now on. For any thread; it waits for nothing."""
         assert isinstance(self._log, TopicLog)
         self._log.fail(reason)
+
+    def disown(self) -> None:
+        """Refuse every call from now on, and end; nothing is saved. A second call does nothing."""
+        self.refuse(StateInUse(self._log.place, "is closed"))
         with suppress(SnapshotError):
             self.close(save=False)

@@ -30,7 +30,8 @@ from streamsched.connectors.kafka.clients.confluent import (
     translate_errors,
 )
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.errors import SettingsError, SnapshotError, SourceError
+from streamsched.errors import SettingsError, SnapshotError, SourceError, StateInUse, shorten
+from streamsched.persistence.files import is_image_name
 from streamsched.persistence.group_commit import GroupCommitLog
 from streamsched.persistence.log_segments import LogName
 
@@ -45,6 +46,11 @@ _CALL: Final = b"call"
 _PART: Final = b"part"  # of a call, but for its last
 _IMAGE: Final = b"image"
 _KIND: Final = "streamsched"
+_FENCED: Final = (
+    KafkaError._FENCED,  # noqa: SLF001  its API
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+)
 _FOREVER: Final = "-1"
 _CONFIG: Final = {"cleanup.policy": "delete", "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
 
@@ -213,10 +219,10 @@ class TopicLog(GroupCommitLog):
     def restart(self) -> None:
         """Do nothing, for the same reason."""
 
-    def fail(self, reason: str) -> None:
+    def fail(self, failure: SnapshotError) -> None:
         """Refuse all calls from now on."""
         with self._changed:
-            self._failure = self._failure or SnapshotError(self.place, reason)
+            self._failure = self._failure or failure
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -254,7 +260,7 @@ class TopicLog(GroupCommitLog):
                         self._producer.poll(_RETRY_S)
             self._retrying(lambda: self._producer.commit_transaction(patience_s))
         except KafkaException as error:
-            raise SnapshotError(self.place, _why(error.args[0])) from error
+            raise _explain_failure(self.place, error.args[0]) from error
 
     def _retrying(self, request: Callable[[], object], wanted: Callable[[], bool] = lambda: True) -> None:
         """Do `request`, again while brokers may be waited for and it is `wanted`. Raises KafkaException."""
@@ -387,9 +393,13 @@ def _kind_of(message: Any, place: str) -> bytes:
 def _decode(value: bytes, place: str) -> ImageRecord:
     """Return an image's record. Raises SnapshotError if it is none."""
     try:
-        return msgspec.json.decode(value, type=ImageRecord)
-    except msgspec.MsgspecError as error:
+        image = msgspec.json.decode(value, type=ImageRecord)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise SnapshotError(place, f"has an image's record that cannot be read: {error}") from error
+    for stored in image.files:
+        if not is_image_name(stored.name):  # a path could lead out of the local directory
+            raise SnapshotError(place, f"has an image's record with a file {shorten(stored.name)}: expected an image")
+    return image
 
 
 def _check_image(image: ImageRecord, topic: CallsTopic, partition: int) -> None:
@@ -408,13 +418,8 @@ def _check_image(image: ImageRecord, topic: CallsTopic, partition: int) -> None:
         raise SnapshotError(place, f"belongs to another cluster: found {found}, expected {expected}")
 
 
-def _why(error: Any) -> str:
-    """Return why calls cannot be written."""
-    fenced = (
-        KafkaError._FENCED,  # noqa: SLF001  its API
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.PRODUCER_FENCED,
-    )
-    if error.code() in fenced:
-        return "another host owns this partition now"
-    return f"cannot be written: {error.str()}"
+def _explain_failure(place: str, error: Any) -> SnapshotError:
+    """Return why calls cannot be written; StateInUse if another host has taken the partition over."""
+    if error.code() in _FENCED:
+        return StateInUse(place, "another host owns this partition now")
+    return SnapshotError(place, f"cannot be written: {error.str()}")

@@ -43,6 +43,11 @@ class ImageName:
         return directory / f"snapshot-{self.number:08d}{step}.state"
 
 
+def is_image_name(name: str) -> bool:
+    """Return whether `name` is the name of an image's file, which has no folder in it."""
+    return _IMAGE.fullmatch(name) is not None
+
+
 def list_images(directory: Path) -> list[ImageName]:
     """Return the images in `directory`, oldest first; none if it is missing."""
     found = (_IMAGE.fullmatch(name) for name in _names(directory))

@@ -76,7 +76,7 @@ class GroupCommitLog(ABC):
     def check(self) -> None:
         """Raise SnapshotError if calls cannot be written."""
         if self._failure is not None:
-            raise SnapshotError(self._failure.path, self._failure.reason)
+            raise type(self._failure)(self._failure.path, self._failure.reason)
 
     def append(self, payload: bytes) -> int:
         """Queue a call; return its number. O(bytes). Raises SnapshotError if the log is closed."""

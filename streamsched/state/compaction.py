@@ -65,7 +65,7 @@ class Numbers(NamedTuple):
 
     @classmethod
     def of(cls, before: Ints, count: int) -> Numbers:
-        """Return the numbers of records of which `before` stay, of `count`."""
+        """Return the numbers of the records `before`, which stay, among `count`."""
         after = np.full(count, GONE)
         after[before] = np.arange(before.size)
         return cls(before, after)

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.json import encode
 
 from streamsched.cluster.image_store import ImageStore
 from streamsched.cluster.shard import Shard, ShardLog
 from streamsched.cluster.topic_log import CallsTopic, TopicLog, prepare_topic
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.errors import CatchingUp, SettingsError, SnapshotError
+from streamsched.errors import CatchingUp, SettingsError, SnapshotError, StateInUse
 from streamsched.outcomes import Outcome
 from streamsched.persistence.image_writer import SavePlan
 from tests.integration.kafka.broker import Address
@@ -21,6 +22,11 @@ from tests.integration.kafka.topics import Topic
 
 DAY = 86_400.0
 NOW = 1_700_000_000.0
+FILE = {"key": "k", "name": "snapshot-00000001.state", "nbytes": 1, "crc": 1}
+RECORD = {
+    "format": 1, "group": "GROUP", "partition": 1, "partitions": 4, "sequence": 0, "positions": {}, "files": [FILE],
+    "saved_s": 1.0,
+}  # fmt: skip
 NEVER = SavePlan(every="365d", share=100.0)
 
 
@@ -47,7 +53,7 @@ def take(calls: CallsTopic, tmp_path: Path) -> Iterator[Callable[..., Shard]]:
 
     yield take_over
     for shard in opened:
-        shard.disown("the test is over")
+        shard.disown()
 
 
 def outcomes(start: int, count: int, at: float = NOW - 3 * DAY) -> list[Outcome]:
@@ -91,7 +97,7 @@ def test_an_earlier_owner_is_refused_everything(take: Callable[..., Shard]) -> N
         lambda: first.snapshot(),
         lambda: first.use("t"),
     ):
-        with pytest.raises(SnapshotError):
+        with pytest.raises(StateInUse, match="another host"):
             refused()
     work(second, 1)
     assert take(name="c").digest() == second.digest() != digest
@@ -117,7 +123,7 @@ def test_old_calls_are_deleted_and_none_that_is_needed(calls: CallsTopic, take: 
     shard.snapshot()
     for number in range(30, 33):
         shard.observe(outcomes(number * 10, 10))
-    shard.disown("moved")
+    shard.disown()
     assert [number for number, _ in TopicLog(calls, 1).read()] == [31, 32, 33]
 
 
@@ -182,6 +188,27 @@ def test_foreign_records_and_other_clusters_are_named(calls: CallsTopic, take: C
         TopicLog(replace(calls, group="other"), 1).read()
     Topic(Address(calls.settings.servers), "kafka-python", calls.settings.topic).send([b"hello"], partition=1)
     with pytest.raises(SnapshotError, match="no cluster host has written"):
+        TopicLog(calls, 1).read()
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b"\xff\x00", "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+        (b'{"positions": ' + b'{"a": ' * 100_000, "cannot be read"),
+        (encode(RECORD | {"files": [FILE | {"name": "../../escaped"}]}), "expected an image"),
+        (encode(RECORD | {"files": [FILE | {"name": "snapshot-00000001.state/x"}]}), "expected an image"),
+        (encode(RECORD | {"files": [FILE | {"crc": "x"}]}), "cannot be read"),
+        (encode(RECORD | {"format": 2}), "another cluster"),
+    ],
+    ids=range(7),
+)
+def test_a_record_of_an_image_that_makes_no_sense(calls: CallsTopic, value: bytes, says: str) -> None:
+    topic = Topic(Address(calls.settings.servers), "kafka-python", calls.settings.topic)
+    own = value.replace(b"GROUP", calls.group.encode())
+    topic.send([own], key=b"", headers=[("streamsched", b"image")], partition=1)
+    with pytest.raises(SnapshotError, match=says):
         TopicLog(calls, 1).read()
 
 
