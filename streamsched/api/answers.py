@@ -221,6 +221,15 @@ class Evolutions(Answer, frozen=True, kw_only=True):
     trial: TrialView | None = None
 
 
+class TrainingSample(Answer, frozen=True, kw_only=True):
+    """In which cycles the pages of a uniform sample changed: what evolution learns from.
+
+    ``data``: the bytes of `streamsched.evolution.exchange_files.pack_exchange`; in JSON as base64.
+    """
+
+    data: bytes
+
+
 class Surges(Answer, frozen=True, kw_only=True):
     """The surges that the most changed pages wait for, the largest first."""
 

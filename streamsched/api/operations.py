@@ -178,6 +178,20 @@ class LastQuery(Message):
     last: Count = 100
 
 
+class TrainingQuery(Message):
+    """Asks for the last ``cycles`` whole cycles up to ``now``, or as many as are known, of a uniform sample of pages.
+
+    ``now``: UTC epoch seconds; ``share``: the most of all pages; ``draws``: how many random completions of what no
+    visit saw, with ``seed``.
+    """
+
+    cycles: Annotated[int, Meta(ge=1, le=100_000)]
+    now: Annotated[float, Meta(ge=0.0)]
+    share: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    draws: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    seed: int = 0
+
+
 class StatsQuery(Message):
     """Which samples are wanted: those later than ``since``, UTC epoch seconds."""
 
@@ -384,6 +398,7 @@ HOST: Final = Operation(
 )
 CHAMPION: Final = Operation("champion", "GET /v1/champion", "read", views.ChampionView)
 EVOLUTIONS: Final = Operation("evolutions", "GET /v1/evolutions", "read", answers.Evolutions, LastQuery)
+TRIAL: Final = Operation("trial", "GET /v1/trial", "read", views.TrialCounts)
 WEEK: Final = Operation(
     "week",
     "GET /v1/week",
@@ -426,6 +441,7 @@ SNAPSHOT: Final = Operation(
         HTTPStatus.CONFLICT: "Another copy is being made.",
     },
 )
+TRAINING: Final = Operation("training", "GET /v1/training", "admin", answers.TrainingSample, TrainingQuery)
 USE: Final = Operation(
     "use",
     "PUT /v1/champion",

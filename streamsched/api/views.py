@@ -174,6 +174,23 @@ class TrialView(Answer, frozen=True, kw_only=True):
     evidence: TrialEvidence
 
 
+class TrialCounts(Answer, frozen=True, kw_only=True):
+    """The formula in use, the challenger on trial beside it, and what the pages of both have shown.
+
+    - ``challenger``, and ``since_s``, UTC epoch seconds: None without a trial;
+    - ``finds``, ``costs``: importance of the pages found changed, and cost of the visits counted, by round, arm (the
+      challenger's first) and block of pages;
+    - ``pages``: number of pages that are known.
+    """
+
+    champion: ChampionView
+    challenger: ChampionView | None
+    since_s: float | None
+    finds: list[float]
+    costs: list[float]
+    pages: int
+
+
 class PageView(Answer, frozen=True, kw_only=True):
     """A page at one time. Times are UTC epoch seconds, None if there is none.
 

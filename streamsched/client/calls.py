@@ -37,6 +37,7 @@ from streamsched.api.answers import (
     SignalSources,
     Stats,
     Surges,
+    TrainingSample,
 )
 from streamsched.api.operations import Operation
 from streamsched.api.views import (
@@ -50,6 +51,7 @@ from streamsched.api.views import (
     Observed,
     PageView,
     RulesView,
+    TrialCounts,
     WeekView,
 )
 from streamsched.errors import SettingsError
@@ -415,6 +417,28 @@ class ServiceCalls:
     def evolutions(self, last: int = 100, *, timeout_s: float | None = None) -> Call[Evolutions]:
         """Return the newest `last` records of evolutions, oldest first."""
         return make_call(operations.EVOLUTIONS, timeout_s, last=last)
+
+    @_offered
+    def trial(self, *, timeout_s: float | None = None) -> Call[TrialCounts]:
+        """Return the formula in use, the challenger on trial, and what the pages of both have shown."""
+        return make_call(operations.TRIAL, timeout_s)
+
+    @_offered
+    def training(
+        self,
+        cycles: int,
+        *,
+        now: float,
+        share: float = 1.0,
+        draws: int = 1,
+        seed: int = 0,
+        timeout_s: float | None = None,
+    ) -> Call[TrainingSample]:
+        """Return in which of the last `cycles` whole cycles up to `now` the pages of a uniform sample changed.
+
+        `share`: the most of all pages; `draws`: how many random completions of what no visit saw, with `seed`.
+        """
+        return make_call(operations.TRAINING, timeout_s, cycles=cycles, now=now, share=share, draws=draws, seed=seed)
 
     @_offered
     def stats(self, since: float = 0.0, *, timeout_s: float | None = None) -> Call[Stats]:

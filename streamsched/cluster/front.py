@@ -19,6 +19,7 @@ from msgspec import structs
 
 from streamsched.api.answers import (
     Blocked,
+    Evolutions,
     Forgotten,
     FormulaTree,
     PolitenessSettings,
@@ -33,6 +34,7 @@ from streamsched.api.operations import (
     BLOCK,
     CHAMPION,
     DISCOVER,
+    EVOLUTIONS,
     EXPLAIN,
     FORGET,
     FORMULA,
@@ -50,6 +52,7 @@ from streamsched.api.operations import (
     SET_POLITENESS,
     SET_RULES,
     SURGES,
+    TRIAL,
     USE,
     WEEK,
     Block,
@@ -59,6 +62,7 @@ from streamsched.api.operations import (
     Forget,
     FormulaQuery,
     HostsQuery,
+    LastQuery,
     Operation,
     OutcomesQuery,
     PolitenessChange,
@@ -81,9 +85,11 @@ from streamsched.api.views import (
     Observed,
     PageView,
     RulesView,
+    TrialCounts,
     WeekView,
 )
 from streamsched.cluster.batch_front import BatchFront
+from streamsched.cluster.cluster_evolver import LEADING, add_up_trials, view_trial
 from streamsched.cluster.foreign_pages import partitions_of, split_outcomes
 from streamsched.cluster.shard_calls import ShardCalls, ShardMissing, Shards
 from streamsched.errors import UnknownPage
@@ -92,7 +98,7 @@ from streamsched.http.endpoints.administration import Monitoring, given_fields
 from streamsched.http.open_http import open_routes
 from streamsched.http.prometheus_metrics import RequestMetrics
 from streamsched.http.protocol.openapi import describe_routes
-from streamsched.http.protocol.problems import HttpError, invalid, unknown
+from streamsched.http.protocol.problems import HttpError, unknown
 from streamsched.http.protocol.routes import find_routes
 from streamsched.http.service import ServiceState
 from streamsched.numerics.arrays import Rows
@@ -247,13 +253,23 @@ class Front:
         return (await self._all(SET_POLITENESS, politeness=given_fields(given)))[0]
 
     async def use(self, given: ChampionChange) -> ChampionView:
-        """Set the formula.
+        """Set the formula, or return to a former one.
 
-        The change is recorded in each shard.
+        The change is recorded. Every shard ranks by it a second later, or when it is served again.
         """
-        if not isinstance(given.formula, str):
-            raise invalid("formula", str(given.formula), "a formula or an objective: each shard has records of its own")
-        return (await self._all(USE, formula=given.formula))[0]
+        return await self._calls.call(LEADING, USE, formula=given.formula)
+
+    async def trial(self) -> TrialCounts:
+        """Return the formula in use, the challenger on trial, and what the pages of both have shown in all shards."""
+        return add_up_trials(await self._all(TRIAL))
+
+    async def evolutions(self, asked: LastQuery) -> Evolutions:
+        """Return the records of evolutions.
+
+        The newest ones, and what the pages of all shards have shown in the trial under way.
+        """
+        found: Evolutions = await self._calls.call(LEADING, EVOLUTIONS, last=asked.last)
+        return found if found.trial is None else structs.replace(found, trial=view_trial(await self.trial()))
 
     async def block(self, given: Block, host: str) -> Blocked:
         """Visit no page of a host for a while."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from streamsched.client.async_client import AsyncClient
 from streamsched.client.retries import RetryPolicy
+from streamsched.cluster.common_formula import CommonFormula
 from streamsched.cluster.front import open_front
 from streamsched.cluster.group import GroupOwners
 from streamsched.cluster.host import SHARDS, Host, HostApp
@@ -81,11 +82,14 @@ def open_host(
         app = HostApp(front, calls.partitions)
         server = AppServer(http, app, listener, front.service.statuses)
         address = cluster.advertise or server.address
-        host = Host(ShardSettings(settings, http, calls, store, wall, shards.url, token), topic, address)
+        shard_settings = ShardSettings(settings, http, calls, store, wall, shards.url, token)
+        host = Host(shard_settings, topic, address)
         app.partitions = host.partitions
+        formula = CommonFormula(shard_settings, host.partitions)
         stack.callback(server.stop)
         stack.callback(host.close)
         server.start()
+        stack.callback(formula.close)
         LOG.info("serving http", address=server.address, advertised=address)
         yield host
 

@@ -7,7 +7,10 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from crc32c import crc32c
 
 from streamsched.cluster.image_store import ImageStore, StoredFile
 from streamsched.cluster.topic_log import CallsTopic, ImageRecord, TopicLog
@@ -20,6 +23,7 @@ from streamsched.persistence.image_writer import SavedImage, drop_images
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.recovered_state import replay
+from streamsched.service.state_copies import BESIDE
 
 
 class ShardLog:
@@ -87,7 +91,18 @@ class ShardLog:
             stored = self._stored.get(path.name)
             files.append(stored or self._store.put(path, f"{self._prefix}/{self._token}/{path.name}"))
             self._stored[path.name] = files[-1]
-        return files
+        return files + [self._store_copy(directory / name) for name in BESIDE if (directory / name).exists()]
+
+    def _store_copy(self, path: Path) -> StoredFile:
+        """Store a copy of the file at `path`, which may grow meanwhile, unless it is stored as it is. O(bytes)."""
+        content = path.read_bytes()
+        stored = self._stored.get(path.name)
+        if stored is None or (stored.nbytes, stored.crc) != (len(content), crc32c(content)):
+            with TemporaryDirectory(prefix="streamsched-") as folder:
+                copy = Path(folder) / path.name
+                copy.write_bytes(content)
+                stored = self._store.put(copy, f"{self._prefix}/{self._token}/{crc32c(content):08x}-{path.name}")
+        return stored
 
     def name_image(self, files: list[StoredFile], positions: dict[str, Any], sequence: int) -> None:
         """Name the stored image of `files` in the log, as one with the calls up to `sequence`; delete older ones."""

@@ -34,6 +34,7 @@ from streamsched.errors import SettingsError, SnapshotError, SourceError, StateI
 from streamsched.persistence.files import is_image_name
 from streamsched.persistence.group_commit import GroupCommitLog
 from streamsched.persistence.log_segments import LogName
+from streamsched.service.state_copies import BESIDE
 
 FORMAT: Final = 1  # of the records of the topic
 _NUMBER: Final = struct.Struct(">Q")
@@ -397,7 +398,7 @@ def _decode(value: bytes, place: str) -> ImageRecord:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise SnapshotError(place, f"has an image's record that cannot be read: {error}") from error
     for stored in image.files:
-        if not is_image_name(stored.name):  # a path could lead out of the local directory
+        if not is_image_name(stored.name) and stored.name not in BESIDE:  # a path could lead out of the local directory
             raise SnapshotError(place, f"has an image's record with a file {shorten(stored.name)}: expected an image")
     return image
 

@@ -1,8 +1,7 @@
-"""Exchange files: training data and results passed to and from an evolution process, with checksums.
+"""Training data and results passed to and from an evolution process, or from shard to shard, with checksums.
 
-An exchange directory has each array as ``NAME.npy``, and ``exchange.json`` with the CRC-32C of every file and the other
-values. The JSON file is written last: a directory without it is incomplete. The elites that the next evolution starts
-from are in a file beside the records; an evolution also runs without them.
+Training data is a CRC-32C, then NumPy's NPZ format: the arrays, and the other values as JSON. The elites that the next
+evolution starts from are in a file beside the records; an evolution also runs without them.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import io
 import json
 import math
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from crc32c import crc32c
 
 from streamsched.errors import SnapshotError, StreamschedError
@@ -25,68 +24,75 @@ from streamsched.evolution.records import DataSpan, RecordBook
 from streamsched.formula.formula import Formula
 from streamsched.persistence.files import as_snapshot_errors, read_regular
 
-_MANIFEST: Final = "exchange.json"
+_EXCHANGE: Final = "exchange.npz"
+_FIELDS: Final = "fields"  # the array of JSON
+_SUM: Final = 4  # bytes of the checksum
 _TIMING_ARRAYS: Final = ("profiles", "quarters", "profile")  # if the history has timing
 ARCHIVE_NAME: Final = "elites.json"
+
+
+def pack_exchange(imputations: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]) -> bytes:
+    """Return training data and the JSON-serialisable `meta` as bytes. O(bytes).
+
+    ``imputations``: one history, or several of the same pages that differ only in imputed cycles.
+    """
+    first = imputations[0]
+    timing = first.timing
+    arrays: dict[str, Any] = {"changed": np.stack([imputation.changed for imputation in imputations])}
+    arrays |= {"hashes": first.hashes, "groups": first.groups, **first.columns}
+    if timing is not None:
+        arrays |= {name: getattr(timing, name) for name in _TIMING_ARRAYS}
+    fields = {
+        "prior_shape": first.prior_shape,
+        "half_life": first.half_life if math.isfinite(first.half_life) else None,
+        "timing": None if timing is None else {"start_s": timing.start_s, "cycle_s": timing.cycle_s},
+        "data": asdict(data),
+        "meta": dict(meta),
+    }
+    content = io.BytesIO()
+    arrays[_FIELDS] = np.frombuffer(json.dumps(fields).encode(), np.uint8)
+    np.savez(content, **arrays)
+    packed = content.getvalue()
+    return crc32c(packed).to_bytes(_SUM, "little") + packed
+
+
+def unpack_exchange(packed: bytes, place: str) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
+    """Return the imputations of `pack_exchange`, their origin, and the meta. O(bytes).
+
+    Raises SnapshotError, which names `place`, if `packed` is damaged or invalid.
+    """
+    if crc32c(packed[_SUM:]) != int.from_bytes(packed[:_SUM], "little"):
+        raise SnapshotError(place, "damaged: does not match its checksum")
+    try:
+        with np.load(io.BytesIO(packed[_SUM:]), allow_pickle=False) as arrays:
+            fields = json.loads(arrays[_FIELDS].tobytes())
+            columns = {name: arrays[name] for name in DEFAULTS}
+            clock = fields["timing"]
+            timing = clock if clock is None else CycleTimes(**clock, **{name: arrays[name] for name in _TIMING_ARRAYS})
+            half_life = math.inf if fields["half_life"] is None else fields["half_life"]
+            own = (arrays["hashes"], arrays["groups"], fields["prior_shape"], columns, timing, half_life)
+            imputations = [ChangeHistory(item, *own) for item in arrays["changed"]]
+        return imputations, DataSpan(**fields["data"]), fields["meta"]
+    except (KeyError, TypeError, AttributeError, ValueError, zipfile.BadZipFile) as error:
+        raise SnapshotError(place, f"is no training data: {error}") from error
 
 
 def write_exchange(
     directory: Path, imputations: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]
 ) -> None:
-    """Write training data and the JSON-serialisable `meta` to `directory`, which must exist. O(bytes).
-
-    ``imputations``: one history, or several of the same pages that differ only in imputed cycles. Raises OSError.
-    """
-    checksums = {}
-    timing = imputations[0].timing
-    arrays: dict[str, npt.NDArray[Any]] = {"changed": np.stack([imputation.changed for imputation in imputations])}
-    arrays |= {"hashes": imputations[0].hashes, "groups": imputations[0].groups, **imputations[0].columns}
-    if timing is not None:
-        arrays |= {name: getattr(timing, name) for name in _TIMING_ARRAYS}
-    for name, array in arrays.items():
-        content = io.BytesIO()
-        np.save(content, np.ascontiguousarray(array), allow_pickle=False)
-        (directory / f"{name}.npy").write_bytes(content.getbuffer())
-        checksums[name] = crc32c(content.getbuffer())
-    times = None if timing is None else {"start_s": timing.start_s, "cycle_s": timing.cycle_s}
-    fields = {"sums": checksums, "prior_shape": imputations[0].prior_shape, "data": asdict(data), "meta": dict(meta)}
-    half_life = imputations[0].half_life if math.isfinite(imputations[0].half_life) else None
-    write_json(directory / _MANIFEST, fields | {"timing": times, "half_life": half_life})
+    """Write what `pack_exchange` returns to `directory`, which must exist. O(bytes). Raises OSError."""
+    (directory / _EXCHANGE).write_bytes(pack_exchange(imputations, data, meta))
 
 
 def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
-    """Return the imputations in `directory`, their origin, and the meta. O(bytes).
+    """Return what `write_exchange` wrote to `directory`. O(bytes).
 
-    All checksums are verified. Raises SnapshotError if a file is missing, damaged or invalid.
+    Raises SnapshotError if the file is missing, damaged or invalid.
     """
-    content = read_json(directory / _MANIFEST)
-    try:
-        checksums = content["sums"]
-        names = ("hashes", "groups", *DEFAULTS)
-        hashes, groups, *numbers = (_read_array(directory / f"{name}.npy", checksums[name]) for name in names)
-        columns = dict(zip(DEFAULTS, numbers, strict=True))
-        changed = _read_array(directory / "changed.npy", checksums["changed"])
-        timing = None
-        if content["timing"] is not None:
-            times = {name: _read_array(directory / f"{name}.npy", checksums[name]) for name in _TIMING_ARRAYS}
-            clock = content["timing"]
-            timing = CycleTimes(clock["start_s"], clock["cycle_s"], **times)
-        shape = content["prior_shape"]
-        half_life = math.inf if content["half_life"] is None else content["half_life"]
-        imputations = [ChangeHistory(item, hashes, groups, shape, columns, timing, half_life) for item in changed]
-        return imputations, DataSpan(**content["data"]), content["meta"]
-    except OSError as error:
-        raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise SnapshotError(str(directory), f"is not a complete exchange directory: {error}") from error
-
-
-def _read_array(path: Path, expected: int) -> npt.NDArray[Any]:
-    raw = path.read_bytes()
-    if crc32c(raw) != expected:
-        raise SnapshotError(str(path), "damaged: does not match its checksum")
-    array: npt.NDArray[Any] = np.load(io.BytesIO(raw), allow_pickle=False)
-    return array
+    path = directory / _EXCHANGE
+    with as_snapshot_errors(path, "cannot be read"):
+        packed = path.read_bytes()
+    return unpack_exchange(packed, str(path))
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -240,9 +240,9 @@ class SchedulerCore:
             hashes = self.pages.arrays.pages.records["url_hash"][: len(self.pages)]
             return tie_keys(hashes if rows is None else hashes[rows], self.batch_builder.salt(check_time(now)))
 
-    def trainings(self, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
+    def trainings(self, cycles: int, *, now: float, seeds: Iterable[int], share: float = 1.0) -> Iterator[Training]:
         """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
-        return draw_trainings(self, cycles, now=now, seeds=seeds)
+        return draw_trainings(self, cycles, now=now, seeds=seeds, share=share)
 
     def known_cycles(self, *, now: float, share: float = 0.5) -> float:
         """Return for how many whole cycles `share` of the pages are known: see `page_sample`. O(pages)."""

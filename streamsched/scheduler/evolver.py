@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from streamsched.api.views import Observed, TrialEvidence
+from streamsched.api.views import Observed, TrialEvidence, TrialView
 from streamsched.errors import FormulaError, SettingsError, SnapshotError
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.exchange_files import Elites, read_elites, write_elites
@@ -179,7 +179,7 @@ class Evolver:
         """
         with self._lock:
             core = self.scheduler.core
-            trial, view = core.trial.current, self.scheduler.trial()
+            trial, view = core.trial.current, self._view_trial(now)
             if trial is None or view is None:
                 return None
             shown = view.evidence
@@ -209,6 +209,10 @@ class Evolver:
             else:
                 self.scheduler.end_trial()
             return record
+
+    def _view_trial(self, now: float) -> TrialView | None:  # noqa: ARG002
+        """Return the trial under way and its evidence, None if nothing can be decided at `now`."""
+        return self.scheduler.trial()
 
     def close(self) -> None:
         """End the evolution under way, if any; its findings are lost."""
@@ -272,18 +276,7 @@ class Evolver:
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
         """Return the histories of the last cycles, several draws if visits missed some of them, and their extent."""
-        known = self.scheduler.core.known_cycles(now=now, share=_ENOUGH)
-        cycles = int(max(1, min(self.plan.history, known)))  # fewer if most pages are younger
-        seeds = [seed, *(derive_seed(seed, draw) for draw in range(1, self.plan.draws))]
-        trainings = self.scheduler.core.trainings(cycles, now=now, seeds=seeds)
-        training = next(trainings)
-        pages, share = training.history.pages, training.observed_share
-        draws = [training.history]
-        if share < 1.0 and pages:
-            more = max(1, min(self.plan.draws, _MOST_CELLS // (pages * cycles))) - 1
-            draws += [replace(draws[0], changed=other.history.changed) for other in islice(trainings, more)]
-        data = DataSpan(training.span.start_s, cycles, pages, share, training.panel_pages, training.newcomers)
-        return draws, data
+        return draw_histories(self.scheduler.core, self.plan.history, self.plan.draws, seed, now)
 
     def _conclude(self, draft: EvolutionRecord, outcome: EvolutionResult | str) -> EvolutionRecord:
         """Write the record, then apply its decision; after a crash in between, the next evolver catches up."""
@@ -368,6 +361,32 @@ class Evolver:
         if current != champion and (current.origin not in (BY_HAND, BY_PLAN) or current.record is not None):
             with suppress(FormulaError):  # of a version with other terminals
                 self.scheduler.use(champion)
+
+
+def draw_histories(
+    core: SchedulerCore, cycles: int, draws: int, seed: int, now: float, share: float = 1.0
+) -> tuple[list[ChangeHistory], DataSpan]:
+    """Return the histories of the last `cycles` cycles before `now`, or of as many as are known, and their extent.
+
+    Several draws, `draws` at most, if visits missed some of them; `share`: the most of all pages. O(pages).
+    """
+    known = core.known_cycles(now=now, share=_ENOUGH)
+    cycles = int(max(1, min(cycles, known)))  # fewer if most pages are younger
+    seeds = [seed, *(derive_seed(seed, draw) for draw in range(1, draws))]
+    trainings = core.trainings(cycles, now=now, seeds=seeds, share=share)
+    training = next(trainings)
+    pages, observed = training.history.pages, training.observed_share
+    histories = [training.history]
+    if observed < 1.0 and pages:
+        more = bound_draws(draws, pages * cycles) - 1
+        histories += [replace(histories[0], changed=other.history.changed) for other in islice(trainings, more)]
+    data = DataSpan(training.span.start_s, cycles, pages, observed, training.panel_pages, training.newcomers)
+    return histories, data
+
+
+def bound_draws(draws: int, cells: int) -> int:
+    """Return how many of `draws` completions of `cells` pages times cycles to learn from, 1 or more."""
+    return max(1, min(draws, _MOST_CELLS // max(cells, 1)))
 
 
 def _counts_finds(metric: str) -> bool:

@@ -28,6 +28,7 @@ from streamsched.api.views import (
     RulesView,
     SourceReliability,
     SurgeView,
+    TrialCounts,
     TrialView,
     WeekView,
 )
@@ -555,6 +556,20 @@ class Scheduler:
                 return None
             evidence = core.trial.evidence(core.pages.arrays)
             return TrialView(challenger=trial.challenger.formula.text, since_s=trial.start_s, evidence=evidence)
+
+    def trial_counts(self) -> TrialCounts:
+        """Return the champion, the challenger on trial, and what the pages of both have shown. O(1)."""
+        core = self.core
+        with core.lock:
+            trial, corpus = core.trial.current, core.pages.arrays.corpus
+            return TrialCounts(
+                champion=core.champion.view(),
+                challenger=None if trial is None else trial.challenger.view(),
+                since_s=None if trial is None else trial.start_s,
+                finds=corpus["trial_finds"][0].tolist(),
+                costs=corpus["trial_costs"][0].tolist(),
+                pages=len(core.pages),
+            )
 
     @logged(Columns(plan=PLAN, rates=RATES, champion=CHAMPION))
     def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32], champion: Champion | None = None) -> None:

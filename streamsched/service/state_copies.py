@@ -28,7 +28,7 @@ from streamsched.scheduler.scheduler import Scheduler
 
 _NAME: Final = "%Y-%m-%dT%H-%M-%SZ"  # no colons: some file systems do not have them
 _LEFT: Final = draft_of(Path("*Z*")).name
-_BESIDE: Final = (RECORDS_NAME, ARCHIVE_NAME)
+BESIDE: Final = (RECORDS_NAME, ARCHIVE_NAME)
 
 
 def add_copy(scheduler: Scheduler, source: Path, folder: Path, now: float) -> Path:
@@ -70,7 +70,7 @@ def copy_state(source: Path, target: Path) -> Path:
 def _write(scheduler: Scheduler, source: Path, target: Path) -> Path:
     """Write a copy into `target` and check it; return its image, which makes it a state and so comes last."""
     target.mkdir(exist_ok=True)
-    for name in _BESIDE:
+    for name in BESIDE:
         with suppress(FileNotFoundError):
             write_file(target / name, read_regular(source / name))
     image = scheduler.save(target)

@@ -103,8 +103,7 @@ def host_command(**given: Any) -> int:
         return _host(settings)
 
 
-_OF_RUNS: Final = ("state", "evolve_every")  # options of services that hosts have not
-host_command.params = [one for one in host_command.params if one.name not in _OF_RUNS]
+host_command.params = [one for one in host_command.params if one.name != "state"]  # hosts have --local
 
 
 @cluster_command.command("status")
@@ -294,7 +293,6 @@ def _host(settings: RunSettings) -> int:
 def _check_parts(settings: RunSettings) -> None:
     """Raise SettingsErrors for parts of a run that a host does not have: they need the whole corpus at one place."""
     given = {
-        "evolution": settings.evolution is not None,
         "optimiser": settings.optimiser is not None,
         "batches.to": settings.batches.to is not None,
         "changes.keep": bool(settings.changes.keep),

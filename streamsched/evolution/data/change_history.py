@@ -6,7 +6,7 @@ For `tau`, `rhythm` and `due`, a history has the times of its cycles and its pag
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -61,6 +61,24 @@ class CycleTimes:
     def cycles(self) -> int:
         """Number of cycles."""
         return int(self.quarters.shape[1]) - 1
+
+    @classmethod
+    def join(cls, parts: Sequence[CycleTimes]) -> CycleTimes:
+        """Return the timing of the pages of all ``parts``, of the same cycles. O(n).
+
+        Raises ValueError if the cycles differ.
+        """
+        first = parts[0]
+        if len({(part.start_s, part.cycle_s, part.cycles) for part in parts}) > 1:
+            raise ValueError("timing: expected parts of the same cycles, found others")
+        starts = np.cumsum([0, *(part.profiles.size for part in parts[:-1])]).tolist()
+        return cls(
+            first.start_s,
+            first.cycle_s,
+            np.concatenate([part.profiles for part in parts]),
+            np.concatenate([part.quarters for part in parts]),
+            np.concatenate([part.profile + start for part, start in zip(parts, starts, strict=True)]),
+        )
 
     def take(self, rows: Rows) -> CycleTimes:
         """Return the timing of the pages ``rows``: intp[m]. O(m)."""
@@ -182,6 +200,28 @@ class ChangeHistory:
     def cycles(self) -> int:
         """Number of cycles."""
         return int(self.changed.shape[1])
+
+    @classmethod
+    def join(cls, parts: Sequence[ChangeHistory]) -> ChangeHistory:
+        """Return one history of the pages of all ``parts``, of the same cycles. O(n c).
+
+        Groups of different parts are different groups. The prior's shape and the speed of forgetting are means over all
+        pages; there is timing only if each part has it. Raises ValueError if the cycles differ, or there is no part.
+        """
+        first, pages = parts[0], np.array([part.pages for part in parts], np.float64)
+        weights = pages / pages.sum() if pages.any() else np.full(len(parts), 1.0 / len(parts))
+        starts = np.cumsum([0, *(int(part.groups.max(initial=-1)) + 1 for part in parts[:-1])]).tolist()
+        forgetting = float(weights @ [1.0 / part.half_life for part in parts])
+        timings = [part.timing for part in parts if part.timing is not None]
+        return cls(
+            np.concatenate([part.changed for part in parts]),
+            np.concatenate([part.hashes for part in parts]),
+            np.concatenate([part.groups + start for part, start in zip(parts, starts, strict=True)]),
+            float(weights @ [part.prior_shape for part in parts]),
+            {name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns},
+            CycleTimes.join(timings) if len(timings) == len(parts) else None,
+            1.0 / forgetting if forgetting else math.inf,
+        )
 
     def take(self, rows: Rows) -> ChangeHistory:
         """Return the history of the pages ``rows``: intp[m]. O(m c)."""

@@ -244,11 +244,16 @@ class Sampled(Protocol):
         ...
 
 
-def draw_trainings(scheduler: Sampled, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
-    """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
+def draw_trainings(
+    scheduler: Sampled, cycles: int, *, now: float, seeds: Iterable[int], share: float = 1.0
+) -> Iterator[Training]:
+    """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages).
+
+    `share`: the most of all pages that are sampled.
+    """
     count = check_whole("cycles", cycles, 1, f"1 to {_MOST_CYCLES:,} cycles", most=_MOST_CYCLES)
     span = Span.up_to(check_time(now), count, scheduler.pages.cycle_s)
-    sample, in_panel = _copy_sample(scheduler)
+    sample, in_panel = _copy_sample(scheduler, check_part("share", share))
     gathered = gather_training(sample, span, in_panel)
     for seed in seeds:
         yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
@@ -262,13 +267,15 @@ def count_known_cycles(scheduler: Sampled, *, now: float, share: float = 0.5) ->
     return count_cycles(_copy_sample(scheduler)[0], check_time(now), scheduler.pages.cycle_s, share)
 
 
-def _copy_sample(scheduler: Sampled) -> tuple[ShardArrays, Bools]:
+def _copy_sample(scheduler: Sampled, share: float = 1.0) -> tuple[ShardArrays, Bools]:
     """Return the journal's sample as a table of its own, and which of its pages are in the panel: bool[m].
 
-    O(pages), O(m) of it locked. What is sampled follows from the rows, so the sample is found without the lock.
+    `share`: the most of all pages. O(pages), O(m) of it locked. What is sampled follows from the rows, so the sample is
+    found without the lock.
     """
     with scheduler.lock:
         pages, bar = len(scheduler.pages), sample_bar(scheduler.pages.arrays.corpus)
+    bar = min(bar, int(share * 2.0**64))
     rows = find_sampled(0, pages, bar)
     with scheduler.lock:
         rows = rows[scheduler.pages.arrays.pages.records["rule"][rows] != FORGOTTEN]

@@ -22,6 +22,7 @@ from streamsched.api.answers import (
     SignalSources,
     Stats,
     Surges,
+    TrainingSample,
 )
 from streamsched.api.operations import (
     ChangesQuery,
@@ -32,6 +33,7 @@ from streamsched.api.operations import (
     RankQuery,
     StatsQuery,
     SurgesQuery,
+    TrainingQuery,
     WeekQuery,
 )
 from streamsched.api.views import (
@@ -42,6 +44,7 @@ from streamsched.api.views import (
     PageView,
     RulesView,
     SourceReliability,
+    TrialCounts,
     WeekView,
     finite,
 )
@@ -55,6 +58,7 @@ from streamsched.http.gate import may
 from streamsched.http.protocol.problems import HttpError, invalid, unknown
 from streamsched.http.service import Service, read_wait
 from streamsched.http.tokens import SCOPES
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
 from streamsched.scheduler.results import Batch
 
@@ -162,6 +166,17 @@ class Reading:
         shown = [_show_record(record) for record in records[-asked.last :]]
         return Evolutions(evolutions=shown, faults=len(faults), trial=trial)
 
+    async def trial(self) -> TrialCounts:
+        """Return the formula in use, the challenger on trial, and what the pages of both have shown."""
+        return await self._service.read(lambda scheduler, _: scheduler.trial_counts())
+
+    async def training(self, asked: TrainingQuery) -> TrainingSample:
+        """Return in which cycles the pages of a uniform sample changed.
+
+        What evolution learns from. O(pages); crawlers are served meanwhile.
+        """
+        return TrainingSample(data=await asyncio.to_thread(_pack_training, self._service.scheduler, asked))
+
     async def stats(self, asked: StatsQuery) -> Stats:
         """Return figures of the service and samples of them."""
         service, scheduler, figures = self._service, self._service.scheduler, self._service.figures
@@ -198,6 +213,15 @@ def _show_ranking(batch: Batch) -> Ranking:
         for url, host, score, tier, probability in zip(*columns, strict=True)
     ]
     return Ranking(pages=pages, now=batch.now)
+
+
+def _pack_training(scheduler: DurableScheduler, asked: TrainingQuery) -> bytes:
+    # Imported on demand: it needs what evolutions need.
+    from streamsched.evolution.exchange_files import pack_exchange  # noqa: PLC0415
+    from streamsched.scheduler.evolver import draw_histories  # noqa: PLC0415
+
+    draws, data = draw_histories(scheduler.core, asked.cycles, asked.draws, asked.seed, asked.now, asked.share)
+    return pack_exchange(draws, data, {})
 
 
 def _shorten_kinds(sources: Sequence[SourceReliability]) -> Iterator[SourceReliability]:

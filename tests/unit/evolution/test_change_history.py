@@ -158,10 +158,10 @@ def test_exchange_files_contain_it(tmp_path: Path, timing: CycleTimes | None) ->
             assert (read.timing.start_s, read.timing.cycle_s) == (timing.start_s, timing.cycle_s)
 
 
-def test_damaged_profiles_are_refused(tmp_path: Path) -> None:
+def test_damaged_training_data_is_refused(tmp_path: Path) -> None:
     history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=uniform_timing(2, 4, [0, 1, 1]))
     write_exchange(tmp_path, [history], DATA, {})
-    path = tmp_path / "profiles.npy"
+    path = tmp_path / "exchange.npz"
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
