@@ -427,8 +427,8 @@ class ServiceCalls:
     def training(
         self,
         cycles: int,
-        *,
         now: float,
+        *,
         share: float = 1.0,
         draws: int = 1,
         seed: int = 0,

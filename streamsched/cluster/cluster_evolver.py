@@ -11,7 +11,6 @@ from msgspec import structs
 
 from streamsched.api.views import TrialCounts, TrialView
 from streamsched.client import Client
-from streamsched.cluster.shard import Shard
 from streamsched.errors import ServiceError
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.training_data import tell_apart
@@ -22,6 +21,7 @@ from streamsched.evolution.sequential_test import weigh_evidence
 from streamsched.formula.champion import Champion
 from streamsched.records.trial_counts import ARMS, BLOCKS, ROUNDS
 from streamsched.records.visit_journal import SAMPLE_PAGES
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.evolver import Evolver, bound_draws
 
 LEADING: Final = 0  # the shard whose formula is that of all
@@ -57,7 +57,7 @@ class ClusterEvolver(Evolver):
     which formula is in use: it has each one from the moment it ranks on.
     """
 
-    def __init__(self, leading: Shard, plan: EvolutionPlan, call: Callable[..., Any], count: int) -> None:
+    def __init__(self, leading: DurableScheduler, plan: EvolutionPlan, call: Callable[..., Any], count: int) -> None:
         self._call = call
         self._shards = range(count)
         self._looked_s: float | None = None

@@ -22,6 +22,7 @@ from streamsched.cluster.shard import Shard
 from streamsched.errors import FormulaError, ServiceError, SnapshotError, SourceError
 from streamsched.formula.champion import Champion
 from streamsched.scheduler.batches.formula_trial import Trial
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 from streamsched.service.stream_hooks import LiveEvolution
 
@@ -98,7 +99,7 @@ class CommonFormula:
             return call(client)
 
 
-def follow(shard: Shard, wanted: TrialCounts) -> None:
+def follow(shard: DurableScheduler, wanted: TrialCounts) -> None:
     """Let `shard` rank by the champion of another shard, and by the challenger on trial there. O(1) if it does."""
     try:
         champion = read_champion(wanted.champion)

@@ -37,6 +37,7 @@ GIVEN: dict[str, list[Any]] = {  # of calls with arguments that they need
     "forget": [[ODD]],
     "block": ["*.example", 1.0],
     "use": ["age"],
+    "training": [30, 1_790_000_000.0],
 }
 ANSWERS = {
     kind.__name__: kind
