@@ -13,8 +13,9 @@ import pytest
 from streamsched import HostRule, Outcome, Politeness
 from streamsched.api.operations import OPERATIONS
 from streamsched.client import Signal
+from streamsched.cluster.common_formula import follow
 from streamsched.errors import ServiceError, ServiceUnavailable, SettingsError, UnknownPage
-from tests.support.cluster import DAY_S, Cluster, fill, running_cluster
+from tests.support.cluster import DAY_S, Cluster, fill, running_cluster, use
 from tests.support.http_service import NOW
 
 URLS = [f"https://h{page % 12}.example/p{page}" for page in range(240)]
@@ -49,7 +50,7 @@ def leased(cluster: Cluster) -> set[str]:
 @in_cluster
 async def test_a_batch_has_the_best_pages_of_all_shards(cluster: Cluster) -> None:
     """By the time since the last visit, the first URLs are the best."""
-    await cluster.front.use("t")
+    await use(cluster, "t")
     ranking = await cluster.front.rank(30)
     batch = await cluster.front.next_batch(30)
     assert {page.url for page in batch.pages} == set(URLS[:30]) == {page.url for page in ranking.pages}
@@ -293,15 +294,8 @@ async def test_readers_and_administrators(cluster: Cluster) -> None:
     assert (await front.block("h3.example", 0.0)).hosts == 1
     assert (await front.set_politeness(Politeness(delay=3.0))).delay == 3.0
     assert {scheduler.politeness.delay for scheduler in cluster.schedulers} == {3.0}
-    assert (await front.use("t")).formula == (await front.champion()).formula == "t"
-    assert {scheduler.formula.text for scheduler in cluster.schedulers} == {"t"}
-    assert (await front.formula()).text == "t"
-    with pytest.raises(SettingsError, match="formula"):
-        await front.use("1 +")
-    with pytest.raises(SettingsError, match="formula"):
-        await front.use(3)
     assert (await front.surges()).surges == []
-    for call in (front.stats(), front.sources(), front.evolutions(), front.snapshot(), front.read_changes()):
+    for call in (front.stats(), front.sources(), front.snapshot(), front.read_changes()):
         with pytest.raises(ServiceError) as caught:
             await call
         assert (caught.value.status, caught.value.code) == (501, "not_merged")
@@ -335,3 +329,37 @@ async def test_every_operation_is_answered_and_described(cluster: Cluster) -> No
     assert names == {operation.name for operation in OPERATIONS} | {"health", "readiness", "metrics", "openapi"}
     for path in ("healthz", "readyz", "metrics"):
         assert (await cluster.front._http.get(f"http://127.0.0.1/{path}")).status_code == 200
+
+
+@in_cluster
+async def test_the_formula_of_all_shards(cluster: Cluster) -> None:
+    front = cluster.front
+    before = (await front.champion()).formula
+    assert (await front.use("t")).formula == (await front.champion()).formula == "t"
+    assert (await front.formula()).text == "t"
+    await use(cluster, "t * rate")
+    assert {scheduler.champion for scheduler in cluster.schedulers} == {cluster.schedulers[0].champion}
+    records = (await front.evolutions()).evolutions
+    assert [one.champion_before.formula for one in records] == [before, "t"]
+    assert (await front.use(records[0].number)).formula == "t"
+    with pytest.raises(SettingsError, match="formula"):
+        await front.use("1 +")
+    with pytest.raises(SettingsError, match="formula"):
+        await front.use(30)
+
+
+@in_cluster
+async def test_a_trial_shows_what_all_shards_have_found(cluster: Cluster) -> None:
+    assert (await cluster.front.evolutions()).trial is None
+    leading, *others = cluster.schedulers
+    leading.begin_trial("t", now=NOW)
+    for scheduler in others:
+        follow(scheduler, leading.trial_counts())
+    cluster.clock.now_s += 5 * DAY_S
+    batch = await cluster.front.next_batch(200)
+    await cluster.front.observe([Outcome(page.url, cluster.clock.read(), changed=True) for page in batch.pages])
+    shown, trial = await cluster.front.trial(), (await cluster.front.evolutions()).trial
+    assert trial is not None
+    assert (trial.challenger, shown.pages) == ("t", sum(map(len, cluster.schedulers)))
+    assert sum(shown.costs) == sum(trial.evidence.costs) > 100.0
+    assert all(0.0 < sum(one.trial_counts().costs) < sum(shown.costs) for one in cluster.schedulers)

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from streamsched import DurableScheduler, Outcome
 from streamsched.client import AsyncClient, RetryPolicy
+from streamsched.cluster.common_formula import follow
 from streamsched.cluster.front import open_front
 from streamsched.cluster.shard_calls import ShardMissing
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
@@ -126,6 +127,13 @@ async def running_cluster(
         finally:
             for client in cluster.fronts:
                 await client.close()
+
+
+async def use(cluster: Cluster, formula: str) -> None:
+    """Set the formula, and let the shards follow, as hosts do."""
+    await cluster.front.use(formula)
+    for scheduler in cluster.schedulers[1:]:
+        follow(scheduler, cluster.schedulers[0].trial_counts())
 
 
 async def fill(cluster: Cluster, urls: Iterable[str]) -> None:

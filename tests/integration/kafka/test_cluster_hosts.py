@@ -93,6 +93,47 @@ def test_hosts_come_die_freeze_and_leave(
         assert len(set(verified(streamsched, cluster).values())) == PARTITIONS
 
 
+def test_one_formula_for_all_shards(make_cluster: Callable[..., Cluster]) -> None:
+    """It evolves from the pages of all; formula and records move with shard 0, and a shard that joins follows it."""
+    cluster = make_cluster(options=("--evolve-every", "1", "--set", "scheduler.cycle=1s"))
+    cluster.publish(outcomes(0, 400))
+    first, second = cluster.start(), cluster.start()
+    cluster.owners(PARTITIONS)
+    with first.front() as front:
+        until(lambda: [one for one in front.evolutions().evolutions if one.data is not None], cluster)
+        record = next(one for one in front.evolutions().evolutions if one.data is not None)
+        assert record.data is not None
+        assert record.data["pages"] == 400
+        front.use("t * rate")
+        until(lambda: formulas(cluster) == {"t * rate"}, cluster)
+    leading = cluster.owners(PARTITIONS)[0]
+    leading.kill()
+    cluster.start()
+    cluster.owners(PARTITIONS)
+    (alive,) = {first, second} - {leading}
+    until(lambda: formulas(cluster) == {"t * rate"}, cluster)
+    with alive.front() as front:
+        kept = front.evolutions().evolutions
+        assert record in kept
+        assert "t * rate" in {one.champion_after.formula for one in kept}
+
+
+def formulas(cluster: Cluster) -> set[str]:
+    """The formulas of all shards."""
+    found = set()
+    for number, host in cluster.owners(PARTITIONS).items():
+        with host.shard(number) as shard:
+            found.add(shard.champion().formula)
+    return found
+
+
+def until(holds: Callable[[], object], cluster: Cluster) -> None:
+    end = time.monotonic() + 60.0
+    while not holds():
+        assert time.monotonic() < end, cluster.logs()
+        time.sleep(0.2)
+
+
 @pytest.mark.cases(ordinary=0, whole=25)
 def test_harms_at_random(
     address: Address, streamsched: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rng: random.Random
