@@ -11,6 +11,7 @@ from msgspec import structs
 
 from streamsched.api.views import TrialCounts, TrialView
 from streamsched.client import Client
+from streamsched.cluster.shard import LEADING
 from streamsched.errors import ServiceError
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.training_data import tell_apart
@@ -24,7 +25,6 @@ from streamsched.records.visit_journal import SAMPLE_PAGES
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.evolver import Evolver, bound_draws
 
-LEADING: Final = 0  # the shard whose formula is that of all
 _LOOK_S: Final = 60.0  # between two looks at a trial
 _SAMPLE_S: Final = 120.0  # in which a shard must answer with its sample
 

@@ -16,9 +16,9 @@ from msgspec import structs
 
 from streamsched.api.views import ChampionView, TrialCounts
 from streamsched.client import Client, RetryPolicy
-from streamsched.cluster.cluster_evolver import LEADING, ClusterEvolver, ask_trial
+from streamsched.cluster.cluster_evolver import ClusterEvolver, ask_trial
 from streamsched.cluster.partition import Partition, ShardSettings
-from streamsched.cluster.shard import Shard
+from streamsched.cluster.shard import LEADING, Shard
 from streamsched.errors import FormulaError, ServiceError, SnapshotError, SourceError
 from streamsched.formula.champion import Champion
 from streamsched.scheduler.batches.formula_trial import Trial

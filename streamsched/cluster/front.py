@@ -89,8 +89,9 @@ from streamsched.api.views import (
     WeekView,
 )
 from streamsched.cluster.batch_front import BatchFront
-from streamsched.cluster.cluster_evolver import LEADING, add_up_trials, view_trial
+from streamsched.cluster.cluster_evolver import add_up_trials, view_trial
 from streamsched.cluster.foreign_pages import partitions_of, split_outcomes
+from streamsched.cluster.shard import LEADING
 from streamsched.cluster.shard_calls import ShardCalls, ShardMissing, Shards
 from streamsched.errors import UnknownPage
 from streamsched.http.app import HttpApp

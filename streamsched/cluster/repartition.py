@@ -7,8 +7,9 @@ partition, so whoever owned it before is fenced. What is interrupted is complete
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ import numpy as np
 
 from streamsched.cluster.group import add_partitions, check_no_members, count_partitions
 from streamsched.cluster.image_store import ImageStore, StoredFile
-from streamsched.cluster.shard import ShardLog
+from streamsched.cluster.shard import LEADING, ShardLog
 from streamsched.cluster.topic_log import CallsTopic, ImageRecord, LoggedShard, prepare_topic, read_shard
 from streamsched.connectors.kafka.clients.factory import open_consumer
 from streamsched.connectors.kafka.clients.protocol import partition_path
@@ -32,6 +33,7 @@ from streamsched.persistence.image_writer import Closed, save_image
 from streamsched.records.url_patterns import group_names
 from streamsched.scheduler.compaction import compact
 from streamsched.scheduler.core import SchedulerCore
+from streamsched.service.state_copies import BESIDE
 
 _log: Final = logging.getLogger("streamsched.cluster")
 Positions = dict[str, Any]
@@ -66,10 +68,13 @@ class _Stored:
         self.log.name_image(self.files, self.positions, self.sequence)
 
 
-def import_state(place: Place, calls: CallsTopic, core: SchedulerCore, report: Callable[[int, int], object]) -> None:
-    """Make `core`, a state without a cluster, the shards of a new one. O(pages) for each partition.
+def import_state(
+    place: Place, calls: CallsTopic, core: SchedulerCore, directory: Path, report: Callable[[int, int], object]
+) -> None:
+    """Make `core`, the state in `directory`, without a cluster, the shards of a new one. O(pages) for each partition.
 
-    Each partition gets the pages of its hosts, and keeps the positions of its own streams. `report` is called with a
+    Each partition gets the pages of its hosts, and keeps the positions of its own streams; partition 0 gets the records
+    of evolutions. `report` is called with a
     partition and its pages once its image is stored. Raises SettingsError if the group has members, SnapshotError if
     a partition has an image or calls that are not those of an interrupted import of the same state.
     """
@@ -80,7 +85,7 @@ def import_state(place: Place, calls: CallsTopic, core: SchedulerCore, report: C
         own = {path: core.reached.positions[path] for path in place.paths(partition) if path in core.reached.positions}
         cut = _cut(core, hosts_of_partition(core, partition, calls.partitions), own)
         if not _is_imported(place, calls, partition, cut):
-            stored.append(_store(place, calls, partition, cut))
+            stored.append(_store(place, calls, partition, cut, directory if partition == LEADING else None))
         report(partition, len(cut.pages))
     check_no_members(place.topics[0])
     for one in stored:
@@ -157,11 +162,17 @@ def _fetched(place: Place, calls: CallsTopic, partition: int) -> Iterator[tuple[
         yield log, Path(folder), load_images(Path(folder))
 
 
-def _store(place: Place, calls: CallsTopic, partition: int, core: SchedulerCore) -> _Stored:
-    """Take a partition over, and store `core` as the first image of a shard."""
+def _store(
+    place: Place, calls: CallsTopic, partition: int, core: SchedulerCore, records: Path | None = None
+) -> _Stored:
+    """Take a partition over, and store `core` as the first image of a shard; `records`: the directory of some."""
     log = ShardLog(calls, partition, place.store, place.clock)
     log.log.read()
     with TemporaryDirectory(prefix="streamsched-") as folder:
+        if records is not None:
+            for name in BESIDE:
+                with suppress(FileNotFoundError):
+                    shutil.copy(records / name, folder)
         return _store_with(log, Path(folder), core, 0)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from crc32c import crc32c
 
@@ -24,6 +24,8 @@ from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.recovered_state import replay
 from streamsched.service.state_copies import BESIDE
+
+LEADING: Final = 0  # the shard whose formula is that of all
 
 
 class ShardLog:

@@ -180,7 +180,7 @@ def import_command(imported: Path, **given: Any) -> int:
         found = recover_state(imported)
         if found.needed is not None:
             raise found.needed
-        import_state(place, calls, found.core, _report_image)
+        import_state(place, calls, found.core, imported, _report_image)
     echo(f"imported into {calls.partitions} partitions: start hosts")
     return DONE
 

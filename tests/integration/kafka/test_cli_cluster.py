@@ -21,7 +21,7 @@ NOWHERE = "kafka://127.0.0.1:1/outcomes?group=crawl&patience=1s"
         (["--source", "outcomes.jsonl"], "--source"),
         (["--source", "kafka://127.0.0.1:1/outcomes"], "group"),
         (["--source", f"{NOWHERE}&client=kafka-python"], "confluent"),
-        (["--source", NOWHERE, "--set", "evolution.every=1"], "evolution"),
+        (["--source", NOWHERE, "--set", "optimiser.policy=mirrorsync"], "optimiser"),
         (["--source", NOWHERE, "--set", "batches.to=kafka://127.0.0.1:1/visits"], "batches.to"),
         (["--source", NOWHERE, "--set", "changes.keep=1d"], "changes.keep"),
         (["--source", NOWHERE], "--images"),

@@ -215,8 +215,10 @@ def test_what_is_not_ready_is_not_split(make_world: Callable[[int], World]) -> N
     world.split(4)
 
 
-def test_a_state_is_imported(make_world: Callable[[int], World]) -> None:
-    world = make_world(4)
+def test_a_state_is_imported(make_world: Callable[[int], World], tmp_path: Path) -> None:
+    world, records = make_world(4), tmp_path / "imported"
+    records.mkdir()
+    (records / "evolutions.jsonl").write_text("a record\n")
     world.publish(outcomes(0, 200, NOW - 3 * DAY))
     scheduler = Scheduler(cycle="1d", threads=1)
     with world.topic.open(until_end="true") as source:
@@ -227,16 +229,18 @@ def test_a_state_is_imported(make_world: Callable[[int], World]) -> None:
     leased = scheduler.next_batch(9, now=NOW, lease="9h").urls
     before = {url: scheduler.page(url, now=NOW + 60.0) for url in URLS}
     pages: dict[int, int] = {}
-    import_state(world.place, world.calls, scheduler.core, pages.__setitem__)
+    import_state(world.place, world.calls, scheduler.core, records, pages.__setitem__)
     assert sum(pages.values()) == len(URLS)
-    import_state(world.place, world.calls, scheduler.core, pages.__setitem__)  # again: it is done
+    import_state(world.place, world.calls, scheduler.core, records, pages.__setitem__)  # again: it is done
     world.publish(outcomes(0, 200, NOW - DAY))
     assert all_views(world).keys() == before.keys()
+    found = world.serve(lambda shard: (shard.directory / "evolutions.jsonl").exists())
+    assert found == [True, False, False, False]
     after = all_views(world)
     assert {url for url, view in after.items() if view.lease_until_s} >= set(leased)
     assert {view.visits for view in after.values()} == {1}
     with pytest.raises(SnapshotError, match="has an image or calls already"):
-        import_state(world.place, world.calls, scheduler.core, pages.__setitem__)
+        import_state(world.place, world.calls, scheduler.core, records, pages.__setitem__)
 
 
 def test_hosts_serve_what_was_imported_and_split(real: Address, tmp_path: Path, streamsched: Command) -> None:

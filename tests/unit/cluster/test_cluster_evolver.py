@@ -86,7 +86,8 @@ def test_a_younger_or_empty_shard_shortens_or_adds_nothing(shards: list[DurableS
     young, empty, now = Scheduler(), Scheduler(), START + 29.5 * DAY
     for day in range(24, 30):
         young.observe([Outcome(f"https://young.example/{i}", START + day * DAY, changed=True) for i in range(5)])
-    samples = [draw_histories(one.core, 20, 1, 1, now) for one in (*shards, young, empty)]
+    every: list[Scheduler] = [*shards, young, empty]
+    samples = [draw_histories(one.core, 20, 1, 1, now) for one in every]
     joined, data = join_samples(samples)
     assert (data.cycles, joined[0].cycles) == (samples[3][1].cycles, samples[3][1].cycles)
     assert data.cycles < 20
@@ -104,16 +105,16 @@ def test_a_share_of_the_pages_is_sampled() -> None:
 def test_the_trials_of_shards_are_that_of_one_scheduler(shards: list[DurableScheduler]) -> None:
     whole = Scheduler()
     crawl(whole, range(PAGES), 30)
-    every = [*shards, whole]
+    every: list[Scheduler] = [*shards, whole]
     whole.begin_trial("t", now=START + 30 * DAY)
     shards[0].begin_trial("t", now=START + 30 * DAY)
     for one in shards[1:]:
         follow(one, shards[0].trial_counts())
     for day in range(30, 44):
         now = START + day * DAY
-        for one in every:
-            batch = one.next_batch(PAGES, now=now)
-            one.observe([Outcome(url, now + 1.0, changed=int(url[-1]) % 3 == 0) for url in batch.urls])
+        for scheduler in every:
+            batch = scheduler.next_batch(PAGES, now=now)
+            scheduler.observe([Outcome(url, now + 1.0, changed=int(url[-1]) % 3 == 0) for url in batch.urls])
     total = add_up_trials([one.trial_counts() for one in shards])
     expected = whole.trial_counts()
     assert sum(expected.costs) > 0.0
