@@ -49,6 +49,8 @@ CALLS: list[tuple[str, str, Any]] = [  # in an order in which each succeeds
     ("PUT", "/v1/champion", {"formula": "freshness"}),
     ("GET", "/v1/champion", None),
     ("GET", "/v1/evolutions?last=1", None),
+    ("GET", "/v1/trial", None),
+    ("GET", f"/v1/training?cycles=3&now={NOW}&draws=2&share=0.5&seed=1", None),
     ("GET", "/v1/week", None),
     ("GET", f"/v1/week?url={PAGE}", None),
     ("GET", "/v1/surges?k=3", None),
