@@ -26,6 +26,8 @@ from streamsched.api.answers import (
     Ranking,
     Released,
     RulesSet,
+    SignalSources,
+    Stats,
     Surges,
 )
 from streamsched.api.operations import (
@@ -49,6 +51,8 @@ from streamsched.api.operations import (
     RULES,
     SET_POLITENESS,
     SET_RULES,
+    SOURCES,
+    STATS,
     SURGES,
     USE,
     WEEK,
@@ -65,6 +69,7 @@ from streamsched.api.operations import (
     RankQuery,
     Releases,
     Rules,
+    StatsQuery,
     SurgesQuery,
     VisitRequests,
     WeekQuery,
@@ -85,16 +90,19 @@ from streamsched.api.views import (
 )
 from streamsched.cluster.batch_front import BatchFront
 from streamsched.cluster.foreign_pages import partitions_of, split_outcomes
+from streamsched.cluster.merged_figures import LOOK_BACK, merge_sources, merge_stats
 from streamsched.cluster.shard_calls import ShardCalls, ShardMissing, Shards
 from streamsched.errors import UnknownPage
 from streamsched.http.app import HttpApp
 from streamsched.http.endpoints.administration import Monitoring, given_fields
+from streamsched.http.gate import may
 from streamsched.http.open_http import open_routes
 from streamsched.http.prometheus_metrics import RequestMetrics
 from streamsched.http.protocol.openapi import describe_routes
 from streamsched.http.protocol.problems import HttpError, invalid, unknown
 from streamsched.http.protocol.routes import find_routes
 from streamsched.http.service import ServiceState
+from streamsched.http.tokens import SCOPES
 from streamsched.numerics.arrays import Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
@@ -112,12 +120,13 @@ _MOST_HOSTS: Final = 1_000  # of one answer of a shard
 class Front:
     """Answers crawlers, readers and administrators for all shards, but for their batches.
 
-    Operations for which it has no method are refused.
+    `every_s`: seconds between two samples of figures. Operations for which it has no method are refused.
     """
 
-    def __init__(self, calls: ShardCalls, state: ServiceState) -> None:
+    def __init__(self, calls: ShardCalls, state: ServiceState, every_s: float) -> None:
         self._calls = calls
         self._state = state
+        self._every_s = every_s
         for operation in OPERATIONS:
             if operation is not NEXT_BATCH and not hasattr(self, operation.name):
                 setattr(self, operation.name, _refuse(operation.name))
@@ -218,6 +227,30 @@ class Front:
         answers = await self._all(SURGES, k=asked.k)
         found = [surge for answer in answers for surge in answer.surges]
         return Surges(surges=sorted(found, key=lambda one: -one.share * one.unvisited)[: asked.k])
+
+    async def sources(self) -> SignalSources:
+        """List the sources of change signals: each kind, and its hosts with the most signals."""
+        return merge_sources(await self._all(SOURCES))
+
+    async def stats(self, asked: StatsQuery) -> Stats:
+        """Return figures of all shards and samples of them.
+
+        Shards that do not answer in time are left out, and named in ``missing``.
+        """
+        since_s = max(asked.since, 0.0) - LOOK_BACK * self._every_s
+        found = await self._calls.each_in_time(STATS, {shard: {"since": since_s} for shard in self._shards})
+        if not found:
+            raise ShardMissing(self._shards[0], "nor does any other")
+        state, troubles = self._state, [f"shard {shard}: {one.trouble}" for shard, one in found.items() if one.trouble]
+        return structs.replace(
+            merge_stats(list(found.values()), self._every_s, asked.since),
+            version=state.version,
+            scopes=tuple(scope for scope in SCOPES if may(scope)),
+            now=state.clock(),
+            requests={str(status): count for status, count in sorted(state.statuses.items())},
+            trouble=state.trouble() or "; ".join(troubles) or None,
+            missing=[shard for shard in self._shards if shard not in found],
+        )
 
     # What all shards have alike is read from any, and changed in each.
 
@@ -386,7 +419,7 @@ def open_front(
     """
     state, calls = ServiceState(wall), ShardCalls(shards, deadline_s)
     partitions_of(PackedUrls.pack(["https://a.example/"]), shards.count)  # compiled before requests
-    routes = list(find_routes([BatchFront(calls, state), Front(calls, state)]))
+    routes = list(find_routes([BatchFront(calls, state), Front(calls, state, float(settings.sample_every))]))
     routes += Monitoring(state, RequestMetrics(state), lambda: describe_routes(routes, state.version)).routes()
     with open_routes(state, routes, settings, directory) as app:
         yield app
