@@ -174,12 +174,17 @@ class PolitenessSettings(Answer, frozen=True, kw_only=True):
     host_backoff_503: int | None
 
 
-class Copied(Answer, frozen=True, kw_only=True):
-    """A copy of the state as of ``now``. ``file``: its image, on the service's machine; ``size``: of that, in bytes."""
+class Copied(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """A copy of the state as of ``now``. ``file``: its image, on the service's machine; ``size``: of that, in bytes.
 
-    file: str
+    Of a cluster ``shards`` has the copy of each shard, on its host's machine, ``size`` is their sum, ``now`` the time
+    of the oldest, and ``file`` null. It is left out otherwise.
+    """
+
+    file: str | None
     size: int
     now: float
+    shards: list[Copied] = msgspec.field(default_factory=list)
 
 
 class Blocked(Answer, frozen=True, kw_only=True):

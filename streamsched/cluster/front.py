@@ -19,6 +19,7 @@ from msgspec import structs
 
 from streamsched.api.answers import (
     Blocked,
+    Copied,
     Forgotten,
     FormulaTree,
     PolitenessSettings,
@@ -51,6 +52,7 @@ from streamsched.api.operations import (
     RULES,
     SET_POLITENESS,
     SET_RULES,
+    SNAPSHOT,
     SOURCES,
     STATS,
     SURGES,
@@ -58,6 +60,7 @@ from streamsched.api.operations import (
     WEEK,
     Block,
     ChampionChange,
+    Copy,
     Discoveries,
     ExplainQuery,
     Forget,
@@ -115,6 +118,7 @@ Total = TypeVar("Total", bound=Counts)
 
 DEADLINE_S: Final = 2.0
 _MOST_HOSTS: Final = 1_000  # of one answer of a shard
+_COPY_S: Final = 3_600.0  # in which a shard must have made a copy: O(pages)
 
 
 class Front:
@@ -300,6 +304,14 @@ class Front:
         else:
             answers = await self._each(FORGET, self._split_texts(given.urls))
         return Forgotten(known=_sum("known", answers))
+
+    async def snapshot(self, given: Copy) -> Copied:  # noqa: ARG002  it has no fields
+        """Make a checked copy of the state of each shard.
+
+        Crawlers are served meanwhile.
+        """
+        copies = await self._all(SNAPSHOT, timeout_s=_COPY_S)
+        return Copied(file=None, size=_sum("size", copies), now=min(one.now for one in copies), shards=copies)
 
     @property
     def _shards(self) -> range:

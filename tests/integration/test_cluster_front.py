@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamsched import HostRule, Outcome, Politeness
+from streamsched import HostRule, Outcome, Politeness, Scheduler
 from streamsched.api.operations import OPERATIONS
 from streamsched.client import AsyncClient, Signal
 from streamsched.errors import ServiceError, ServiceUnavailable, SettingsError, UnknownPage
@@ -301,7 +301,7 @@ async def test_readers_and_administrators(cluster: Cluster) -> None:
     with pytest.raises(SettingsError, match="formula"):
         await front.use(3)
     assert (await front.surges()).surges == []
-    for call in (front.evolutions(), front.snapshot(), front.read_changes(), front.week(region="CJK"), front.week()):
+    for call in (front.evolutions(), front.read_changes(), front.week(region="CJK"), front.week()):
         with pytest.raises(ServiceError) as caught:
             await call
         assert (caught.value.status, caught.value.code) == (501, "not_merged")
@@ -377,6 +377,22 @@ async def test_stats_without_a_shard(cluster: Cluster) -> None:
     with pytest.raises(ServiceUnavailable) as caught:
         await cluster.front.stats()
     assert caught.value.code == "shard_missing"
+
+
+@in_cluster
+async def test_a_snapshot_is_a_copy_of_each_shard(cluster: Cluster) -> None:
+    with pytest.raises(ServiceError, match=r"http\.snapshots"):
+        await cluster.front.snapshot()
+    for shard, app in enumerate(cluster.hosts.apps):
+        app.service.snapshots = app.service.directory.parent / f"copies-{shard}"
+    copied = await cluster.front.snapshot()
+    assert (copied.file, copied.size) == (None, sum(one.size for one in copied.shards))
+    copies = [Scheduler.load(Path(one.file or "").parent) for one in copied.shards]
+    assert [len(copy) for copy in copies] == [len(scheduler) for scheduler in cluster.schedulers]
+    assert copied.now == min(one.now for one in copied.shards) > NOW
+    cluster.hosts.refuses.add(2)
+    with pytest.raises(ServiceUnavailable, match="shard 2"):
+        await cluster.front.snapshot()
 
 
 @in_cluster
