@@ -97,6 +97,8 @@ from streamsched.cluster.merged_figures import LOOK_BACK, merge_sources, merge_s
 from streamsched.cluster.shard_calls import ShardCalls, ShardMissing, Shards
 from streamsched.errors import UnknownPage
 from streamsched.http.app import HttpApp
+from streamsched.http.console import CONTENT_POLICY, Console, read_files
+from streamsched.http.console.documentation import Documentation
 from streamsched.http.endpoints.administration import Monitoring, given_fields
 from streamsched.http.gate import may
 from streamsched.http.open_http import open_routes
@@ -433,5 +435,6 @@ def open_front(
     partitions_of(PackedUrls.pack(["https://a.example/"]), shards.count)  # compiled before requests
     routes = list(find_routes([BatchFront(calls, state), Front(calls, state, float(settings.sample_every))]))
     routes += Monitoring(state, RequestMetrics(state), lambda: describe_routes(routes, state.version)).routes()
+    routes += Console(read_files()).routes() + Documentation(CONTENT_POLICY).routes()
     with open_routes(state, routes, settings, directory) as app:
         yield app
