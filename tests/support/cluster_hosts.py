@@ -84,6 +84,7 @@ class Cluster:
     folder: Path
     more: str = CLASSIC
     save_every: str = "2s"
+    options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     hosts: list[HostProcess] = field(default_factory=list)
 
@@ -103,7 +104,7 @@ class Cluster:
         words = (
             *(sys.executable, "-m", "streamsched", "cluster", "host", *self.place, "--images", self.images),
             *("--local", str(self.folder / f"host-{number}"), "--http", address, "--save-every", self.save_every),
-            *("--log-format", "json"),
+            *("--log-format", "json", *self.options),
         )
         with log.open("wb") as file:
             environment = os.environ | self.environment
