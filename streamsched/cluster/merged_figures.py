@@ -49,14 +49,18 @@ def merge_stats(shards: Sequence[Stats], every_s: float, since_s: float) -> Stat
 
 def merge_calibrations(shards: Sequence[CalibrationView]) -> CalibrationView:
     """Return the calibration over the visits of all `shards`. O(bins)."""
-    sums: dict[tuple[float, float], list[float]] = {}
+    ranges: dict[float, list[ReliabilityBin]] = {}
     for one in (one for shard in shards for one in shard.bins):
-        total = sums.setdefault((one.low, one.high), [0, 0.0, 0])
-        for place, value in enumerate((one.visits, one.predicted, one.observed)):
-            total[place] += value
+        ranges.setdefault(one.low, []).append(one)
     bins = [
-        ReliabilityBin(low=low, high=high, visits=int(visits), predicted=predicted, observed=int(observed))
-        for (low, high), (visits, predicted, observed) in sorted(sums.items())
+        ReliabilityBin(
+            low=low,
+            high=same[0].high,
+            visits=_sum(same, "visits"),
+            predicted=sum(one.predicted for one in same),
+            observed=_sum(same, "observed"),
+        )
+        for low, same in sorted(ranges.items())
     ]
     visits = sum(one.visits for one in bins)
     return CalibrationView(

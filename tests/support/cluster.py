@@ -169,7 +169,8 @@ class ServedFront:
 @contextmanager
 def serving_front(folder: Path, shards: int = 3, **given: Any) -> Iterator[ServedFront]:
     """Serve a front of a cluster within the block, on a free port; `given`: settings of HTTP, of fronts and shards."""
-    http = HttpSettings("127.0.0.1:0", **{"rate": 1_000_000, **given})
+    settings: dict[str, Any] = {"rate": 1_000_000, **given}
+    http = HttpSettings("127.0.0.1:0", **settings)
     with (
         open_cluster(folder, shards, 60.0, http, MovingClock(), host_share=None) as cluster,
         listen(http) as listener,

@@ -33,9 +33,10 @@ def test_a_calibration_is_that_of_all_visits(shards: list[list[tuple[float, bool
 
 
 def sample(at_s: float, **fields: Any) -> Sample:
-    usual: dict[str, Any] = dict.fromkeys(Sample.__struct_fields__, 0)
-    unknown = dict.fromkeys(("lag", "outcomes_per_s", "hit_rate", "freshness", "calibration_error", "drifted"))
-    return Sample(**usual | unknown | {"fetches": {}, "at_s": at_s} | fields)
+    values: dict[str, Any] = dict.fromkeys(Sample.__struct_fields__, 0)
+    values |= dict.fromkeys(("lag", "outcomes_per_s", "hit_rate", "freshness", "calibration_error", "drifted"))
+    values |= {"fetches": {}, "at_s": at_s, **fields}
+    return Sample(**values)
 
 
 @given(
@@ -77,15 +78,9 @@ def test_a_merged_sample() -> None:
 
 
 def source(kind: str, host: str | None, **fields: Any) -> SourceReliability:
-    usual: dict[str, Any] = {
-        "signals": 0,
-        "pages": 0,
-        "precision": None,
-        "checked": 0.0,
-        "recall": None,
-        "changes": 0.0,
-    }
-    return SourceReliability(**usual | {"kind": kind, "host": host, "lateness_s": 86_400.0} | fields)
+    values: dict[str, Any] = dict.fromkeys(("signals", "pages", "checked", "changes"), 0)
+    values |= {"precision": None, "recall": None, "lateness_s": 86_400.0, **fields}
+    return SourceReliability(kind=kind, host=host, **values)
 
 
 def test_sources_are_merged_by_name_and_shares_weighed_by_what_they_rest_on() -> None:
