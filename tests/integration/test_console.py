@@ -192,6 +192,7 @@ def test_the_formula_is_a_tree_with_its_contests(page: Page) -> None:
     assert page.locator(".tree rect").count() == Formula.parse(FORMULA).size
     assert "importance of the page over the cost of a visit" in text_of(page, ".meanings")
     wait_for_text(page, "#formula", r"contest of evolution 1 .*NDCG was 3\.1 % better")
+    page.locator(".contests li").nth(1).wait_for()
     contests = [" ".join(text.split()) for text in page.locator(".contests li").all_inner_texts()]
     assert re.match(r"beaten evolution 2, .* gain \+0\.001 ± 0\.004 gain \* tau", contests[0])
     assert contests[1].startswith("promoted evolution 1")
