@@ -174,12 +174,17 @@ class PolitenessSettings(Answer, frozen=True, kw_only=True):
     host_backoff_503: int | None
 
 
-class Copied(Answer, frozen=True, kw_only=True):
-    """A copy of the state as of ``now``. ``file``: its image, on the service's machine; ``size``: of that, in bytes."""
+class Copied(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """A copy of the state as of ``now``. ``file``: its image, on the service's machine; ``size``: of that, in bytes.
 
-    file: str
+    Of a cluster ``shards`` has the copy of each shard, on its host's machine, ``size`` is their sum, ``now`` the time
+    of the oldest, and ``file`` null. It is left out otherwise.
+    """
+
+    file: str | None
     size: int
     now: float
+    shards: list[Copied] = msgspec.field(default_factory=list)
 
 
 class Blocked(Answer, frozen=True, kw_only=True):
@@ -336,7 +341,7 @@ class CalibrationView(Answer, frozen=True, kw_only=True):
     bins: list[ReliabilityBin]
 
 
-class Stats(Answer, frozen=True, kw_only=True):
+class Stats(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """Figures of the service; times are UTC epoch seconds.
 
     ``version``: of streamsched; ``scopes``: of the token that asks, all if there are no tokens;
@@ -345,7 +350,8 @@ class Stats(Answer, frozen=True, kw_only=True):
     ``waiting``: requests that wait for the scheduler; ``requests``: answers since the start, by status;
     ``outcomes``, ``signals``: those since the start, from whichever source, by their fates; ``batches``,
     ``handed_out``: batches and pages leased since the start; ``trouble``: what keeps the service from its work, null if
-    nothing does; ``sample_every_s``: seconds between two samples; ``samples``: oldest first, the last ones up to now.
+    nothing does; ``sample_every_s``: seconds between two samples; ``samples``: oldest first, the last ones up to now;
+    ``missing``: as of a `Ranking`, whose figures are not in the sums. docs/cluster.md has what a cluster's figures are.
     """
 
     version: str
@@ -369,3 +375,4 @@ class Stats(Answer, frozen=True, kw_only=True):
     sample_every_s: float
     latest: Sample
     samples: list[Sample]
+    missing: list[int] = msgspec.field(default_factory=list)

@@ -19,6 +19,7 @@ from msgspec import structs
 
 from streamsched.api.answers import (
     Blocked,
+    Copied,
     Evolutions,
     Forgotten,
     FormulaTree,
@@ -27,6 +28,8 @@ from streamsched.api.answers import (
     Ranking,
     Released,
     RulesSet,
+    SignalSources,
+    Stats,
     Surges,
 )
 from streamsched.api.operations import (
@@ -51,12 +54,16 @@ from streamsched.api.operations import (
     RULES,
     SET_POLITENESS,
     SET_RULES,
+    SNAPSHOT,
+    SOURCES,
+    STATS,
     SURGES,
     TRIAL,
     USE,
     WEEK,
     Block,
     ChampionChange,
+    Copy,
     Discoveries,
     ExplainQuery,
     Forget,
@@ -69,6 +76,7 @@ from streamsched.api.operations import (
     RankQuery,
     Releases,
     Rules,
+    StatsQuery,
     SurgesQuery,
     VisitRequests,
     WeekQuery,
@@ -91,17 +99,22 @@ from streamsched.api.views import (
 from streamsched.cluster.batch_front import BatchFront
 from streamsched.cluster.cluster_evolver import add_up_trials, view_trial
 from streamsched.cluster.foreign_pages import partitions_of, split_outcomes
+from streamsched.cluster.merged_figures import LOOK_BACK, merge_sources, merge_stats
 from streamsched.cluster.shard import LEADING
 from streamsched.cluster.shard_calls import ShardCalls, ShardMissing, Shards
 from streamsched.errors import UnknownPage
 from streamsched.http.app import HttpApp
+from streamsched.http.console import CONTENT_POLICY, Console, read_files
+from streamsched.http.console.documentation import Documentation
 from streamsched.http.endpoints.administration import Monitoring, given_fields
+from streamsched.http.gate import may
 from streamsched.http.open_http import open_routes
 from streamsched.http.prometheus_metrics import RequestMetrics
 from streamsched.http.protocol.openapi import describe_routes
 from streamsched.http.protocol.problems import HttpError, unknown
 from streamsched.http.protocol.routes import find_routes
 from streamsched.http.service import ServiceState
+from streamsched.http.tokens import SCOPES
 from streamsched.numerics.arrays import Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
@@ -114,17 +127,19 @@ Total = TypeVar("Total", bound=Counts)
 
 DEADLINE_S: Final = 2.0
 _MOST_HOSTS: Final = 1_000  # of one answer of a shard
+_COPY_S: Final = 3_600.0  # in which a shard must have made a copy: O(pages)
 
 
 class Front:
     """Answers crawlers, readers and administrators for all shards, but for their batches.
 
-    Operations for which it has no method are refused.
+    `every_s`: seconds between two samples of figures. Operations for which it has no method are refused.
     """
 
-    def __init__(self, calls: ShardCalls, state: ServiceState) -> None:
+    def __init__(self, calls: ShardCalls, state: ServiceState, every_s: float) -> None:
         self._calls = calls
         self._state = state
+        self._every_s = every_s
         for operation in OPERATIONS:
             if operation is not NEXT_BATCH and not hasattr(self, operation.name):
                 setattr(self, operation.name, _refuse(operation.name))
@@ -226,6 +241,30 @@ class Front:
         found = [surge for answer in answers for surge in answer.surges]
         return Surges(surges=sorted(found, key=lambda one: -one.share * one.unvisited)[: asked.k])
 
+    async def sources(self) -> SignalSources:
+        """List the sources of change signals: each kind, and its hosts with the most signals."""
+        return merge_sources(await self._all(SOURCES))
+
+    async def stats(self, asked: StatsQuery) -> Stats:
+        """Return figures of all shards and samples of them.
+
+        Shards that do not answer in time are left out, and named in ``missing``.
+        """
+        since_s = max(asked.since, 0.0) - LOOK_BACK * self._every_s
+        found = await self._calls.each_in_time(STATS, {shard: {"since": since_s} for shard in self._shards})
+        if not found:
+            raise ShardMissing(self._shards[0], "nor does any other")
+        state, troubles = self._state, [f"shard {shard}: {one.trouble}" for shard, one in found.items() if one.trouble]
+        return structs.replace(
+            merge_stats(list(found.values()), self._every_s, asked.since),
+            version=state.version,
+            scopes=tuple(scope for scope in SCOPES if may(scope)),
+            now=state.clock(),
+            requests={str(status): count for status, count in sorted(state.statuses.items())},
+            trouble=state.trouble() or "; ".join(troubles) or None,
+            missing=[shard for shard in self._shards if shard not in found],
+        )
+
     # What all shards have alike is read from any, and changed in each.
 
     async def rules(self) -> RulesView:
@@ -284,6 +323,14 @@ class Front:
         else:
             answers = await self._each(FORGET, self._split_texts(given.urls))
         return Forgotten(known=_sum("known", answers))
+
+    async def snapshot(self, given: Copy) -> Copied:  # noqa: ARG002  it has no fields
+        """Make a checked copy of the state of each shard.
+
+        Crawlers are served meanwhile.
+        """
+        copies = await self._all(SNAPSHOT, timeout_s=_COPY_S)
+        return Copied(file=None, size=_sum("size", copies), now=min(one.now for one in copies), shards=copies)
 
     @property
     def _shards(self) -> range:
@@ -403,7 +450,8 @@ def open_front(
     """
     state, calls = ServiceState(wall), ShardCalls(shards, deadline_s)
     partitions_of(PackedUrls.pack(["https://a.example/"]), shards.count)  # compiled before requests
-    routes = list(find_routes([BatchFront(calls, state), Front(calls, state)]))
+    routes = list(find_routes([BatchFront(calls, state), Front(calls, state, float(settings.sample_every))]))
     routes += Monitoring(state, RequestMetrics(state), lambda: describe_routes(routes, state.version)).routes()
+    routes += Console(read_files()).routes() + Documentation(CONTENT_POLICY).routes()
     with open_routes(state, routes, settings, directory) as app:
         yield app

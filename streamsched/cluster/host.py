@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from streamsched.cluster.group import GroupMember
@@ -107,9 +107,12 @@ class HostApp:
         if scope["type"] != "http" or not raw.startswith(SHARDS.encode()):
             await self._front(scope, receive, send)
             return
-        number, _, path = raw[len(SHARDS) :].partition(b"/")
+        number, slash, path = raw[len(SHARDS) :].partition(b"/")
         if number not in self._known:
             await refuse(unknown_path())(scope, receive, send)
+            return
+        if not slash:  # the files of its console are below it
+            await RedirectResponse(f"{SHARDS}{number.decode()}/")(scope, receive, send)
             return
         partition = self.partitions.get(self._known[number])
         app = None if partition is None else partition.app

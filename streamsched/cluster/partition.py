@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from streamsched.cluster.foreign_pages import ForeignPages, rereading_own
@@ -152,6 +153,8 @@ class Partition:
             shard.core.catching_up = self._path
             # The directory is emptied at the next take-over, which must not cost the audit log.
             http = replace(settings.http, audit=settings.run.state / f"audit-{self.number}.jsonl")
+            if http.snapshots is not None:
+                http = replace(http, snapshots=Path(http.snapshots) / _LOCAL.format(self.number))
             app = stack.enter_context(open_app(shard, http, settings.wall))
             loop = IngestLoop(
                 shard,

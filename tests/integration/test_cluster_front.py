@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from streamsched import HostRule, Outcome, Politeness
+from streamsched import HostRule, Outcome, Politeness, Scheduler
 from streamsched.api.operations import OPERATIONS
-from streamsched.client import Signal
+from streamsched.client import AsyncClient, Signal
 from streamsched.cluster.common_formula import follow
 from streamsched.errors import ServiceError, ServiceUnavailable, SettingsError, UnknownPage
 from tests.support.cluster import DAY_S, Cluster, fill, running_cluster, use
@@ -295,10 +295,98 @@ async def test_readers_and_administrators(cluster: Cluster) -> None:
     assert (await front.set_politeness(Politeness(delay=3.0))).delay == 3.0
     assert {scheduler.politeness.delay for scheduler in cluster.schedulers} == {3.0}
     assert (await front.surges()).surges == []
-    for call in (front.stats(), front.sources(), front.snapshot(), front.read_changes()):
+    for call in (front.read_changes(), front.week(region="CJK"), front.week()):
         with pytest.raises(ServiceError) as caught:
             await call
         assert (caught.value.status, caught.value.code) == (501, "not_merged")
+
+
+async def work(front: AsyncClient) -> None:
+    """Lease all pages, visit most of them, and report signals before and after."""
+    await front.notice([Signal(url, NOW + 10.0, "feed") for url in URLS[:90]])
+    batch = await front.next_batch(len(URLS))
+    visited = [page.url for page in batch.pages if URLS.index(page.url) % 8]
+    statuses = {url: 404 if URLS.index(url) % 7 == 0 else 200 for url in visited}
+    now = batch.now + 0.5
+    await front.observe([Outcome(url, now, status=statuses[url], changed=len(url) % 2 == 0) for url in visited])
+    await front.observe([Outcome(URLS[0], now + 9.0 * DAY_S), Outcome(visited[0], now)])
+    await front.notice([Signal(url, NOW + 10.0, "feed") for url in URLS[:30]])
+
+
+def test_stats_and_sources_are_those_of_one_scheduler_with_all_pages(tmp_path: Path) -> None:
+    """But for what each shard learns from its own pages, and times."""
+
+    async def observe(folder: Path, shards: int) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+        async with running_cluster(folder, shards, host_share=None) as cluster:
+            await fill(cluster, URLS)
+            await work(cluster.front)
+            for app in cluster.hosts.apps:
+                app.service.figures.take()
+            if shards == 1:
+                await agrees_with_its_only_shard(cluster)
+            stats = (await cluster.front.stats()).as_dict()
+            sources = [one.as_dict() for one in (await cluster.front.sources()).sources]
+            assert "missing" not in stats
+            return stats, stats["latest"], sources
+
+    one, three = asyncio.run(observe(tmp_path / "one", 1)), asyncio.run(observe(tmp_path / "three", 3))
+    equal = "pages", "cycle_s", "formula", "refused_pages", "outcomes", "signals", "handed_out", "version", "scopes"
+    assert {name: three[0][name] for name in equal} == {name: one[0][name] for name in equal}
+    assert three[0]["outcomes"]["changed"] > 0
+    assert three[0]["batches"] == 3 * one[0]["batches"]  # each shard grants its part
+    for name in ("visits", "observed"):
+        assert three[0]["calibration"][name] == pytest.approx(one[0]["calibration"][name])
+    sums = "pages", "leased", "waiting", "lag", "applied", "served", "hits", "fetches", "handed_out", "drifted"
+    assert {name: three[1][name] for name in sums} == {name: one[1][name] for name in sums}
+    assert three[1]["served"] > 0
+    assert three[1]["freshness"] == pytest.approx(one[1]["freshness"], abs=0.2)
+    counts = [
+        [(each["kind"], each["host"], each["signals"], each["pages"]) for each in found[2]] for found in (one, three)
+    ]
+    assert counts[0] == counts[1] != []
+    assert [each["checked"] for each in three[2]] == pytest.approx([each["checked"] for each in one[2]], rel=0.1)
+
+
+async def agrees_with_its_only_shard(cluster: Cluster) -> None:
+    """Check that a front of one shard says what the shard says, but for what is not known of a whole."""
+    merged, alone = await cluster.front.stats(), await cluster.hosts.client(0).stats()
+    own = {"now", "requests", "samples", "unproven_share"}
+    found, expected = ({k: v for k, v in one.as_dict().items() if k not in own} for one in (merged, alone))
+    found["latest"]["hit_rate"] = expected["latest"]["hit_rate"]
+    assert found == expected
+    assert await cluster.front.sources() == await cluster.hosts.client(0).sources()
+
+
+@in_cluster
+async def test_stats_without_a_shard(cluster: Cluster) -> None:
+    cluster.hosts.refuses.add(1)
+    for app in cluster.hosts.apps:
+        app.service.figures.take()
+    stats = await cluster.front.stats()
+    assert stats.missing == [1]
+    assert stats.pages == stats.latest.pages == sum(cluster.owner(url) != 1 for url in URLS)
+    assert stats.trouble is None
+    assert (await cluster.front.stats(since=-1e15)).missing == [1]
+    cluster.hosts.refuses |= {0, 2}
+    with pytest.raises(ServiceUnavailable) as caught:
+        await cluster.front.stats()
+    assert caught.value.code == "shard_missing"
+
+
+@in_cluster
+async def test_a_snapshot_is_a_copy_of_each_shard(cluster: Cluster) -> None:
+    with pytest.raises(ServiceError, match=r"http\.snapshots"):
+        await cluster.front.snapshot()
+    for shard, app in enumerate(cluster.hosts.apps):
+        app.service.snapshots = app.service.directory.parent / f"copies-{shard}"
+    copied = await cluster.front.snapshot()
+    assert (copied.file, copied.size) == (None, sum(one.size for one in copied.shards))
+    copies = [Scheduler.load(Path(one.file or "").parent) for one in copied.shards]
+    assert [len(copy) for copy in copies] == [len(scheduler) for scheduler in cluster.schedulers]
+    assert copied.now == min(one.now for one in copied.shards) > NOW
+    cluster.hosts.refuses.add(2)
+    with pytest.raises(ServiceUnavailable, match="shard 2"):
+        await cluster.front.snapshot()
 
 
 @in_cluster

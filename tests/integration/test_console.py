@@ -17,6 +17,7 @@ from streamsched.evolution.records import Decision, EvolutionRecord, RecordBook
 from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
 from tests.support.browser import open_browser, opened
+from tests.support.cluster import ServedFront, serving_front
 from tests.support.http_service import NOW, TOKENS, Running, running
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ def test_the_formula_is_a_tree_with_its_contests(page: Page) -> None:
     assert page.locator(".tree rect").count() == Formula.parse(FORMULA).size
     assert "importance of the page over the cost of a visit" in text_of(page, ".meanings")
     wait_for_text(page, "#formula", r"contest of evolution 1 .*NDCG was 3\.1 % better")
+    page.locator(".contests li").nth(1).wait_for()
     contests = [" ".join(text.split()) for text in page.locator(".contests li").all_inner_texts()]
     assert re.match(r"beaten evolution 2, .* gain \+0\.001 ± 0\.004 gain \* tau", contests[0])
     assert contests[1].startswith("promoted evolution 1")
@@ -397,6 +399,63 @@ def test_figures_tell_the_scopes_of_the_token(
         assert client.get("/v1/stats").json()["scopes"] == scopes
 
 
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[ServedFront]:  # noqa: ARG001  may skip
+    """A front of three shards whose crawlers have been at work."""
+    with serving_front(tmp_path_factory.mktemp("cluster"), sample_every=0.2) as front:
+        for at in (NOW - 9 * DAY, NOW - 6 * DAY, NOW - 3 * DAY):
+            outcomes = [{"url": url, "fetched_at": at, "changed": len(url) % 3 == 0} for url in URLS]
+            assert front.client.post("/v1/outcomes", json={"outcomes": outcomes}).json()["applied"] == 150
+        batch = front.client.post("/v1/next", json={"k": 30, "lease": "1h"}).json()
+        outcomes = [
+            {"url": page["url"], "fetched_at": batch["now"] + 0.001, "changed": place % 4 == 0}
+            for place, page in enumerate(batch["pages"][:20])
+        ]
+        front.client.post("/v1/outcomes", json={"outcomes": outcomes})
+        front.client.post("/v1/signals", json={"signals": [{"url": URLS[0], "at": batch["now"], "source": "feed"}]})
+        yield front
+
+
+def test_a_front_shows_the_whole_cluster_and_what_it_has_not(browser: Browser, front: ServedFront) -> None:
+    with opened(browser, f"http://{front.server.address}/") as page:
+        wait_for_text(page, ".figure", r"Hit rate\s*25\.0 %")
+        wait_for_text(page, ".figure", r"Freshness\s*\d\d\.\d %")
+        wait_for_text(page, ".figure", r"Calibration error\s*\d+\.\d %")
+        wait_for_text(page, ".figure", r"Leases out\s*10")
+        wait_for_text(page, ".fetches tr", r"fetched\s*470")
+        wait_for_text(page, ".facts", r"150.*470 applied")
+        page.locator("#hosts tbody tr").nth(4).wait_for()
+        wait_for_text(page, "#bulk tr", r"feed\s*1")
+        wait_for_text(page, "#week .notice", "Not available: .* no week of anything but a page or a host")
+        for place in (0, 1, 2):  # of whichever shard
+            page.locator("#ranking tbody button").nth(place).click()
+            wait_for_text(page, "dialog .history", r"Changes\s*\d in 2 visits")
+            page.click("dialog >> text=Show its week")
+            page.locator("dialog").wait_for(state="hidden")
+            page.locator("#week .heat, #week p.muted").first.wait_for()
+        page.fill("#hosts .act input", "h3.example")
+        page.click("#hosts .act >> text=Block")
+        wait_for_text(page, "#hosts .outcome", "h3.example, 1 known host, blocked until")
+        page.fill("#rules input >> nth=0", "h1.example")
+        page.fill("#rules [name=delay]", "2h")
+        page.click("text=Set the rule")
+        wait_for_text(page, "#rules tr", r"h1\.example\s*hosts\s*delay between visits: 2 h")
+        wait_for_text(page, ".state", "working")
+        front.cluster.hosts.refuses.add(1)
+        wait_for_text(page, ".alerts", "error Shard 1 of the cluster cannot be reached")
+        wait_for_text(page, ".state", "in trouble")
+        front.cluster.hosts.refuses.clear()
+        wait_for_text(page, ".state", "working")
+
+
+def test_a_shard_has_a_console_of_its_own(browser: Browser, front: ServedFront) -> None:
+    pages = len(front.cluster.schedulers[1])
+    with opened(browser, f"http://{front.server.address}/shards/1/") as page:
+        wait_for_text(page, ".title", f"{pages} pages")
+        wait_for_text(page, "#formula", "No evolution has been held yet")
+        page.locator(".heat").wait_for()
+
+
 def ask_now(page: Page) -> None:
     """Let the page ask for its figures at once, as it does when it becomes visible."""
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
@@ -452,17 +511,19 @@ def test_alerts_in_words(page: Page) -> None:
           const calibration = {visits: 5_000, error: 0.2, predicted: 0.3, observed: 0.1};
           const outcomes = {applied: 900, rejected: 100};
           const stats = {latest, calibration, outcomes, trouble: "the disk is full", requests: {500: 2, 200: 9},
-            refused_pages: 3, unproven_share: 0.75};
+            refused_pages: 3, unproven_share: 0.75, missing: [1, 3]};
           const samples = Array.from({length: 20}, (_, i) => ({at_s: 60 * i, applied: 5, leased: 7,
             fetches: {fetched: 10 * i, gone: i, server_error: 3 * i, no_response: 6 * i}}));
           const now = {stats, samples, error: null, answeredAt: 0};
           const calm = {...now, samples: [], stats: {...stats, trouble: null, requests: {}, refused_pages: 0,
-            unproven_share: null, outcomes: {}, calibration: {visits: 0}, latest: {lag: null, image_age_s: 0}}};
+            missing: undefined, unproven_share: null, outcomes: {}, calibration: {visits: 0},
+            latest: {lag: null, image_age_s: 0}}};
           return [findAlerts(now, 0).map(({level, text}) => `${level}: ${text}`), findAlerts(calm, 0)];
         }"""
     )
     assert found[1] == []
     assert found[0] == [
+        "error: Shards 1, 3 of the cluster cannot be reached. The figures are those of the others.",
         "error: The service does not do its work: the disk is full.",
         "error: 2 requests failed since the start; the log says why.",
         "warning: The stream is 90,000 messages behind, 15 min at the present speed.",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from streamsched.cluster.shard_calls import ShardMissing
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.http.app import HttpApp
 from streamsched.http.open_http import open_app
+from streamsched.http.server import AppServer, listen
+from streamsched.http.service import ServiceState
 from streamsched.http.service_clock import ServiceClock
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.service.http_settings import HttpSettings
 from streamsched.state.stream_clock import WallClock
-from tests.support.http_service import NOW, Clock, compile_kernels
+from tests.support.http_service import NOW, Clock, compile_kernels, make_client
 
 DAY_S = 86_400.0
 
@@ -86,6 +89,7 @@ class Cluster:
         self.schedulers = schedulers
         self.hosts = hosts
         self.clock = clock
+        self.apps: list[HttpApp[ServiceState]] = []  # of the fronts
         self.fronts: list[AsyncClient] = []
 
     @property
@@ -96,15 +100,13 @@ class Cluster:
         return int(choose_partitions(host_keys(PackedUrls.pack([url])), len(self.schedulers))[0])
 
 
-@asynccontextmanager
-async def running_cluster(
-    folder: Path, shards: int = 3, *, deadline_s: float = 60.0, **settings: Any
-) -> AsyncIterator[Cluster]:
-    """Run a cluster of `shards` within the block, with two fronts."""
+@contextmanager
+def open_cluster(
+    folder: Path, shards: int, deadline_s: float, http: HttpSettings, clock: Clock, **settings: Any
+) -> Iterator[Cluster]:
+    """Open a cluster of `shards` within the block, with two fronts."""
     compile_kernels()
-    clock = Clock()
     wall = ServiceClock(clock.read, time.monotonic).read
-    http = HttpSettings("127.0.0.1:0", rate=1_000_000)
     with ExitStack() as stack:
         open_state = DurableScheduler.open
         schedulers = [
@@ -119,9 +121,20 @@ async def running_cluster(
             client = AsyncClient(
                 "http://127.0.0.1", transport=httpx.ASGITransport(app), retries=RetryPolicy(attempts=1), timeout_s=300.0
             )
+            cluster.apps.append(app)
             cluster.fronts.append(client)
         for scheduler in schedulers:  # what offers and grants need is compiled before a shard must answer in time
             scheduler.grant(scheduler.offer(1, now=clock.read()).urls, now=clock.read())
+        yield cluster
+
+
+@asynccontextmanager
+async def running_cluster(
+    folder: Path, shards: int = 3, *, deadline_s: float = 60.0, **settings: Any
+) -> AsyncIterator[Cluster]:
+    """Open a cluster as `open_cluster` does, and close its clients at the end."""
+    http = HttpSettings("127.0.0.1:0", rate=1_000_000)
+    with open_cluster(folder, shards, deadline_s, http, Clock(), **settings) as cluster:
         try:
             yield cluster
         finally:
@@ -134,6 +147,73 @@ async def use(cluster: Cluster, formula: str) -> None:
     await cluster.front.use(formula)
     for scheduler in cluster.schedulers[1:]:
         follow(scheduler, cluster.schedulers[0].trial_counts())
+
+
+class MovingClock(Clock):
+    """A clock that goes as clocks do: samples are taken at times of the wall."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun_s = time.monotonic()
+
+    def read(self) -> float:
+        return NOW + time.monotonic() - self._begun_s
+
+
+@dataclass(frozen=True)
+class ServedFront:
+    """A front that answers on a socket, and its cluster, whose shards are answered below ``/shards/NUMBER``."""
+
+    cluster: Cluster
+    server: AppServer
+    client: httpx.Client
+
+    @property
+    def place(self) -> tuple[str, int]:
+        host, _, port = self.server.address.rpartition(":")
+        return host, int(port)
+
+
+@contextmanager
+def serving_front(folder: Path, shards: int = 3, **given: Any) -> Iterator[ServedFront]:
+    """Serve a front of a cluster within the block, on a free port; `given`: settings of HTTP, of fronts and shards."""
+    settings: dict[str, Any] = {"rate": 1_000_000, **given}
+    http = HttpSettings("127.0.0.1:0", **settings)
+    with (
+        open_cluster(folder, shards, 60.0, http, MovingClock(), host_share=None) as cluster,
+        listen(http) as listener,
+    ):
+        front = cluster.apps[0]
+        server = AppServer(http, _WithShards(front, cluster.hosts), listener, front.service.statuses)
+        server.start()
+        try:
+            with make_client(server.address) as client:
+                yield ServedFront(cluster, server, client)
+        finally:
+            server.stop()
+
+
+class _WithShards:
+    """An application as a host's: a front, and `hosts` for what is below ``/shards/``."""
+
+    def __init__(self, front: HttpApp[ServiceState], hosts: Hosts) -> None:
+        self._front = front
+        self._hosts = hosts
+
+    @property
+    def under_way(self) -> int:
+        return self._front.under_way
+
+    @property
+    def quiet_since_s(self) -> float:
+        return self._front.quiet_since_s
+
+    def refuse_requests(self) -> None:
+        self._front.refuse_requests()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._hosts if scope.get("path", "").startswith("/shards/") else self._front
+        await app(scope, receive, send)
 
 
 async def fill(cluster: Cluster, urls: Iterable[str]) -> None:

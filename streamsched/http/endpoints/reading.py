@@ -62,7 +62,7 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
 from streamsched.scheduler.results import Batch
 
-_MOST_SOURCES: Final = 100  # hosts of a kind in one answer
+MOST_SOURCES: Final = 100  # hosts of a kind in one answer
 _SIGNS: Final = {"neg": "−", "-": "−", "*": "×", "/": "÷", "+": "+"}
 
 
@@ -198,7 +198,7 @@ class Reading:
             batches=figures.watch.batches,
             handed_out=figures.watch.handed_out,
             trouble=service.trouble(),
-            calibration=_show_calibration(figures.calibration),
+            calibration=show_calibration(figures.calibration),
             sample_every_s=figures.every_s,
             latest=figures.latest,
             samples=figures.since(asked.since),
@@ -227,7 +227,7 @@ def _pack_training(scheduler: DurableScheduler, asked: TrainingQuery) -> bytes:
 def _shorten_kinds(sources: Sequence[SourceReliability]) -> Iterator[SourceReliability]:
     """Yield each kind and its first hosts."""
     for _, of_kind in groupby(sources, lambda source: source.kind):
-        yield from islice(of_kind, 1 + _MOST_SOURCES)
+        yield from islice(of_kind, 1 + MOST_SOURCES)
 
 
 def _show_node(node: Node, below: tuple[FormulaNode, ...]) -> FormulaNode:
@@ -250,7 +250,8 @@ def _show_record(record: EvolutionRecord) -> EvolutionView:
     return EvolutionView(**record.to_json() | champions)
 
 
-def _show_calibration(reliability: Reliability) -> CalibrationView:
+def show_calibration(reliability: Reliability) -> CalibrationView:
+    """Return the counts of visits as an answer has them. O(bins)."""
     columns = BIN_EDGES[:-1], BIN_EDGES[1:], reliability.visits, reliability.predicted, reliability.observed
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return CalibrationView(

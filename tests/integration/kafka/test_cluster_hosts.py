@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
+from streamsched import Scheduler, Signal
 from tests.integration.kafka.broker import Address, Broker, find_jars
 from tests.integration.kafka.topics import Topic, encode_event
 from tests.support.cluster_hosts import (
     CLASSIC,
     CONSUMER,
+    NOW,
     PARTITIONS,
     Cluster,
     Crawlers,
@@ -192,6 +195,31 @@ def test_harms_at_random(
             if host.process.poll() is None:
                 assert host.stop() == 0
         assert len(set(verified(streamsched, cluster).values())) == PARTITIONS
+
+
+def test_any_host_answers_for_the_whole_cluster(
+    make_cluster: Callable[..., Cluster], streamsched: Command, tmp_path: Path
+) -> None:
+    """Figures, sources and copies of all shards, and the console of both the cluster and a shard."""
+    cluster = make_cluster(options=("--set", f"http.snapshots={tmp_path / 'copies'}", "--set", "http.sample_every=1s"))
+    first, second = cluster.start(), cluster.start()
+    await_balance(cluster, 2)
+    cluster.publish(outcomes(0, 200))  # now, as counts begin again where a partition moves to
+    await_end(cluster, streamsched)
+    signals = [Signal(f"https://h{i}.example/{i}", NOW + 172_800.0, "feed") for i in range(50)]
+    for host in (first, second):
+        with host.front() as front:
+            front.notice(signals)
+            stats = front.stats()
+            assert (stats.pages, stats.outcomes["applied"], stats.missing, stats.trouble) == (200, 400, [], None)
+            assert next((one.host, one.signals) for one in front.sources().sources) == (None, 50)
+            copied = front.snapshot()
+            folders = [Path(one.file or "").parent for one in copied.shards]
+            assert [one.parent.name for one in folders] == [f"partition-{number}" for number in range(PARTITIONS)]
+            assert sum(len(Scheduler.load(one)) for one in folders) == 200
+    owner = cluster.owners(PARTITIONS)[3].address
+    for path in ("/", "/console/main.js", "/shards/3/", "/shards/3/console/main.js", "/shards/3"):
+        assert httpx.get(f"http://{owner}{path}", follow_redirects=True).status_code == 200
 
 
 def misplace(cluster: Cluster, address: Address) -> None:

@@ -77,6 +77,6 @@ def test_no_file_names_another_host(path: Path) -> None:
 def test_every_import_is_a_file_that_is_sent() -> None:
     sent = read_files()
     for path in OWN:
-        for name in re.findall(r'from "\./([^"]+)"|/console/([\w.-]+)"', path.read_text()):
+        for name in re.findall(r'from "\./([^"]+)"|"console/([\w.-]+)"', path.read_text()):
             assert (name[0] or name[1]) in sent, path.name
     assert {path.name for path in OWN} <= sent.keys()

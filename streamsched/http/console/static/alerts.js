@@ -49,6 +49,11 @@ function* aboutAnswers(error, silentMs) {
 
 function* aboutWork(stats, samples) {
   const { latest } = stats;
+  const missing = stats.missing ?? [];
+  if (missing.length) {
+    const shards = `${missing.length === 1 ? "Shard" : "Shards"} ${missing.join(", ")}`;
+    yield alert("error", `${shards} of the cluster cannot be reached. The figures are those of the others.`);
+  }
   if (stats.trouble) yield alert("error", `The service does not do its work: ${stats.trouble}.`);
   const behindS = latest.lag && latest.outcomes_per_s ? latest.lag / latest.outcomes_per_s : 0;
   if (latest.lag && !latest.outcomes_per_s) {

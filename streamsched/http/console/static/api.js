@@ -1,4 +1,5 @@
-// Calls of the service's public API. The token is kept for this browser tab only.
+// Calls of the service's public API. The token is kept for this browser tab only. Paths begin where the page is: below
+// /shards/3/ it is that of a shard of a cluster.
 
 const TOKEN_NAME = "streamsched.token";
 const TIMEOUT_MS = 15_000;
@@ -50,8 +51,9 @@ async function send(address, options = {}) {
   const headers = { accept: "application/json" };
   if (options.body) headers["content-type"] = "application/json";
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    return await fetch(address, { ...options, headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    return await fetch(`.${address}`, { ...options, headers, cache: "no-store", signal });
   } catch {
     throw new ApiError(0, { detail: "the service does not answer" });
   }

@@ -56,7 +56,7 @@ function Console({ onSignOut }) {
   };
 
   // Nodes that stay the same are not compared again: most answers bring neither a new sample nor a new formula.
-  const now = useMemo(() => stats && html`<${Figures} stats=${stats} samples=${samples} />`, [samples]);
+  const now = useMemo(() => stats && html`<${Figures} stats=${stats} samples=${samples} />`, [samples, !stats]);
   const parts = useMemo(
     () =>
       stats &&
@@ -107,7 +107,8 @@ function Head({ figures, onSignOut }) {
 function describeState({ stats, error }) {
   if (error) return { level: "error", text: error.problem.code === "stopping" ? "stopping" : "no answer" };
   if (!stats) return { level: "note", text: "connecting" };
-  return stats.trouble ? { level: "error", text: "in trouble" } : { level: "fine", text: "working" };
+  const isWhole = !stats.trouble && !stats.missing?.length;
+  return isWhole ? { level: "fine", text: "working" } : { level: "error", text: "in trouble" };
 }
 
 function Alerts({ figures }) {

@@ -27,7 +27,8 @@ const FIGURES = [
   {
     name: "Calibration error",
     meaning: "mean distance of predicted from observed changes",
-    values: (samples) => samples.map((one) => one.calibration_error),
+    values: (samples) => samples.map((one) => one.calibration_error), // of a cluster only the newest is known
+    newest: (stats) => stats.latest.calibration_error,
     format: share,
     axis: (value) => `${Number((100 * value).toFixed(1))} %`,
   },
@@ -67,7 +68,7 @@ export function Figures({ stats, samples }) {
   const times = useMemo(() => samples.map((one) => one.at_s), [samples]);
   return html`
     <div class="figures">
-      ${FIGURES.map((figure) => html`<${Figure} key=${figure.name} ...${figure} samples=${samples} times=${times} />`)}
+      ${FIGURES.map((figure) => html`<${Figure} key=${figure.name} ...${figure} ...${{ stats, samples, times }} />`)}
       ${samples.length > 0 && html`<${Fetches} samples=${samples} />`}
     </div>
     <div class="pair">
@@ -77,11 +78,12 @@ export function Figures({ stats, samples }) {
   `;
 }
 
-function Figure({ name, meaning, values: read, format, axis, most, samples, times }) {
+function Figure({ name, meaning, values: read, newest, format, axis, most, stats, samples, times }) {
   const [hovered, setHovered] = useState(null);
   const values = useMemo(() => read(samples), [samples]);
   const at = hovered !== null && hovered < values.length ? hovered : values.length - 1;
-  const shown = format(values[at] ?? null);
+  const latest = at === hovered ? null : newest?.(stats);
+  const shown = format(latest ?? values[at] ?? null);
   return html`
     <article class="card figure">
       <header>

@@ -77,7 +77,7 @@ export function useStats() {
     try {
       const since = before.samples.length ? before.samples.at(-1).at_s : null;
       let stats = await get("/v1/stats", { since });
-      const restarted = before.stats && before.stats.started_s !== stats.started_s;
+      const restarted = before.stats && originOf(before.stats) !== originOf(stats);
       if (restarted) stats = await get("/v1/stats");
       const samples = restarted ? stats.samples : join(before.samples, stats.samples);
       last.current = { stats, samples, error: null, answeredAt: Date.now() };
@@ -89,6 +89,9 @@ export function useStats() {
   useRepeated(ask, STATS_EVERY_S, []);
   return state;
 }
+
+/** Returns what changes if figures are not a continuation: when they begin, and of a cluster the shards without any. */
+const originOf = ({ started_s: startedAt, missing = [] }) => [startedAt, ...missing].join();
 
 /** Returns the samples of both, the same array if there is nothing new. */
 function join(before, added) {
