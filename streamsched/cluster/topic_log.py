@@ -20,6 +20,7 @@ import confluent_kafka as library
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from crc32c import crc32c
 
 from streamsched.cluster.image_store import StoredFile
 from streamsched.connectors.kafka.clients.confluent import (
@@ -37,7 +38,7 @@ from streamsched.persistence.log_segments import LogName
 from streamsched.service.state_copies import BESIDE
 
 FORMAT: Final = 1  # of the records of the topic
-_NUMBER: Final = struct.Struct(">Q")
+_KEY: Final = struct.Struct(">QI")  # the number of a call, and the CRC-32C of its payload
 _PART_BYTES: Final = 1 << 19  # of a call in one record: brokers accept 1 MiB unless set otherwise
 _TRANSACTION_MS: Final = 10_000  # after which the broker ends a transaction whose owner is silent
 _POLL_S: Final = 0.5
@@ -237,7 +238,7 @@ class TopicLog(GroupCommitLog):
     def _write(self, calls: list[tuple[int, bytes]]) -> None:
         records: list[tuple[bytes, bytes, bytes]] = []
         for number, payload in calls:
-            key, last = _NUMBER.pack(number), max(len(payload) - 1, 0) // _PART_BYTES
+            key, last = _KEY.pack(number, crc32c(payload)), max(len(payload) - 1, 0) // _PART_BYTES
             for part in range(last + 1):
                 piece = payload[part * _PART_BYTES : (part + 1) * _PART_BYTES]
                 records.append((key, piece, _CALL if part == last else _PART))
@@ -278,7 +279,7 @@ class TopicLog(GroupCommitLog):
     def _note_call(self, error: Any, message: Any) -> None:
         """Note the offset of a call's first record. Called in the order of the records."""
         if error is None:
-            number = _NUMBER.unpack(message.key())[0]
+            number = _KEY.unpack(message.key())[0]
             if not self._offsets or self._offsets[-1][0] != number:
                 self._offsets.append((number, message.offset()))
 
@@ -331,9 +332,12 @@ def read_shard(topic: CallsTopic, partition: int) -> LoggedShard:
         first = first if parts else message.offset()
         parts.append(value)
         if kind == _CALL:
-            found.calls.append((_NUMBER.unpack(key)[0], b"".join(parts)))
+            number, crc = _KEY.unpack(key)
+            payload, parts = b"".join(parts), []
+            if crc32c(payload) != crc:
+                raise SnapshotError(place, f"call {number} is damaged: it does not match its checksum")
+            found.calls.append((number, payload))
             found.offsets.append(first)
-            parts = []
     if found.image is not None:
         _check_image(found.image, topic, partition)
     after = 0 if found.image is None else found.image.sequence
@@ -384,7 +388,7 @@ def _messages(topic: CallsTopic, partition: int) -> Iterator[Any]:
 def _kind_of(message: Any, place: str) -> bytes:
     """Return the kind of a record. Raises SnapshotError if it is none of ours."""
     kind: bytes = dict(message.headers() or []).get(_KIND) or b""
-    is_ours = len(message.key() or b"") == _NUMBER.size if kind in (_CALL, _PART) else kind == _IMAGE
+    is_ours = len(message.key() or b"") == _KEY.size if kind in (_CALL, _PART) else kind == _IMAGE
     if not is_ours:
         found = f"the record at {message.offset()} with the header {_KIND}={kind!r}"
         raise SnapshotError(place, f"holds what no cluster host has written: {found}")
@@ -395,7 +399,7 @@ def _decode(value: bytes, place: str) -> ImageRecord:
     """Return an image's record. Raises SnapshotError if it is none."""
     try:
         image = msgspec.json.decode(value, type=ImageRecord)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(place, f"has an image's record that cannot be read: {error}") from error
     for stored in image.files:
         if not is_image_name(stored.name) and stored.name not in BESIDE:  # a path could lead out of the local directory

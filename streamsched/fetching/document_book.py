@@ -186,5 +186,5 @@ def _decode(path: Path, raw: bytes) -> _Content:
                 str(path), "is of another version, or damaged: restore it, or begin with an empty state"
             )
         return msgspec.msgpack.decode(saved.content, type=_Content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(str(path), f"is no list of documents, or damaged: {error}") from error

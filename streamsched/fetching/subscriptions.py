@@ -273,7 +273,7 @@ class SubscriptionLog:
         for line in raw.splitlines():
             try:
                 lines.append(msgspec.json.decode(line, type=_Line))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 break
         return lines
 

@@ -195,7 +195,7 @@ class ChangeWriter:
             kept = msgspec.json.decode(read_regular(self._path), type=_Kept)
         except FileNotFoundError:
             return "oldest"
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise SnapshotError(str(self._path), "is no position of changes: remove it to write all again") from None
         return kept.cursor if kept.to == self._to else "oldest"
 
