@@ -20,6 +20,7 @@ from streamsched.http.protocol.problems import HttpError
 from streamsched.http.service import ServiceState, read_wait
 from streamsched.numerics.durations import parse_lease
 
+_GRANT_S: Final = 2.0  # of a shard at least: pages of a grant without an answer are leased, and nobody visits them
 _ROUNDS: Final = 2  # pages that are refused, as another front has leased them, are replaced once
 
 
@@ -104,7 +105,7 @@ class BatchFront:
             urls.setdefault(one.shard, []).append(one.page.url)
         given = {shard: {"urls": mine, "lease": asked.lease, "key": key} for shard, mine in urls.items()}
         try:
-            return await self._calls.each_in_time(GRANT, given)
+            return await self._calls.each_in_time(GRANT, given, _GRANT_S)
         except KeyReusedError:
             detail = "another request with this key leases pages"
             raise HttpError(HTTPStatus.CONFLICT, "key_running", detail, headers={"retry-after": "1"}) from None

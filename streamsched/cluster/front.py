@@ -125,7 +125,7 @@ from streamsched.signals import SignalBatch
 Answer = TypeVar("Answer")
 Total = TypeVar("Total", bound=Counts)
 
-DEADLINE_S: Final = 2.0
+DEADLINE_S: Final = 0.5
 _MOST_HOSTS: Final = 1_000  # of one answer of a shard
 _COPY_S: Final = 3_600.0  # in which a shard must have made a copy: O(pages)
 

@@ -89,18 +89,24 @@ class ShardCalls:
         return [one for one in found if not isinstance(one, BaseException)]
 
     async def each_in_time(
-        self, operation: Operation[Answer], given: Mapping[int, Mapping[str, Any]]
+        self, operation: Operation[Answer], given: Mapping[int, Mapping[str, Any]], least_s: float = 0.0
     ) -> dict[int, Answer]:
-        """Return the answers of those shards that answer in time. Raises what one refuses the call with."""
-        calls = (self._call_in_time(shard, operation, arguments) for shard, arguments in given.items())
+        """Return the answers of those shards that answer in time. Raises what one refuses the call with.
+
+        `least_s`: time that each has at least.
+        """
+        calls = (self._call_in_time(shard, operation, arguments, least_s) for shard, arguments in given.items())
         found = await asyncio.gather(*calls, return_exceptions=True)
         for one in found:
             if isinstance(one, BaseException) and not isinstance(one, ShardMissing):
                 raise one
         return {shard: one for shard, one in zip(given, found, strict=True) if not isinstance(one, BaseException)}
 
-    async def _call_in_time(self, shard: int, operation: Operation[Answer], given: Mapping[str, Any]) -> Answer:
+    async def _call_in_time(
+        self, shard: int, operation: Operation[Answer], given: Mapping[str, Any], least_s: float
+    ) -> Answer:
         limit_s = min(_SHORT_S, self._deadline_s) if shard in self._silent else self._deadline_s
+        limit_s = max(limit_s, least_s)
         try:
             async with asyncio.timeout(limit_s):
                 answer = await self.call(shard, operation, timeout_s=2.0 * limit_s, **given)

@@ -30,7 +30,7 @@ class ClusterSettings:
     advertise: str | None = None
     token: Path | None = None
     give_up: str | float = "5s"
-    answer: str | float = "2s"
+    answer: str | float = "500ms"
 
     def __post_init__(self) -> None:
         if self.calls is not None and (not self.calls or len(self.calls) > _NAMES or "/" in self.calls):
