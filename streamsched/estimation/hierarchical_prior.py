@@ -38,7 +38,7 @@ from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.compilation.machine_operations import call, prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log, log1p
-from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
+from streamsched.records.dirty_tracking import mark_adjusted_row, mark_dirty_group, mark_dirty_row
 from streamsched.records.group_schema import SUMS_AT, GroupArrays
 from streamsched.records.page_schema import FORGOTTEN, LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays, assign_prior
 from streamsched.records.schema import INTERVAL_OCTAVES, DirtyArrays, ShardArrays
@@ -231,8 +231,9 @@ def _sum_page(
     if page.rule == FORGOTTEN:
         return
     group: Record = groups.records[page.group]
-    mark_dirty_row(dirty, pages, seasonality, row)
+    mark_adjusted_row(dirty, pages, seasonality, row)
     if corpus.sweep < group.recheck_before and row < group.recheck_rows:
+        mark_dirty_row(dirty, pages, seasonality, row)
         assign_deeper_group(groups, pages, dirty, row)
         group = groups.records[page.group]
     assign_prior(page, corpus.shape, group.mean)

@@ -24,7 +24,7 @@ from streamsched.numerics.arrays import Ints, Record
 from streamsched.numerics.compilation.machine_operations import prefetch, trailing_zeros
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.url_syntax import find_authority
-from streamsched.records.dirty_tracking import mark_dirty_row
+from streamsched.records.dirty_tracking import mark_adjusted_row
 from streamsched.records.related_schema import (
     AS_KIND,
     KEY_BITS,
@@ -459,14 +459,14 @@ def _add_member(shard: ShardArrays, kind: int, key: int, row: int) -> None:
     record.members += 1
     if kind == SAME_NAME and record.members == MOST_MEMBERS:
         related.state[0].full += 1
-    mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+    mark_adjusted_row(shard.dirty, shard.pages, shard.seasonality, row)
     shard.seasonality.links[row].related[kind] |= AS_KIND
 
 
 @inlined_kernel
 def _clear_member(shard: ShardArrays, kind: int, row: int) -> None:
     """Let a page be a member of no key of a kind; a claim on it stays until its next visit. O(1)."""
-    mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+    mark_adjusted_row(shard.dirty, shard.pages, shard.seasonality, row)
     shard.seasonality.links[row].related[kind] &= SHARE_BITS
 
 

@@ -31,7 +31,7 @@ from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.compilation.machine_operations import prefetch
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log1p
-from streamsched.records.dirty_tracking import mark_dirty_row
+from streamsched.records.dirty_tracking import mark_adjusted_row
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
 from streamsched.records.related_schema import (
     AS_KIND,
@@ -208,7 +208,7 @@ def _claim(
     share = 1.0 - (1.0 - SHARE_UNIT * float(before)) * spared
     after: int = min(int(np.int64(share / SHARE_UNIT + 0.5)), SHARE_BITS)
     if after != before:
-        mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+        mark_adjusted_row(shard.dirty, shard.pages, shard.seasonality, row)
         link.related[kind] = (link.related[kind] & KEY_BITS) | after
         invalidate_row(invalidated, row)
 
@@ -228,7 +228,7 @@ def _mark_members(shard: ShardArrays, kind: int, key: int, known: int) -> None:
     """Let the members of a key note that it is AWAKE or RESTING. O(members)."""
     related = shard.related
     for i in range(list_rows(related, key, related.work)):
-        mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
+        mark_adjusted_row(shard.dirty, shard.pages, shard.seasonality, related.work[i])
         link: Record = shard.seasonality.links[related.work[i]]
         link.related[kind] = (link.related[kind] & SHARE_BITS) | known
 

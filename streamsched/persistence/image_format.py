@@ -23,14 +23,15 @@ from crc32c import crc32c
 from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.persistence.files import NewFile, draft_of, open_regular, put_in_place
-from streamsched.records.schema import OLD_CONTENT, OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, OLD_TEXT
+from streamsched.records.schema import OLD_ADJUSTED, OLD_CONTENT, OLD_GROUP, OLD_ROW, OLD_SCHEDULE, OLD_SIGNAL, OLD_TEXT
 from streamsched.state.state_arrays import ARRAYS
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 25  # of the parts' records and of the settings; no other is read
+FORMAT_VERSION: Final = 26  # of the parts' records and of the settings; no other is read
 PATCHES: Final = MappingProxyType(  # parts whose records name their own places: their parts' places have no meaning
     {
         "changed_rows": OLD_ROW,
+        "adjusted_rows": OLD_ADJUSTED,  # after the rows: of a row that has both, this was kept first
         "changed_groups": OLD_GROUP,
         "changed_schedules": OLD_SCHEDULE,  # all schedules: they have no order that follows the pages
         "changed_signals": OLD_SIGNAL,

@@ -21,7 +21,7 @@ from streamsched.persistence.files import ImageName, list_images, open_regular
 from streamsched.persistence.image_format import PATCHES, Image, Part, read_image
 from streamsched.persistence.log_segments import LogName
 from streamsched.state.page_table import PageTable
-from streamsched.state.state_arrays import BY_NAME, Room, Saved, as_bytes
+from streamsched.state.state_arrays import BY_NAME, Room, Saved, put_records
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
 _OF_CONTENTS: Final = ("contents", "changed_contents")
@@ -170,7 +170,7 @@ def _apply(image: Image, pages: PageTable) -> None:
             target = array.in_use(shard)
             if records.size and int(records[place].max()) >= target.size:
                 raise SnapshotError(str(image.path), f"damaged: a record of {part.name} has an index out of range")
-            as_bytes(target)[records[place]] = as_bytes(records[array.name])
+            put_records(target, records[place], records[array.name])
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,10 +14,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Hashes, Ints, Records
+from streamsched.numerics.arrays import Bools, Hashes, Ints, Records
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.group_schema import GROUP
 from streamsched.records.schema import (
+    OLD_ADJUSTED,
     OLD_CONTENT,
     OLD_GROUP,
     OLD_ROW,
@@ -28,7 +29,7 @@ from streamsched.records.schema import (
 )
 from streamsched.records.validators import list_blocks
 from streamsched.state.page_table import PageTable
-from streamsched.state.state_arrays import ARRAYS, BY_NAME, Saved, as_bytes
+from streamsched.state.state_arrays import ARRAYS, BY_NAME, Saved, take_records
 
 Piece = tuple[str, int, npt.NDArray[Any]]
 """The name of an array, the index of the first record, and the records, which are valid until the next piece."""
@@ -86,6 +87,11 @@ class SnapshotView:
         )
 
     @property
+    def _written(self) -> Hashes:
+        """The rows that an increment holds, as bits: whole, or what was adjusted. uint64[words]."""
+        return self._dirty.rows | self._dirty.adjusted
+
+    @property
     def rows(self) -> int:
         """The number of pages."""
         return int(self.corpus["pages"][0])
@@ -116,13 +122,14 @@ class SnapshotView:
         yield from _run_bytes("text", self._text, self._since, self.corpus)
         yield from _run_bytes("names", self._names, self._since, self.corpus)
         with self._shard.lock:
-            old_rows, old_schedules, old_signals, old_contents, old_texts, old_groups = self._shard.pages.marks.end()
-        yield "changed_schedules", 0, old_schedules
-        yield "changed_texts", 0, old_texts
-        by_row = {"changed_rows": old_rows, "changed_signals": old_signals, "changed_contents": old_contents}
-        for name, old in by_row.items():
-            yield name, 0, _only(old, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
-        groups = _only(old_groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
+            old = self._shard.pages.marks.end()
+        yield "changed_schedules", 0, old.schedules
+        yield "changed_texts", 0, old.texts
+        by_row = {"changed_rows": old.rows, "changed_signals": old.signals, "changed_contents": old.contents}
+        # Of a row that is in both, the adjusted part was kept first: it comes last.
+        for name, records in (by_row | {"adjusted_rows": old.adjusted}).items():
+            yield name, 0, _only(records, "row", self._written, self._dirty.known_rows, before is not None)
+        groups = _only(old.groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
         yield "changed_groups", 0, groups
 
     def dismiss(self, *, saved: bool, marking: bool) -> None:
@@ -167,16 +174,21 @@ class SnapshotView:
         out, schedules = np.empty(_PICKED, OLD_ROW), np.empty(_PICKED, OLD_SCHEDULE)
         signals = np.empty(_PICKED if self._has_signals else 0, OLD_SIGNAL)
         contents = np.empty(_PICKED if self._has_contents else 0, OLD_CONTENT)
-        for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
+        adjusted = np.empty(_PICKED, OLD_ADJUSTED)
+        for found in _find_dirty(self._written, self._dirty.known_rows):
+            is_whole = _are_set(self._dirty.rows, found)
+            rows = found[is_whole]
             with self._shard.lock:
+                others = _gather(self._shard.pages.arrays, found[~is_whole], adjusted)
                 changed = _gather(self._shard.pages.arrays, rows, out)
                 signalled = _gather(self._shard.pages.arrays, rows, signals) if self._has_signals else signals
                 compared = _gather(self._shard.pages.arrays, rows, contents) if self._has_contents else contents
-                found = self._gather_schedules(rows, schedules)
+                scheduled = self._gather_schedules(rows, schedules)
                 texts = self._gather_texts(rows)
-                self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
+                self._shard.pages.marks.copied(rows=int(found[-1]) + 1)
+            yield "adjusted_rows", 0, others
             yield "changed_rows", 0, changed
-            yield "changed_schedules", 0, found
+            yield "changed_schedules", 0, scheduled
             yield "changed_texts", 0, texts
             yield "changed_signals", 0, signalled
             yield "changed_contents", 0, compared
@@ -207,7 +219,7 @@ class SnapshotView:
         shard = self._shard.pages.arrays
         pages, written = shard.pages, shard.dirty.rows
         rows = rows[pages.validators[rows] > 0]
-        rows = rows[(written[rows >> 6] >> (rows & 63).astype(np.uint64)) & np.uint64(1) == 0]
+        rows = rows[~_are_set(written, rows)]
         if not rows.size:
             return np.empty(0, OLD_TEXT)
         numbers = np.empty(0, np.int64)
@@ -247,10 +259,15 @@ def _only(old: Records, field: str, bits: Hashes, known: int, wanted: bool) -> R
         return old
     numbers = old[field].astype(np.int64)
     marked = numbers >= known
-    below = numbers[~marked]
-    marked[~marked] = (bits[below >> 6] >> (below & 63).astype(np.uint64)) & np.uint64(1) != 0
+    marked[~marked] = _are_set(bits, numbers[~marked])
     kept: Records = old[marked]
     return kept
+
+
+def _are_set(bits: Hashes, numbers: Ints) -> Bools:
+    """Return whether the bit of each number is set: bool[m]. O(m)."""
+    found: Bools = (bits[numbers >> 6] >> (numbers & 63).astype(np.uint64)) & np.uint64(1) != 0
+    return found
 
 
 def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: int) -> None:
@@ -265,5 +282,5 @@ def _gather(shard: ShardArrays, numbers: Ints | npt.NDArray[np.uint32], out: Rec
     gathered = out[: numbers.size]
     gathered[place] = numbers
     for name in names:
-        as_bytes(gathered[name])[:] = as_bytes(BY_NAME[name].of(shard))[numbers]
+        take_records(BY_NAME[name].of(shard), numbers, gathered[name])
     return gathered

@@ -4,13 +4,16 @@ A save is a snapshot of one instant, written while the shard changes. Every writ
 to it. At the first mark since that instant, the record is copied if the save has not copied it yet. So a save takes
 each record once, as of its instant, however often it is written to meanwhile, and the marks are what the next increment
 must hold. Rows and groups added after the instant are known by their numbers and need no marks.
+
+Visits of other pages adjust a page: its prior, and its SEASONAL_LINK with the claims of related pages. Rows of which
+nothing else was written to have marks of their own, so that an increment holds no more of them than that.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,6 +23,7 @@ from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.page_schema import PageArrays
 from streamsched.records.schema import (
+    OLD_ADJUSTED,
     OLD_CONTENT,
     OLD_GROUP,
     OLD_ROW,
@@ -40,6 +44,7 @@ _OLD_ROWS: Final = 4  # records kept
 _OLD_GROUPS: Final = 5
 _OLD_SCHEDULES: Final = 6
 _OLD_TEXTS: Final = 7
+_OLD_ADJUSTED: Final = 8
 
 _ALL: Final = 1 << 62
 
@@ -53,6 +58,17 @@ def mark_dirty_row(dirty: DirtyArrays, pages: PageArrays, seasonality: Seasonali
             dirty.rows[row >> 6] |= bit
             if row >= dirty.counts[_ROWS_COPIED]:
                 _keep_row(dirty, pages, seasonality, row)
+
+
+@inlined_kernel
+def mark_adjusted_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
+    """Mark that the prior or the SEASONAL_LINK of the page of `row` is about to be written to, and no more. O(1)."""
+    if row < dirty.counts[_ROWS]:
+        bit = np.uint64(1) << np.uint64(row & 63)
+        if (dirty.rows[row >> 6] | dirty.adjusted[row >> 6]) & bit == np.uint64(0):
+            dirty.adjusted[row >> 6] |= bit
+            if row >= dirty.counts[_ROWS_COPIED]:
+                _keep_adjusted(dirty, pages, seasonality, row)
 
 
 @inlined_kernel
@@ -97,6 +113,18 @@ def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArr
 
 
 @bare_kernel
+def _keep_adjusted(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
+    at = dirty.counts[_OLD_ADJUSTED]
+    old: Record = dirty.old_adjusted[at]
+    page: Record = pages.records[row]
+    old.row = row
+    old.links = seasonality.links[row]
+    old.pages.prior_shape = page.prior_shape
+    old.pages.prior_exposure = page.prior_exposure
+    dirty.counts[_OLD_ADJUSTED] = at + 1
+
+
+@bare_kernel
 def _keep_texts(dirty: DirtyArrays, pages: PageArrays, head: int) -> None:
     number: Any = head
     for _ in range(chain_length(pages.validator_texts, number)):
@@ -135,13 +163,27 @@ def mark_dirty_groups(dirty: DirtyArrays, groups: Records, numbers: Ints) -> Non
 class DirtySet:
     """The rows and groups written to between two instants, as bits, and how many there were at the first instant.
 
-    ``rows``, ``groups``: uint64[words]; rows from ``known_rows`` on, groups from ``known_groups`` on are new.
+    ``rows``, ``adjusted``, ``groups``: uint64[words], as of `DirtyArrays`; rows from ``known_rows`` on, groups from
+    ``known_groups`` on are new.
     """
 
     rows: Hashes
+    adjusted: Hashes
     groups: Hashes
     known_rows: int
     known_groups: int
+
+
+class OldRecords(NamedTuple):
+    """Records as they were at the instant of a save, which had not copied them when they were written to."""
+
+    rows: Records  # OLD_ROW[m]
+    adjusted: Records  # OLD_ADJUSTED[a]
+    schedules: Records  # OLD_SCHEDULE[s]
+    signals: Records  # OLD_SIGNAL[m or 0]
+    contents: Records  # OLD_CONTENT[m or 0]
+    texts: Records  # OLD_TEXT[t]
+    groups: Records  # OLD_GROUP[k]
 
 
 class DirtyTracker:
@@ -164,17 +206,19 @@ class DirtyTracker:
         validators there are.
         """
         before, self.marking = self.arrays, True
-        counts = np.array([rows, groups, 0, 0, 0, 0, 0, 0], np.int64)
+        counts = np.array([rows, groups, 0, 0, 0, 0, 0, 0, 0], np.int64)
         old = _no_marks()._replace(
             old_rows=_allocate_lazily(OLD_ROW, rows),
+            old_adjusted=_allocate_lazily(OLD_ADJUSTED, rows),
             old_schedules=_allocate_lazily(OLD_SCHEDULE, rows),
             old_signals=_allocate_lazily(OLD_SIGNAL, rows if signals else 0),
             old_contents=_allocate_lazily(OLD_CONTENT, rows if contents else 0),
             old_texts=_allocate_lazily(OLD_TEXT, texts),
             old_groups=_allocate_lazily(OLD_GROUP, groups),
         )
-        self.arrays = old._replace(rows=_bits(rows), groups=_bits(groups), counts=counts)
-        return DirtySet(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
+        self.arrays = old._replace(rows=_bits(rows), adjusted=_bits(rows), groups=_bits(groups), counts=counts)
+        known_rows, known_groups = int(before.counts[_ROWS]), int(before.counts[_GROUPS])
+        return DirtySet(before.rows, before.adjusted, before.groups, known_rows, known_groups)
 
     def copied(self, *, rows: int | None = None, groups: int | None = None) -> None:
         """Note that the save has copied all rows before `rows`, all groups before `groups`. O(1)."""
@@ -183,35 +227,36 @@ class DirtyTracker:
         if groups is not None:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
-    def end(self) -> tuple[Records, Records, Records, Records, Records, Records]:
-        """Stop keeping records; return those kept.
-
-        OLD_ROW[m], OLD_SCHEDULE[s], OLD_SIGNAL[m or 0], OLD_CONTENT[m or 0], OLD_TEXT[t], OLD_GROUP[k]. Marking
-        continues. O(1).
-        """
+    def end(self) -> OldRecords:
+        """Stop keeping records; return those kept. Marking continues. O(1)."""
         counts = self.arrays.counts
-        old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
-        old_schedules = self.arrays.old_schedules[: counts[_OLD_SCHEDULES]]
-        old_signals = self.arrays.old_signals[: counts[_OLD_ROWS]]
-        old_contents = self.arrays.old_contents[: counts[_OLD_ROWS]]
-        old_texts = self.arrays.old_texts[: counts[_OLD_TEXTS]]
-        old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
-        counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0, 0, 0
+        old = OldRecords(
+            rows=self.arrays.old_rows[: counts[_OLD_ROWS]],
+            adjusted=self.arrays.old_adjusted[: counts[_OLD_ADJUSTED]],
+            schedules=self.arrays.old_schedules[: counts[_OLD_SCHEDULES]],
+            signals=self.arrays.old_signals[: counts[_OLD_ROWS]],
+            contents=self.arrays.old_contents[: counts[_OLD_ROWS]],
+            texts=self.arrays.old_texts[: counts[_OLD_TEXTS]],
+            groups=self.arrays.old_groups[: counts[_OLD_GROUPS]],
+        )
+        counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0, 0, 0, 0
         empty = _no_marks()
         self.arrays = self.arrays._replace(
             old_rows=empty.old_rows,
+            old_adjusted=empty.old_adjusted,
             old_schedules=empty.old_schedules,
             old_signals=empty.old_signals,
             old_contents=empty.old_contents,
             old_texts=empty.old_texts,
             old_groups=empty.old_groups,
         )
-        return old_rows, old_schedules, old_signals, old_contents, old_texts, old_groups
+        return old
 
     def take_back(self, dirty: DirtySet) -> None:
         """Mark again what `begin` returned, after a save that failed. O(rows / 64)."""
         counts = self.arrays.counts
         _unite(self.arrays.rows, dirty.rows, dirty.known_rows, int(counts[_ROWS]))
+        self.arrays.adjusted[: dirty.adjusted.size] |= dirty.adjusted
         _unite(self.arrays.groups, dirty.groups, dirty.known_groups, int(counts[_GROUPS]))
 
     def stop(self) -> None:
@@ -263,8 +308,11 @@ def _allocate_lazily(dtype: np.dtype[Any], count: int) -> Records:
 
 
 def _no_marks() -> DirtyArrays:
-    counts = np.array([0, 0, _ALL, _ALL, 0, 0, 0, 0], np.int64)
+    counts = np.array([0, 0, _ALL, _ALL, 0, 0, 0, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
     no_rows, no_schedules, no_signals = np.empty(0, OLD_ROW), np.empty(0, OLD_SCHEDULE), np.empty(0, OLD_SIGNAL)
     no_contents, no_texts, no_groups = np.empty(0, OLD_CONTENT), np.empty(0, OLD_TEXT), np.empty(0, OLD_GROUP)
-    return DirtyArrays(none, none, no_rows, no_schedules, no_signals, no_contents, no_texts, no_groups, counts)
+    no_adjusted = np.empty(0, OLD_ADJUSTED)
+    return DirtyArrays(
+        none, none, none, no_rows, no_adjusted, no_schedules, no_signals, no_contents, no_texts, no_groups, counts
+    )

@@ -50,6 +50,8 @@ OLD_ROW: Final = np.dtype(
         ("validators", "<u4"),
     ]
 )
+PRIOR: Final = np.dtype([("prior_shape", PAGE["prior_shape"]), ("prior_exposure", PAGE["prior_exposure"])])
+OLD_ADJUSTED: Final = np.dtype([("row", "<u8"), ("pages", PRIOR), ("links", SEASONAL_LINK)])  # these fields of PAGE
 OLD_GROUP: Final = np.dtype([("number", "<u8"), ("groups", GROUP)])
 OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signals", SIGNAL)])
 OLD_CONTENT: Final = np.dtype([("row", "<u8"), ("contents", "<u8")])
@@ -116,14 +118,16 @@ class DirtyArrays(NamedTuple):
     """The rows and groups written to since the last save, and their records before: see `dirty_tracking`."""
 
     rows: Hashes  # uint64[words]: one bit per row
+    adjusted: Hashes  # uint64[words]: likewise, of rows of which OLD_ADJUSTED has all that was written to
     groups: Hashes  # uint64[words]: one bit per group
     old_rows: Records  # OLD_ROW[m]: of rows that a save in progress has not copied yet
+    old_adjusted: Records  # OLD_ADJUSTED[a]: of the others
     old_schedules: Records  # OLD_SCHEDULE[s]: of those of these rows that have one
     old_signals: Records  # OLD_SIGNAL[m]: of the same rows; of length 0 if pages had no signals at the instant
     old_contents: Records  # OLD_CONTENT[m]: likewise, of length 0 if pages had no `content` at the instant
     old_texts: Records  # OLD_TEXT[k]: the blocks of the validators of these rows
     old_groups: Records  # OLD_GROUP[m]
-    counts: Ints  # int64[8], positions named in `dirty_tracking`
+    counts: Ints  # int64[9], positions named in `dirty_tracking`
 
 
 class ShardArrays(NamedTuple):

@@ -288,6 +288,24 @@ def as_bytes(records: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return records.view(f"V{records.dtype.itemsize}")
 
 
+def take_records(array: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Write the records at `places` of `array` to `out`: all of each, or those fields that `out` has. O(places)."""
+    if out.dtype == array.dtype:
+        as_bytes(out)[:] = as_bytes(array)[places]
+    else:
+        for name in out.dtype.names or ():
+            out[name] = array[name][places]
+
+
+def put_records(array: npt.NDArray[Any], places: npt.NDArray[Any], records: npt.NDArray[Any]) -> None:
+    """Write to `places` of `array` what `take_records` has taken. O(places)."""
+    if records.dtype == array.dtype:
+        as_bytes(array)[places] = as_bytes(records)
+    else:
+        for name in records.dtype.names or ():
+            array[name][places] = records[name]
+
+
 def digest_state(pages: PageLookup, settings: dict[str, Any]) -> str:
     """Return the SHA-256 of settings, records and texts, not of their layout on disk. O(pages).
 

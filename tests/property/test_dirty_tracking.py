@@ -21,6 +21,7 @@ from streamsched.persistence.image_format import ImageWriter
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.snapshot_view import SnapshotView
 from streamsched.records.dirty_tracking import find_dirty
+from streamsched.records.schema import PRIOR
 from streamsched.state.state_arrays import digest_state
 from tests.support.cases import examples
 from tests.support.guarded_memory import small_reserve
@@ -34,9 +35,13 @@ def small_tables() -> Iterator[None]:
 
 
 def rows_of(scheduler: Scheduler) -> list[bytes]:
+    """Of each row what is not adjusted when others are visited."""
     shard = scheduler.core.pages.arrays
+    pages = shard.pages.records.copy()
+    for name in PRIOR.names or ():
+        pages[name] = 0.0
     return [
-        shard.pages.records[row].tobytes()
+        pages[row].tobytes()
         + shard.pages.traces[row].tobytes()
         + shard.pages.lease_until_s[row].tobytes()
         + shard.pages.lease_s[row].tobytes()
@@ -44,6 +49,16 @@ def rows_of(scheduler: Scheduler) -> list[bytes]:
         + (shard.pages.contents[row].tobytes() if shard.pages.contents.size else bytes(8))
         for row in range(int(shard.corpus["pages"][0]))
     ]
+
+
+def adjusted_of(scheduler: Scheduler) -> list[bytes]:
+    shard = scheduler.core.pages.arrays
+    rows = range(int(shard.corpus["pages"][0]))
+    return [adjusted_bytes(shard.pages.records[row], shard.seasonality.links[row]) for row in rows]
+
+
+def adjusted_bytes(page: np.void, link: np.void) -> bytes:
+    return b"".join(page[name].tobytes() for name in PRIOR.names or ()) + link.tobytes()
 
 
 def groups_of(scheduler: Scheduler) -> list[bytes]:
@@ -70,7 +85,7 @@ def test_nothing_is_written_unmarked(
     scheduler.discover(URLS, now=0.0)
     for call in first:
         call(scheduler)
-    rows, groups = rows_of(scheduler), groups_of(scheduler)
+    rows, parts, groups = rows_of(scheduler), adjusted_of(scheduler), groups_of(scheduler)
     marks = scheduler.core.pages.marks
     marks.begin(len(rows), len(groups), contents=bool(scheduler.core.pages.arrays.pages.contents.size))
     marks.copied(rows=rows_copied, groups=groups_copied)
@@ -79,11 +94,24 @@ def test_nothing_is_written_unmarked(
     moved, stirred = changed(rows, rows_of(scheduler)), changed(groups, groups_of(scheduler))
     assert moved <= numbers(arrays.rows, len(rows))
     assert stirred <= numbers(arrays.groups, len(groups))
-    old_rows, _, _, old_contents, _, old_groups = marks.end()
+    adjusted = changed(parts, adjusted_of(scheduler))
+    assert adjusted <= numbers(arrays.rows | arrays.adjusted, len(rows))
+    kept_first = marks.end()
+    old_rows, old_contents, old_groups = kept_first.rows, kept_first.contents, kept_first.groups
+    both = [*old_rows, *kept_first.adjusted]  # of a row that is in both, the adjusted part was kept first
+    old_parts = {int(old["row"]): adjusted_bytes(old["pages"], old["links"]) for old in both}
+    assert {row for row in adjusted if row >= rows_copied} <= old_parts.keys()
+    assert {row: parts[row] for row in old_parts} == old_parts
+    assert np.unique(kept_first.adjusted["row"]).size == kept_first.adjusted.size
     assert {row for row in moved if row >= rows_copied} <= set(old_rows["row"].tolist())
     assert {group for group in stirred if group >= groups_copied} <= set(old_groups["number"].tolist())
     for at, old in enumerate(old_rows):
-        kept = b"".join(old[name].tobytes() for name in ("pages", "traces", "lease_until_s", "lease_s", "validators"))
+        page = old["pages"].copy()
+        for name in PRIOR.names or ():
+            page[name] = 0.0
+        kept = page.tobytes() + b"".join(
+            old[name].tobytes() for name in ("traces", "lease_until_s", "lease_s", "validators")
+        )
         kept += old_contents[at]["contents"].tobytes() if old_contents.size else bytes(8)
         assert old["row"] >= rows_copied
         assert kept == rows[old["row"]]

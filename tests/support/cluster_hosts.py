@@ -219,7 +219,8 @@ def check(cluster: Cluster, crawlers: Crawlers, published: int) -> None:
 
     Every page is at the shard of its host, and at no other.
     """
-    assert {host.process.poll() for host in cluster.hosts} <= {None, 0, -signal.SIGKILL}
+    ends = {None, 0, -signal.SIGKILL, -signal.SIGTERM}  # the last: asked to end before it had begun
+    assert {host.process.poll() for host in cluster.hosts} <= ends
     assert [url for url, times in crawlers.leased.items() if times > 1] == []
     targets = {one.moved_to for one in redirects() if one.moved_to is not None}
     visited = {one.url for one in (*outcomes(0, published), *misplaced())}
