@@ -5,7 +5,8 @@ the invariants and the figures of memory go through all of them. What is not sav
 
 To add an array, add its field to the owner's tuple in `records`, and a line here. If its records belong to rows or
 groups, their old versions must also be kept while a save is in progress: add them to `OLD_ROW` or `OLD_GROUP` in
-`records.schema`, under the array's name, and to the kernels of `records.dirty_tracking`. If it holds numbers of rows,
+`records.schema`, under the array's name, and to the kernels of `records.dirty_tracking`; to `OLD_ADJUSTED`, if visits
+of other pages write to them. If it holds numbers of rows,
 groups or other records, say so in its `references`: compaction gives them new numbers.
 """
 

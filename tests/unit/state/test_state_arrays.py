@@ -77,8 +77,8 @@ def save_twice(folder: Path, scheduler: Scheduler, array: Array) -> None:
         scheduler.observe([Outcome("https://a.example/docs/page0.html", 8 * DAY, changed=True)])
     else:
         shard = scheduler.core.pages.arrays
-        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, np.arange(1, len(scheduler)))
-        shard.dirty.adjusted[0] |= np.uint64(1)  # row 0
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, np.delete(np.arange(len(scheduler)), 5))
+        shard.dirty.adjusted[0] |= np.uint64(1 << 5)
         mark_dirty_groups(shard.dirty, shard.groups.records, np.arange(int(shard.corpus["groups"][0])))
         flip(scheduler, array)
     write_image(ImageName(1, 1).in_directory(folder), scheduler, 1, corpus)
