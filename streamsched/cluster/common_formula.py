@@ -39,6 +39,7 @@ class CommonFormula:
         self._partitions = partitions
         self._evolution: LiveEvolution | None = None
         self._evolver: ClusterEvolver | None = None
+        self._trouble = ""  # why the last look came to nothing
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamsched formula", daemon=True)
         self._thread.start()
@@ -52,8 +53,11 @@ class CommonFormula:
         while not self._stopping.wait(_EVERY_S):
             try:
                 self._look()
-            except (ServiceError, SnapshotError, SourceError):
-                pass  # a shard that moves is asked again
+                self._trouble = ""
+            except (ServiceError, SnapshotError, SourceError) as error:  # a shard that moves is asked again
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
+                    LOG.info("formula not followed", reason=self._trouble)
             except Exception as error:  # noqa: BLE001  a thread has nobody to raise to
                 LOG.error("formula not kept", exc_info=error)
         self._end_evolution()
