@@ -53,6 +53,12 @@ def init_half_life(corpus: Records) -> None:
 
 
 @inlined_kernel
+def has_shadow(corpus: Record, row: int) -> bool:
+    """Return whether the page of `row` has a shadow. O(1)."""
+    return bool(row & (corpus.shadow_stride - 1) == 0)
+
+
+@inlined_kernel
 def fade_page(page: Record, corpus: Record, observed: ObservedInterval) -> float:
     """Decay the page's own evidence over an interval, before that interval is counted. O(1).
 

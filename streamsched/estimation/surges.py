@@ -13,12 +13,12 @@ change every day would look as if a surge hit it each day, and its pages would n
 the probability of a surge in a new group begins at 0, and rises with the days for which the group has been observed.
 
 The expected share is published: it applies at once to every page not visited since. A window with a surge is kept after
-its end and still receives evidence. How much of what shares promised was found corrects them.
+its end and still receives evidence.
 
 The hazard is the rate, per page and day, of surges that are not shown when they hit. It has a Gamma posterior, learned
 from every observed interval τ: no change has the likelihood e^(-hτ), a change 1 - q·e^(-hτ). So a change of a page that
-changes anyway tells nothing. The rate of surges, the hazard and the correction are learned over all groups; the first
-two also for each group, with the mean over all groups as its prior. All are per time, whatever the cycle.
+changes anyway tells nothing. The rate of surges and the hazard are learned for each group, with that over all groups as
+its prior. Both are per time, whatever the cycle.
 
 The published share and the hazard move in steps; each step invalidates the scores of the group's pages: O(pages of the
 group). A visit costs O(1).
@@ -47,8 +47,6 @@ NEW_DAYS: Final = 3.0  # days of a group after which its changes count half as e
 FIRST_HITS: Final = 1.0  # prior of the hazard before any page is known: one page hit ...
 FIRST_PAGE_DAYS: Final = 200.0  # ... in this many days of a page
 GROUP_HITS: Final = 4.0  # pages hit for which the hazard over all groups counts in a group
-FIRST_CLAIMS: Final = 10.0  # prior of the correction: pages that shares promised, all of them hit
-CLAIM_MEMORY: Final = 1_000.0  # time constant of the correction, in pages that shares promised
 MEMORY_DAYS: Final = 1_000.0  # time constant of the frequency and the hazard
 FEWEST_PAGES: Final = 2  # of a group: a single page changes by itself
 STEP: Final = 1 / 16  # least change of a share for which it is published again
@@ -66,16 +64,27 @@ assert len(SHARES) == SURGE_SHARES
 
 
 class _Evidence(NamedTuple):
-    """Evidence of a visit about surges: windows that may have hit the page, and what each was known to have hit before.
+    """Evidence of a visit about surges: windows that may have hit the page.
 
-    ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``,
-    ``kept_shown``: the same if the share was published before the visit, else 0.
+    ``open_share``, ``kept_share``: expected shares, 0 if the window cannot have hit the page; ``open_shown``: the same
+    if the share was published before the visit, else 0. That of the kept window was.
     """
 
     open_share: float
     kept_share: float
     open_shown: float
-    kept_shown: float
+
+
+@inlined_kernel
+def keep_window(
+    corpus: Record, groups: Records, invalidated: InvalidationBuffer, page: Record, observed: ObservedInterval
+) -> None:
+    """Begin a window of a page's group if the open one has ended by a visit. O(1)."""
+    number = np.int64(page.group)
+    group: Record = groups[number]
+    ended = abs(observed.end_s - group.open_s) >= max(observed.cycle_s, _DAY_S)  # or a clock was set back by that much
+    if ended and group.pages >= FEWEST_PAGES:
+        _begin_window(corpus, group, invalidated, number, observed)
 
 
 @inlined_kernel
@@ -97,14 +106,12 @@ def update_surges(
     group: Record = groups[number]
     if group.pages < FEWEST_PAGES:
         return 1.0
-    if abs(observed.end_s - group.open_s) >= max(observed.cycle_s, _DAY_S):  # or a clock was set back by that much
-        _begin_window(corpus, group, invalidated, number, observed)
     in_open = page.last_visit_s < group.open_s <= observed.end_s
     in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_share > 0.0
     open_share = _expect(group.open_weights) if in_open else 0.0
     kept_share = _expect(group.kept_weights) if in_kept else 0.0
     was_shown = group.open_share > 0.0 and group.open_s < observed.end_s
-    evidence = _Evidence(open_share, kept_share, open_share if was_shown else 0.0, kept_share)
+    evidence = _Evidence(open_share, kept_share, open_share if was_shown else 0.0)
     own = 1.0
     if observed.changed:
         own = _attribute_change(corpus, group, page, observed, due, evidence)
@@ -113,17 +120,16 @@ def update_surges(
         days = _count_days(observed)
         group.page_days += days
         corpus.page_days += days
-        _learn_claim(corpus, evidence, 0.0)
         if in_open:
             _update_on_no_change(group.open_weights)
         if in_kept:
             _update_on_no_change(group.kept_weights)
     if in_open:
         group.open_unvisited -= min(group.open_unvisited, np.uint32(1))
-        _publish_open(corpus, invalidated, number, group)
+        _publish_open(invalidated, number, group)
     if in_kept:
         group.kept_unvisited -= min(group.kept_unvisited, np.uint32(1))
-        _publish_kept(corpus, invalidated, number, group)
+        _publish_kept(invalidated, number, group)
     return own
 
 
@@ -134,6 +140,17 @@ def share_not_hit(group: Record, last_visit_s: float) -> float:
     open_share, kept_share = float(group.open_share), float(group.kept_share)
     untouched = 1.0 - (open_share if last_visit_s < group.open_s else 0.0)
     return untouched * (1.0 - (kept_share if last_visit_s < group.kept_s else 0.0))
+
+
+@inlined_kernel
+def share_not_told(group: Record, last_visit_s: float, at_s: float) -> float:
+    """Return what `share_not_hit` was when a visit at `at_s` was chosen; its window has begun. O(1).
+
+    Of the window kept it is that before all visits of the open one: those that were chosen together refute a surge one
+    after another, so the last of them would not know what they were chosen by.
+    """
+    told = float(group.told_share) if last_visit_s < group.kept_s else 0.0
+    return (1.0 - told) * (1.0 - (float(group.open_share) if last_visit_s < group.open_s < at_s else 0.0))
 
 
 @inlined_kernel
@@ -177,6 +194,7 @@ def _begin_window(
     group.open_s = observed.end_s
     group.open_share = 0.0
     group.open_unvisited = group.pages
+    group.told_share = group.kept_share
 
 
 @inlined_kernel
@@ -213,33 +231,14 @@ def _attribute_change(
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     own = 0.0 - expm1(-shape * log1p(interval / exposure)) if np.isnan(due) else due
     own = min(max(own, _UNLIKELIEST), 1.0 - _UNLIKELIEST)
-    correction = _correction(corpus)
-    shown = (1.0 - correction * evidence.open_shown) * (1.0 - correction * evidence.kept_shown)
+    shown = (1.0 - evidence.open_shown) * (1.0 - evidence.kept_share)
     hit = _learn_hazard(corpus, group, _count_days(observed), 1.0 - (1.0 - own) * shown)
     quiet = (1.0 - own) * (1.0 - hit)
-    _learn_claim(corpus, evidence, correction / (1.0 - quiet * shown))
     if evidence.open_share > 0.0:
         _update_on_change(group.open_weights, quiet * (1.0 - evidence.kept_share))
     if evidence.kept_share > 0.0:
         _update_on_change(group.kept_weights, quiet * (1.0 - evidence.open_share))
     return float(own / (1.0 - quiet * (1.0 - evidence.open_share) * (1.0 - evidence.kept_share)))
-
-
-@inlined_kernel
-def _learn_claim(corpus: Record, evidence: _Evidence, found: float) -> None:
-    """Count the hits that published shares promised of a page; `found`: the part of them that the visit found."""
-    claimed = evidence.open_shown + evidence.kept_shown
-    if claimed == 0.0:
-        return
-    fading = min(claimed / CLAIM_MEMORY, 1.0)
-    corpus.claimed += claimed - fading * corpus.claimed
-    corpus.followed += found * claimed - fading * corpus.followed
-
-
-@inlined_kernel
-def _correction(corpus: Record) -> float:
-    """Return the part of what published shares promise that visits find."""
-    return float(min((FIRST_CLAIMS + corpus.followed) / (FIRST_CLAIMS + corpus.claimed), 1.0))
 
 
 @inlined_kernel
@@ -323,18 +322,18 @@ def _expect(weights: Floats) -> float:
 
 
 @inlined_kernel
-def _publish_open(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
+def _publish_open(invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the open window's share if it has moved far enough."""
-    share = _choose_share(_correction(corpus) * _expect(group.open_weights), group.hazard, group.open_share)
+    share = _choose_share(_expect(group.open_weights), group.hazard, group.open_share)
     if share != group.open_share:
         group.open_share = share
         invalidate_group(invalidated, number, group.open_s)
 
 
 @inlined_kernel
-def _publish_kept(corpus: Record, invalidated: InvalidationBuffer, number: int, group: Record) -> None:
+def _publish_kept(invalidated: InvalidationBuffer, number: int, group: Record) -> None:
     """Publish the kept window's share if it has moved far enough."""
-    share = _choose_share(_correction(corpus) * _expect(group.kept_weights), group.hazard, group.kept_share)
+    share = _choose_share(_expect(group.kept_weights), group.hazard, group.kept_share)
     if share != group.kept_share:
         group.kept_share = share
         invalidate_group(invalidated, number, group.kept_s)

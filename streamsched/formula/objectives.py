@@ -17,9 +17,6 @@ from typing import Final, NamedTuple
 
 from streamsched.errors import SettingsError
 
-CHANGED: Final = "1 - (1 - due) * (1 - surge) * (1 - signalled)"
-"""The probability that a page has changed since its last visit; batches are handed out in its order."""
-
 _UNMOVED: Final = "(1 - surge) * (1 - signalled)"  # by what others say
 _CURRENCY: Final = f"(1 - exp(-rate * t) * (1 + {_UNMOVED} * rate * t)) / rate"
 _DIALS: Final = MappingProxyType({"changes": 0.0, "freshness": 1.0, "balanced": 0.5})

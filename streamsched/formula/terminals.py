@@ -9,6 +9,7 @@ import numpy as np
 
 from streamsched.estimation.content import fill_significance
 from streamsched.estimation.gamma_posterior import convert_to_posterior, convert_to_probability, take_log1p
+from streamsched.estimation.interval_update import cause_weight
 from streamsched.estimation.published_estimators import weigh_geometrically
 from streamsched.estimation.related_pages import join_claims, unclaimed
 from streamsched.estimation.seasonality.seasonal_terminals import (
@@ -29,6 +30,7 @@ from streamsched.estimation.signal_sources import (
     join_signals,
     quieten_column,
     quieten_probability,
+    unsignalled,
 )
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.expected_gain import convert_to_gain, expected_gain
@@ -36,6 +38,7 @@ from streamsched.formula.terminal_table import TERMINAL_CODES
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.compilation.machine_operations import COLUMN_ROWS, float_column
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.numerics.vector_math import log1p
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.schema import ShardArrays
@@ -63,6 +66,7 @@ _CRAWL_RATE: Final = TERMINAL_CODES["crawl_rate"]
 _SLACK: Final = 4e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
 _DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
 _GAIN_SLACK: Final = 1e-10  # absolute, of `gain`, whose slope in `due` is below 40
+_ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
 _AHEAD: Final = 8  # pages between prefetching a schedule and reading it
 
 
@@ -118,6 +122,43 @@ class TerminalColumns:
         for name, column in columns.items():
             fill_terminal(TERMINAL_CODES[name], pages, traces, context, now, cycle_s, column)
         return columns
+
+
+def change_probabilities(shard: ShardArrays, now: float, cycle_s: float, rows: Ints) -> Floats:
+    """Return the probabilities that the pages of ``rows``: int64[m] have changed since their last visit: float64[m].
+
+    From 0 to 1. Batches are handed out in their order. O(m).
+    """
+    likely = np.empty(rows.size)
+    _fill_probability(shard.corpus, shard.pages.records.take(rows), context_of(shard, rows), now, cycle_s, likely)
+    return likely
+
+
+@bare_kernel
+def _fill_probability(
+    corpus: Records, pages: Records, context: Context, now: float, cycle_s: float, out: Floats
+) -> None:
+    """Write the probability that each page has changed, by its weighed causes: see `interval_update`. O(m)."""
+    out[:] = now
+    _fill_due(pages, context, out, cycle_s, out)
+    known: Record = corpus[0]
+    itself, shown, unseen = cause_weight(known, 0), cause_weight(known, 1), cause_weight(known, 2)
+    related, signalled = cause_weight(known, 3), cause_weight(known, 4)
+    for i in range(out.size):
+        out[i] = -min(out[i], _ALMOST_CERTAIN)
+    take_log1p(out)
+    for i in range(out.size):
+        page: Record = pages[i]
+        group: Record = context.groups[page.group]
+        out[i] = unseen * (group.hazard * _elapsed(page, now, cycle_s)) - itself * out[i]
+        spared, missed = share_not_hit(group, page.last_visit_s), unclaimed(context.seasonality.links[i])
+        if spared < 1.0:
+            out[i] -= shown * log1p(spared - 1.0)
+        if missed < 1.0:
+            out[i] -= related * log1p(missed - 1.0)
+        if context.signals.size:
+            out[i] -= signalled * log1p(unsignalled(context.signals[i]) - 1.0)
+    convert_to_probability(out)
 
 
 @bare_kernel

@@ -27,7 +27,7 @@ from streamsched.records.schema import OLD_ADJUSTED, OLD_CONTENT, OLD_GROUP, OLD
 from streamsched.state.state_arrays import ARRAYS
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 26  # of the parts' records and of the settings; no other is read
+FORMAT_VERSION: Final = 27  # of the parts' records and of the settings; no other is read
 PATCHES: Final = MappingProxyType(  # parts whose records name their own places: their parts' places have no meaning
     {
         "changed_rows": OLD_ROW,

@@ -59,6 +59,7 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
     "kept_s": "<f8",  # start of the kept window, -inf if there is none
     "open_share": "<f4",  # published share of the group's pages that a surge has hit; 0: none
     "kept_share": "<f4",
+    "told_share": "<f4",  # kept_share when the open window began: what the pages visited in it were chosen by
     "hazard": "<f4",  # published rate at which surges hit a page before they are shown, per cycle
     "open_unvisited": "<u4",  # pages not visited since the window began
     "kept_unvisited": "<u4",
@@ -75,7 +76,7 @@ SIGNIFICANCE_FIELDS: Final[_Fields] = {  # written by estimation.content; used o
     "significant": "<f4",  # number of these changes, fading
 }
 
-_SPARE_FIELDS: Final[_Fields] = {"spare_2": ("u1", 3), "spare_4": ("u1", 6)}
+_SPARE_FIELDS: Final[_Fields] = {"spare": ("u1", 5)}
 
 # Four cache lines. A visit touches the first two of its page's group, rarely the third, and the fourth of its host; the
 # sweep touches the first and the third.
@@ -83,11 +84,11 @@ _LAYOUT: Final = (
     *("mean", "own_mean", "hits", "surge_sum", "surge_days", "recheck_rows", "visits", "changes"),
     *("pages", "parent", "host", "recheck_before"),
     *("open_s", "kept_s", "open_share", "kept_share", "hazard", "open_unvisited", "page_days"),
-    *("open_weights", "depth", "spare_2"),
+    *("open_weights", "told_share"),
     *("name_span", "host_pages", "host_patterns", "kept_weights", "kept_unvisited", "change_sum", "exposure_sum"),
     *("significance", "significant"),
     *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "delay_s", "out", "max_out"),
-    *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4", "source"),
+    *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "depth", "spare", "source"),
 )
 
 

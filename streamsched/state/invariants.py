@@ -230,7 +230,7 @@ def _have_own_probes(pages: Records, groups: Records) -> bool:
 def _are_probabilities(records: Records) -> bool:
     """Return whether weights of surges, and published shares, are probabilities."""
     weights = np.concatenate([records["open_weights"], records["kept_weights"]])
-    published = np.concatenate([records["open_share"], records["kept_share"]])
+    published = np.concatenate([records["open_share"], records["kept_share"], records["told_share"]])
     sound = np.all(weights >= 0) and np.all(weights.sum(axis=1, dtype=np.float64) <= 1 + 1e-5)
     shares = np.concatenate([published, records["hazard"]])
     return bool(sound and np.all((shares >= 0) & (shares < 1)))

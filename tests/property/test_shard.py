@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +27,7 @@ from streamsched.records.visit_journal import NO_EVIDENCE, SAW_CHANGE, WAS_FIRST
 from streamsched.state import page_table, state_arrays
 from tests.reference import estimators
 from tests.reference import shard as reference_shard
+from tests.reference.causes import CAUSES
 from tests.reference.surges import GroupSurges
 from tests.reference.url_hash import hash_of
 from tests.support.cases import examples, how_many
@@ -126,8 +126,10 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
             pytest.approx(group.log_odds, rel=1e-6, abs=1e-6),
         )
         assert_same_surges(record, shard.surges.of(name))
-    pooled = [corpus[name] for name in ("surge_sum", "group_days", "hits", "page_days", "claimed", "followed")]
+    pooled = [corpus[name] for name in ("surge_sum", "group_days", "hits", "page_days")]
     assert pooled == singly([float(value) for value in vars(shard.surges.pooled).values()])
+    learned = zip(corpus["cause_expected"].tolist(), corpus["cause_found"].tolist(), strict=True)
+    assert [*learned] == [singly((shard.causes.expected[cause], shard.causes.found[cause])) for cause in CAUSES]
     assert journal_of(scheduler) == list(shard.journal)
     without = shard.evidence.count(False) / len(shard.evidence) if shard.evidence else 0.0
     assert corpus["compared"] == min(len(shard.evidence), EVIDENCE_MEMORY)
@@ -136,8 +138,8 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
 
 
 def assert_same_surges(record: Any, surges: GroupSurges) -> None:
-    result = [record[name] for name in ("hazard", "surge_sum", "surge_days", "hits", "page_days")]
-    assert result == singly((surges.hazard, surges.surges, surges.days, surges.hits, surges.page_days))
+    result = [record[name] for name in ("told_share", "hazard", "surge_sum", "surge_days", "hits", "page_days")]
+    assert result == singly((surges.told, surges.hazard, surges.surges, surges.days, surges.hits, surges.page_days))
     for name, window in (("open", surges.open), ("kept", surges.kept)):
         assert record[f"{name}_s"] == (-np.inf if window is None else window.begin_s)
         if window is not None:
@@ -329,8 +331,7 @@ def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], for
     for url in list(shard.pages)[:20]:
         expected = shard.terminals(url, now)
         if url in probabilities:
-            current = math.prod(1.0 - expected[name] for name in ("due", "surge", "signalled"))
-            assert probabilities[url] == pytest.approx(1.0 - current, rel=1e-4, abs=1e-9)
+            assert probabilities[url] == pytest.approx(shard.probability(url, now), rel=1e-4, abs=1e-9)
         result = scheduler.explain(url, now=now)
         assert set(expected) == set(PROVIDED)
         beats = {name: expected.pop(name) for name in SEASONAL}

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, Politeness, Scheduler
 from streamsched.formula import Formula
-from streamsched.formula.objectives import CHANGED, OBJECTIVES
+from streamsched.formula.objectives import OBJECTIVES
+from streamsched.formula.terminals import change_probabilities
 from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.politeness.limits import make_limits
 from streamsched.ranking.full_scan import FullScan, Query
@@ -25,7 +26,7 @@ from tests.support.outcome_streams import DAY
 
 NOW, PAGES = 7 * DAY, 600
 MET = Counter[bool]()
-FORMULAS = (OBJECTIVES["changes"], CHANGED, "importance + surge", "0 * surge")
+FORMULAS = (OBJECTIVES["changes"], "1 - (1 - due) * (1 - surge)", "importance + surge", "0 * surge")
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -93,7 +94,7 @@ def compare_probes(seed: int, formula: str, k: int, per_host: int | None, stayin
     stays = rng.random(best.rows.size) < staying
     batch, probes = SurgeProbes().adjust(shard, query, best, stays, score)
     keep = stays | (best.tiers != 0)
-    bars = scan_of(CHANGED).score(shard, NOW, DAY, best.rows[~keep][::-1][: best.rows.size // 2]).tolist()
+    bars = change_probabilities(shard, NOW, DAY, best.rows[~keep][::-1][: best.rows.size // 2]).tolist()
     rows, added = (
         twin.probe(shard, query, best.rows.tolist(), keep.tolist(), bars, score) if bars else (best.rows.tolist(), [])
     )

@@ -56,7 +56,6 @@ def calibration_error(compared: list[tuple[float, bool]]) -> float | None:
     return sum(map(abs, difference)) / len(compared)
 
 
-def freshness(terminals: list[dict[str, float]], visited: list[bool]) -> float:
-    """Return the mean over pages of the probability that a copy is current, by what `explain` says of each page."""
-    current = [(1.0 - one["due"]) * (1.0 - one["surge"]) * (1.0 - one["signalled"]) for one in terminals]
-    return float(np.mean([chance if is_visited else 0.0 for chance, is_visited in zip(current, visited, strict=True)]))
+def freshness(changed: list[float], visited: list[bool]) -> float:
+    """Return the mean over pages of the probability that a copy is current, given that of a change."""
+    return float(np.mean([1.0 - chance if seen else 0.0 for chance, seen in zip(changed, visited, strict=True)]))

@@ -22,6 +22,7 @@ from streamsched.records.schema import SHADOW_PAGES
 from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
 from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
 from tests.reference import estimators, forgetting, seasonality
+from tests.reference.causes import Causes, changes
 from tests.reference.related_pages import RelatedPages
 from tests.reference.seasonality_profiles import Seasonality
 from tests.reference.signals import Host, Interval, Signals
@@ -140,6 +141,7 @@ class Shard:
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.forgetting = forgetting.Forgetting(cycle_s)
         self.surges = Surges(cycle_s)
+        self.causes = Causes()
         self.related = RelatedPages()
         self.significances = Significances()
         self.seasonality = Seasonality(cycle_s)
@@ -326,7 +328,18 @@ class Shard:
         apart = alone + (1.0 - alone) * followed
         unexplained = alone / apart if changed and followed else 1.0
         part = alone / (alone + (1.0 - alone) * by_one) if changed and followed else 1.0
-        own = part * self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), apart, members)
+        visit = page.last_visit_s, fetched_at, changed
+        untold = self.surges.untold(page.group, visit, members)
+        expected = {
+            "itself": changes(silent),
+            "shown": changes(1.0 - untold),
+            "unseen": self.surges.of(page.group).hazard * elapsed,
+            "related": changes(followed),
+            "signals": changes(1.0 - spared),
+        }
+        if page.row % self.shadow_stride() == 0:
+            self.causes.learn(expected, changed)
+        own = part * self.surges.weigh(page.group, visit, apart, members)
         if changed:
             seen_by = {other.url for other in self.pages.values() if other.left and other.last_visit_s < fetched_at}
             self.related.claim(page.url, unexplained, seen_by, self.applied)
@@ -462,8 +475,8 @@ class Shard:
                 odds = math.exp(min(-self.groups[name[:1]].log_odds, 700.0))
                 group.mean = above * (group.own_mean / above) ** (1.0 / (1.0 + odds))
         self.rates = []
-        changes = {name: group.changes for name, group in self.groups.items()}
-        self.seasonality.publish(changes, self.sweeps, len(self.pages))
+        counts = {name: group.changes for name, group in self.groups.items()}
+        self.seasonality.publish(counts, self.sweeps, len(self.pages))
         self.sweeps += 1
         self.sweep_row = 0
 
@@ -507,6 +520,18 @@ class Shard:
             again=announced.again,
         )
         return estimates | beats | own
+
+    def probability(self, url: str, now: float) -> float:
+        """The probability that a page has changed, by its weighed causes."""
+        page, terminals = self.pages[url], self.terminals(url, now)
+        expected = {
+            "itself": changes(terminals["due"]),
+            "shown": changes(1.0 - self.surges.of(page.group).untouched(page.last_visit_s)),
+            "unseen": self.surges.of(page.group).hazard * terminals["t"],
+            "related": changes(1.0 - self.related.claims[url].missed),
+            "signals": changes(terminals["signalled"]),
+        }
+        return self.causes.probability(expected)
 
     def shared(self, page: Page, elapsed: float) -> float:
         """The probability that a surge, or a change of related pages, has reached a page `elapsed` cycles unvisited."""

@@ -49,23 +49,21 @@ class Window:
         total = none + sum(joint.values())
         self.weights = {share: single(weight / total) for share, weight in joint.items()}
 
-    def publish(self, hazard: float, correction: float) -> None:
-        """Publish the corrected share beyond the hazard if it is far from the published one."""
-        excess = (correction * self.expected - hazard) / (1.0 - hazard)
+    def publish(self, hazard: float) -> None:
+        """Publish the share beyond the hazard if it is far from the published one."""
+        excess = (self.expected - hazard) / (1.0 - hazard)
         if abs(excess - self.share) > 1 / 16 or (self.share > 0.0 and excess < 1 / 32):
             self.share = single(excess) if excess >= 1 / 32 else 0.0
 
 
 @dataclass
 class Pooled:
-    """What is learned over all groups: sums of what the groups learn, and how much of what shares promised came."""
+    """What is learned over all groups: sums of what the groups learn."""
 
     surges: float = 0.0
     days: float = 0.0
     hits: float = 0.0
     page_days: float = 0.0
-    claimed: float = 0.0
-    followed: float = 0.0
 
     @property
     def frequency(self) -> float:
@@ -77,17 +75,6 @@ class Pooled:
         """Hits of surges not shown, per page and day."""
         return (1.0 + self.hits) / (200.0 + self.page_days)
 
-    @property
-    def correction(self) -> float:
-        """How much of what shares promise comes."""
-        return min((10.0 + self.followed) / (10.0 + self.claimed), 1.0)
-
-    def claim(self, promised: float, came: float) -> None:
-        """Count what shares promised of a page, and the part of it that came."""
-        fading = min(promised / 1000.0, 1.0)
-        self.claimed += promised - fading * self.claimed
-        self.followed += came * promised - fading * self.followed
-
 
 @dataclass
 class GroupSurges:
@@ -96,6 +83,7 @@ class GroupSurges:
     pooled: Pooled
     open: Window | None = None
     kept: Window | None = None
+    told: float = 0.0  # the share published of the kept window when the open one began
     hazard: float = 0.0
     surges: float = 0.0
     days: float = 0.0
@@ -125,6 +113,7 @@ class GroupSurges:
         if not self.hazard / 2**0.25 <= hazard <= self.hazard * 2**0.25:
             self.hazard = single(hazard)
         chance = -math.expm1(-self.frequency * days) * self.days / (3.0 + self.days)
+        self.told = 0.0 if self.kept is None else self.kept.share
         self.open = Window(at_s, {share: single(chance / 5) for share in surges.SHARES}, pages)
 
     def end(self, window: Window, days: float) -> None:
@@ -215,24 +204,34 @@ class Surges:
         ]
         hit = 0.0
         if changed:
-            shown = math.prod(1.0 - pooled.correction * share for share in known)
-            correction = pooled.correction
+            shown = math.prod(1.0 - share for share in known)
             hit = group.learn_hazard(days, 1.0 - (1.0 - own) * shown)
-            pooled.claim(sum(known), correction / (1.0 - (1.0 - own) * (1.0 - hit) * shown))
         else:
             group.page_days += days
             pooled.page_days += days
-            pooled.claim(sum(known), 0.0)
         quiet = (1.0 - own) * (1.0 - hit)
         for at, window in enumerate(borne):
             others = [1.0 - share for other, share in enumerate(shares) if other != at]
             window.update(changed, quiet * math.prod(others))
             window.unvisited = max(window.unvisited - 1, 0)
-            window.publish(group.hazard, pooled.correction)
+            window.publish(group.hazard)
         if not changed:
             return 1.0
         alone = own / (1.0 - quiet * math.prod(1.0 - share for share in shares))
         return alone - (1.0 - alone) * math.expm1(-group.frequency)
+
+    def untold(self, name: tuple[str, ...], visit: tuple[float, float, bool], pages: int) -> float:
+        """The share of a group that was not said to be hit when a visit was chosen; begin its window."""
+        last_visit_s, at_s, _ = visit
+        group = self.of(name)
+        if pages >= 2:
+            group.turn(at_s, self.cycle_s, pages)
+        spared = 1.0
+        if group.kept is not None and last_visit_s < group.kept.begin_s:
+            spared -= group.told
+        if group.open is not None and last_visit_s < group.open.begin_s < at_s:
+            spared *= 1.0 - group.open.share
+        return spared
 
     def terminal(self, name: tuple[str, ...], last_visit_s: float, elapsed: float) -> float:
         """The probability that a surge has hit a page since its last visit, `elapsed` cycles ago."""

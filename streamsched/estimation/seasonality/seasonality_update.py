@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from streamsched.estimation.forgetting import has_shadow
 from streamsched.estimation.gamma_posterior import ObservedInterval
 from streamsched.estimation.related_pages import is_claimed, unclaimed
 from streamsched.estimation.seasonality.group_profiles import (
@@ -44,7 +45,7 @@ def update_seasonality(shard: ShardArrays, row: int, observed: ObservedInterval,
     """Update the page's schedule and profile by an observed interval, before its rate is updated. O(hours).
 
     `updater`: the address of `update_own_schedule`. Returns the probability of the change by the page's models,
-    weighted; NaN if the page has no schedule, or if there was neither a change nor a claim of a related page.
+    weighted; NaN if the page has no schedule, or no shadow and there was neither a change nor a claim on it.
     """
     seasonality = shard.seasonality
     state = seasonality.state[0]
@@ -80,7 +81,7 @@ def update_own_schedule(shard: ShardArrays, row: int, observed: ObservedInterval
     start = local_hours(page.last_visit_s, link.quarters)
     end = local_hours(observed.end_s, link.quarters)
     due = np.nan
-    if observed.changed or is_claimed(link):
+    if observed.changed or is_claimed(link) or has_shadow(shard.corpus[0], row):
         models = SeasonalityView(seasonality.links, seasonality.schedules, seasonality.profiles)
         due = due_since(models, link, page, page.last_visit_s, observed.end_s, observed.cycle_s)
     predicted = changed_since(page, weighted_hours(profile, version, start, end), observed.cycle_s)

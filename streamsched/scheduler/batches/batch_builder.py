@@ -19,15 +19,14 @@ from msgspec import structs
 
 from streamsched.api.views import Explanation
 from streamsched.formula.champion import Champion
-from streamsched.formula.formula import Formula
-from streamsched.formula.objectives import CHANGED
-from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+from streamsched.formula.terminals import change_probabilities
+from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.politeness.domain_shares import NO_DOMAIN_LIMITS, count_visits, find_full, limit_domains
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.priority import BY_SCORE, read_overdue, tiers_of
 from streamsched.politeness.rule_targets import find_pages_of_hosts
 from streamsched.ranking.formula_switch import FormulaSwitch
-from streamsched.ranking.full_scan import FullScan, HostPages, Query, Ranked
+from streamsched.ranking.full_scan import HostPages, Query, Ranked
 from streamsched.reasons import ReasonCode
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
@@ -55,27 +54,17 @@ from streamsched.state.crawl_plan import CrawlPlan
 from streamsched.state.page_table import PageTable
 
 
-class HandoutOrder:
-    """Orders pages by the probability that they have changed since their last visit. For one call at a time."""
+def _arrange(shard: ShardArrays, query: Query, batch: Ranked) -> tuple[Ranked, Floats]:
+    """Return the batch with the pages that have no priority likeliest first, and its probabilities. O(m log m).
 
-    def __init__(self) -> None:
-        self._changed = FullScan(Formula.parse(CHANGED).compile(), 1)
-
-    def probabilities(self, shard: ShardArrays, now: float, cycle_s: float, rows: Rows) -> Floats:
-        """Return the probabilities that the pages of ``rows``: intp[m] have changed: float64[m], 0 to 1. O(m)."""
-        return np.clip(np.nan_to_num(self._changed.score(shard, now, cycle_s, rows)), 0.0, 1.0)
-
-    def arrange(self, shard: ShardArrays, query: Query, batch: Ranked) -> tuple[Ranked, Floats]:
-        """Return the batch with the pages that have no priority likeliest first, and its probabilities. O(m log m).
-
-        The query's first pages and those of higher tiers stay ahead, in their order, as do equally likely pages.
-        """
-        rows = batch.rows
-        places = np.flatnonzero(_are_by_score(query, batch))
-        order = np.arange(rows.size)
-        likely = self.probabilities(shard, query.now, query.cycle_s, rows)
-        order[places] = places[np.argsort(-likely[places], kind="stable")]
-        return Ranked(rows[order], batch.scores[order], batch.tiers[order]), likely[order]
+    The query's first pages and those of higher tiers stay ahead, in their order, as do equally likely pages.
+    """
+    rows = batch.rows
+    places = np.flatnonzero(_are_by_score(query, batch))
+    order = np.arange(rows.size)
+    likely = change_probabilities(shard, query.now, query.cycle_s, rows)
+    order[places] = places[np.argsort(-likely[places], kind="stable")]
+    return Ranked(rows[order], batch.scores[order], batch.tiers[order]), likely[order]
 
 
 def _are_by_score(query: Query, batch: Ranked) -> Bools:
@@ -113,7 +102,6 @@ class BatchBuilder:
     trial: FormulaTrial
     surge_probes: SurgeProbes  # used if the formula reads `surge` or `gain`
     keys: BatchKeys = field(default_factory=BatchKeys)
-    handout_order: HandoutOrder = field(default_factory=HandoutOrder)
 
     def preview(self, k: int, now: float, *, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without quotas and panel. Nothing changes.
@@ -264,7 +252,7 @@ class BatchBuilder:
 
     def change_probabilities(self, now: float, rows: Ints) -> Floats:
         """Return the probabilities that the pages of ``rows``: int64[m] have changed: float64[m], 0 to 1. O(m)."""
-        return self.handout_order.probabilities(self.pages.arrays, now, self.pages.cycle_s, rows)
+        return change_probabilities(self.pages.arrays, now, self.pages.cycle_s, rows)
 
     def name_pages(self, composed: ComposedBatch, until: float | None = None) -> Batch:
         """Return `composed` as a batch with URLs, hosts and reasons, leased until `until` unless that is None."""
@@ -298,7 +286,7 @@ class BatchBuilder:
         best, tried = self.trial.join(shard, query, best, sources.score)
         shared = self.quotas.adjust(shard, query, best, sources)
         batch, surge_probes = self._add_surge_probes(query, best, shared, tried)
-        batch, probabilities = self.handout_order.arrange(shard, query, batch)
+        batch, probabilities = _arrange(shard, query, batch)
         return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes, tried, probabilities)
 
     def _rank(self, query: Query, rank: Callable[[Query], Ranked]) -> tuple[Query, Ranked]:

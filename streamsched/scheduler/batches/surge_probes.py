@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.estimation.surges import MEAN_SHARE, surge_frequency, unseen_surge_value
-from streamsched.formula.formula import Formula
-from streamsched.formula.objectives import CHANGED
+from streamsched.formula.terminals import change_probabilities
 from streamsched.numerics.arrays import Bools, Bytes, Floats, Ints, Record
 from streamsched.numerics.compilation.machine_operations import prefetch, prefetch_field
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
@@ -27,7 +26,7 @@ from streamsched.numerics.topk_order import sort_key
 from streamsched.numerics.vector_math import expm1
 from streamsched.politeness.limits import host_capacity, ready_at
 from streamsched.politeness.priority import BY_SCORE
-from streamsched.ranking.full_scan import FullScan, Query, Ranked
+from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.ranking.host_slots import SlotLimits
 from streamsched.records.group_schema import SURGES_AT
 from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
@@ -85,9 +84,6 @@ class _Chosen(NamedTuple):
 class SurgeProbes:
     """Adds surge probes to batches. O(1) memory; for one call at a time."""
 
-    def __init__(self) -> None:
-        self._likely = FullScan(Formula.parse(CHANGED).compile(), 1)
-
     def adjust(
         self, shard: ShardArrays, query: Query, batch: Ranked, stays: Bools, score: Callable[[Ints], Floats]
     ) -> tuple[Ranked, Ints]:
@@ -102,7 +98,7 @@ class SurgeProbes:
         replaceable = np.flatnonzero(~keep)[::-1][: int(_MOST * rows.size)]
         if replaceable.size == 0:
             return batch, rows[:0]
-        bars = self._likely.score(shard, query.now, query.cycle_s, rows[replaceable])  # the worst page first
+        bars = change_probabilities(shard, query.now, query.cycle_s, rows[replaceable])  # the worst page first
         due = _find_due(shard, query, float(bars[0]), bars.size)
         if due.groups.size == 0:
             return batch, rows[:0]
