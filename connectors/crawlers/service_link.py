@@ -158,9 +158,9 @@ class ServiceLink:
 
         async def work() -> None:
             result: Exception | None = None
-            for step in (within(within_s, self._end()), self._close()):
+            for step in (lambda: within(within_s, self._end()), self._close):
                 try:
-                    await step
+                    await step()
                 except Exception as error:  # noqa: BLE001  `then` gets the first one
                     result = result or error
             self._hand(then, result)
