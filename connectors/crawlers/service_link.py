@@ -280,6 +280,8 @@ class ServiceLink:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        if self._sender is not None:
+            await self._sender.cancel()
         if self._sent:
             self._lost += [report.outcome for report in self._sent]
             self._hand(self._on_answer, list(self._sent), None)

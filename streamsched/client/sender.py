@@ -201,6 +201,13 @@ class AsyncOutcomeSender:
         if self._failure is not None:
             raise self._failure
 
+    async def cancel(self) -> None:
+        """End at once, in place of the end of the block; ``unsent`` has what was not sent."""
+        self._is_open = False
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+
     async def add(self, outcome: Outcome) -> None:
         """Add an outcome, once there is room for it.
 
