@@ -158,7 +158,11 @@ class ServiceLink:
 
         async def work() -> None:
             result: Exception | None = None
-            for step in (lambda: within(within_s, self._end()), self._close):
+            steps: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+                lambda: within(within_s, self._end()),
+                self._close,
+            )
+            for step in steps:
                 try:
                     await step()
                 except Exception as error:  # noqa: BLE001  `then` gets the first one

@@ -38,9 +38,9 @@ def as_observed(
 
     `verdicts`: from `find_verdicts`, if the caller wants them.
     """
-    named = dict(zip(_COUNTS, counts, strict=True))
+    named: dict[str, Any] = dict(zip(_COUNTS, counts, strict=True))
     del named["unchanged"], named["wrong"]  # the latter are among the problems
-    return Observed(**named, rejected=len(problems), rejections=Rejection.of(problems), **verdicts)
+    return Observed(**{**named, **verdicts}, rejected=len(problems), rejections=Rejection.of(problems))
 
 
 def find_verdicts(verdicts: Bytes, given: int, problems: Sequence[InvalidOutcome]) -> dict[str, list[int]]:

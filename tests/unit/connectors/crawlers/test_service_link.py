@@ -120,7 +120,7 @@ async def test_a_service_that_does_not_start_is_the_error_of_each_call() -> None
     @asynccontextmanager
     async def connected() -> AsyncIterator[AsyncClient]:
         raise AWAY
-        yield  # type: ignore[unreachable]
+        yield
 
     service = Service()
     link = ServiceLink(connected, positions=True)
