@@ -125,8 +125,9 @@ def publish_command(log: str, topic: str, partitions: int | None, json: bool, **
         with open_sink(topic) as sink, show_bar(kind, TimeElapsedColumn()) as update:
             send: Any = sink.send_signals if given["signals"] else sink.send_outcomes
             created = partitions is not None and sink.create(partitions)
+            delivery: Any
             for delivery in source:
-                records: Any = delivery.records
+                records = delivery.records
                 if problems := rule.check(records, []):
                     source.reject(delivery, problems)
                     records = records.take(np.delete(np.arange(len(records)), [one.record for one in problems]))
