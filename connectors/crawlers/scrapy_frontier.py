@@ -37,6 +37,7 @@ _SOON_S: Final = 0.2  # that outcomes wait for others while callbacks wait for v
 _FRAME: Final = 50  # ... or until this number waits
 _RELAXED_S: Final = 1.0  # ... while no callback waits
 _LARGE_FRAME: Final = 500
+_GATHERED_S: Final = 0.05  # ... and callbacks, which need no verdict: one right after another costs less
 _WAIT: Final = "2s"  # of a call for the service's next page: also the longest that a stop waits for it
 _MOST_IN_HAND: Final = 1_000_000  # pages: Scrapy bounds them by itself
 _FORCED_S: Final = 2.0  # for what the second Ctrl-C leaves
@@ -325,7 +326,7 @@ class ScrapyFrontier:
         """
         self._released.append(known)
         if len(self._released) == 1:
-            self.later(0.0, self._release_next)
+            self.later(0.0 if self.settings.changed else _GATHERED_S, self._release_next)
 
     def _release_next(self) -> None:
         known = self._released.popleft()
