@@ -40,7 +40,8 @@ def as_observed(
     """
     named: dict[str, Any] = dict(zip(_COUNTS, counts, strict=True))
     del named["unchanged"], named["wrong"]  # the latter are among the problems
-    return Observed(**{**named, **verdicts}, rejected=len(problems), rejections=Rejection.of(problems))
+    named.update(verdicts, rejected=len(problems), rejections=Rejection.of(problems))
+    return Observed(**named)
 
 
 def find_verdicts(verdicts: Bytes, given: int, problems: Sequence[InvalidOutcome]) -> dict[str, list[int]]:
