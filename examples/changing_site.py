@@ -174,7 +174,11 @@ def open_service(state: Path, *settings: str) -> Iterator[str]:
     log = state.with_name("log.jsonl")
     with log.open("w") as stream:
         process = subprocess.Popen(
-            [*command, "--log-format", "json", "--log-level", "info"], stdout=stream, stderr=stream
+            [*command, "--log-format", "json", "--log-level", "info"],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            process_group=0,  # Ctrl-C is for the crawler, which then has outcomes to send
         )
         try:
             yield f"http://{_wait_for_address(process, log)}"

@@ -30,7 +30,6 @@ _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 5.0)  # after failed calls, on top of t
 _PAUSE_S: Final = 0.1  # after a batch without pages
 _EMPTY_S: Final = 0.5  # ... which is asked for no more often than that
 _TOO_MANY: Final = 429
-_MOST_SEEN: Final = 1_000_000  # pages that are known to have evidence from a visit: 60 MB
 _MOST_UNSENT: Final = 50_000  # outcomes; then no page is handed out until the service takes some
 _LEAST_LEFT: Final = 0.25  # of a lease: a page with less is given back in place of being handed out
 _MARGIN_S: Final = 1.0  # before a lease ends: another crawler's lease must not be given back
@@ -155,7 +154,6 @@ class Frontier:
         self._failures = 0
         self._unsent = 0  # outcomes without an answer
         self._empty_since_s: float | None = None
-        self._seen: set[int] = set()  # hashes of URLs whose last visit the service knows with a content
         self._links: list[str] = []
         self._stopped: Callable[[], None] | None = None  # hears of the end of the call that is under way
 
@@ -214,8 +212,8 @@ class Frontier:
     def report(self, visit: OpenVisit, outcomes: Sequence[Outcome], then: Then | None = None) -> None:
         """Report the outcomes of a visit and end it; the last one is of the page that has answered.
 
-        `then` is called with whether that page has changed, None if it is not known: at its first visit, or without an
-        answer of the service.
+        `then` is called with whether that page has changed, None if it is not known: at its first visit, if the outcome
+        was not applied, or without an answer of the service.
         """
         self._end(visit)
         self._around.count("reported", len(outcomes))
@@ -444,32 +442,14 @@ class Frontier:
         is_full = self._unsent >= _MOST_UNSENT
         self._unsent -= len(reports)
         self._count(answer)
+        verdicts: dict[int, bool] = {}
+        if answer is not None:  # that of an older service has no positions
+            verdicts |= dict.fromkeys(answer.unchanged or (), False) | dict.fromkeys(answer.positions or (), True)
         for position, report in enumerate(reports):
-            changed = self._verdict(report.outcome, position, answer)
             if report.then is not None:
-                report.then(changed)
+                report.then(verdicts.get(position))
         if is_full and self._unsent < _MOST_UNSENT:
             self._around.wake()
-
-    def _verdict(self, outcome: Outcome, position: int, answer: Observed | None) -> bool | None:
-        if answer is None or answer.positions is None:
-            return None
-        key = hash(outcome.url)
-        was_seen = key in self._seen
-        if outcome.content is None:
-            self._seen.discard(key)
-        else:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            self._seen.add(key)
-        if position in answer.positions:
-            return True
-        if answer.duplicates or answer.late or answer.refused or answer.rejected:  # perhaps this one
-            return None
-        if outcome.status == 304:
-            return False
-        is_compared = was_seen or not (answer.first_visits or answer.unproven)
-        return False if is_compared and outcome.content is not None else None
 
     def _count(self, answer: Observed | None) -> None:
         if answer is None:

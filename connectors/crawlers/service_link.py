@@ -158,9 +158,13 @@ class ServiceLink:
 
         async def work() -> None:
             result: Exception | None = None
-            for step in (within(within_s, self._end()), self._close()):
+            steps: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+                lambda: within(within_s, self._end()),
+                self._close,
+            )
+            for step in steps:
                 try:
-                    await step
+                    await step()
                 except Exception as error:  # noqa: BLE001  `then` gets the first one
                     result = result or error
             self._hand(then, result)
@@ -280,6 +284,8 @@ class ServiceLink:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        if self._sender is not None:
+            await self._sender.cancel()
         if self._sent:
             self._lost += [report.outcome for report in self._sent]
             self._hand(self._on_answer, list(self._sent), None)

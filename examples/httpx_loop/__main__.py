@@ -7,6 +7,7 @@ learns which pages change. What it saves is printed: the visits that it did not 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,8 +80,11 @@ def describe(ours: Finds, oldest: Finds) -> str:
 @click.option("--seconds", default=30.0, show_default=True, help="How long they crawl.")
 def main(pages: int, per_s: float, seconds: float) -> None:
     """Crawl a local site by streamsched and by oldest first, and print what the first has saved."""
-    with TemporaryDirectory() as folder, open_service(Path(folder) / "state", "scheduler.cycle=1s") as service:
-        ours, oldest = asyncio.run(compare(service, pages, per_s, seconds))
+    try:
+        with TemporaryDirectory() as folder, open_service(Path(folder) / "state", "scheduler.cycle=1s") as service:
+            ours, oldest = asyncio.run(compare(service, pages, per_s, seconds))
+    except KeyboardInterrupt:  # Ctrl-C: the loop has given its pages back
+        sys.exit(130)
     click.echo(describe(ours, oldest))
 
 

@@ -8,6 +8,7 @@ each of them, as it does not know what changed. The embedding is a hash of the w
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -127,8 +128,11 @@ async def compare(service: str, count: int, per_s: float, seconds: float) -> str
 def main(pages: int, per_s: float, seconds: float) -> None:
     """Keep a vector index of a local site fresh, and print what was saved against oldest first."""
     settings = ("scheduler.cycle=1s", "changes.keep=7d")
-    with TemporaryDirectory() as folder, open_service(Path(folder) / "state", *settings) as service:
-        click.echo(asyncio.run(compare(service, pages, per_s, seconds)))
+    try:
+        with TemporaryDirectory() as folder, open_service(Path(folder) / "state", *settings) as service:
+            click.echo(asyncio.run(compare(service, pages, per_s, seconds)))
+    except KeyboardInterrupt:  # Ctrl-C: the loop has given its pages back
+        sys.exit(130)
 
 
 if __name__ == "__main__":

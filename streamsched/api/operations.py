@@ -101,7 +101,7 @@ class Outcomes(Message):
 
 
 class OutcomesQuery(Message):
-    """``positions``: whether the answer has the positions of the outcomes that were changes."""
+    """``positions``: whether the answer has those of the outcomes that were changes, and of those that were none."""
 
     positions: bool = False
 

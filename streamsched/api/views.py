@@ -16,6 +16,7 @@ from streamsched.errors import InvalidRecord, shorten
 from streamsched.reasons import Reason
 
 KEPT_REJECTIONS: Final = 100  # of one call, listed; the rest are only counted
+_LISTS: Final = frozenset({"rejections", "positions", "unchanged"})  # fields of `Counts` that are not counted
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -58,13 +59,13 @@ class Counts(Answer, frozen=True, kw_only=True):
 
     def counts(self) -> dict[str, int]:
         """Return the counts by name."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("rejections", "positions")}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _LISTS}
 
     def __add__(self, other: Self) -> Self:
         """Return the sums of both, with the first rejections."""
         sums: dict[str, Any] = {name: count + getattr(other, name) for name, count in self.counts().items()}
         if "positions" in self.__struct_fields__:  # those of a sum would be of several calls
-            sums["positions"] = None
+            sums |= {"positions": None, "unchanged": None}
         return structs.replace(self, **sums, rejections=(self.rejections + other.rejections)[:KEPT_REJECTIONS])
 
 
@@ -79,10 +80,13 @@ class Observed(Counts, frozen=True, kw_only=True):
     ``rejections``: the first 100 of ``rejected``. An outcome that was sent twice, because the first answer was lost,
     counts as a duplicate or late.
 
-    ``positions``: on request, those of the ``changed`` outcomes in the call, from 0; a sum of results has none.
+    ``positions``: on request, those of the ``changed`` outcomes in the call, from 0; ``unchanged``: those of the
+    outcomes that showed that their pages have not changed. The others of the call show neither: they were first visits,
+    failures, ``unproven`` or not applied. A sum of results has no positions.
     """
 
     positions: list[int] | None = None
+    unchanged: list[int] | None = None
     applied: int = 0
     changed: int = 0
     first_visits: int = 0

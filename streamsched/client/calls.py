@@ -283,7 +283,8 @@ class ServiceCalls:
 
         `outcomes`: `Outcome` objects of this package or of `streamsched`, or an OutcomeBatch. Invalid ones are counted
         and named in the answer, the others are applied. To report an outcome twice changes nothing: it is a duplicate
-        or late the second time. `positions`: whether the answer has the positions of those that were changes.
+        or late the second time. `positions`: whether the answer has the positions of those that were changes,
+        and of those that were none.
         """
         return make_call(operations.OBSERVE, timeout_s, encode_outcomes(outcomes), positions=positions or None)
 

@@ -145,7 +145,7 @@ class AsyncOutcomeSender:
     10,000; ``every_s``: the longest time that an outcome waits while the service answers; ``capacity``: the most
     outcomes that wait, then `add` waits; ``on_answer``: called with the outcomes of each request and its answer, which
     names the rejected ones, and awaited if it is asynchronous; ``positions``: whether answers have the positions of
-    the outcomes that were changes; ``clock``: seconds of a clock that is never set.
+    the outcomes that were changes, and of those that were none; ``clock``: seconds of a clock that is never set.
 
     Outcomes are sent in the order in which they were added, and stay in the buffer until the service has them on disk.
     If it gives no answer, they are sent again until it does; if it refuses them, the sender stops. No outcome is
@@ -200,6 +200,13 @@ class AsyncOutcomeSender:
         await self._worker
         if self._failure is not None:
             raise self._failure
+
+    async def cancel(self) -> None:
+        """End at once, in place of the end of the block; ``unsent`` has what was not sent."""
+        self._is_open = False
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
 
     async def add(self, outcome: Outcome) -> None:
         """Add an outcome, once there is room for it.

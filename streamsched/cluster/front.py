@@ -159,8 +159,11 @@ class Front:
         observed = _add_up(Observed(), zip(parts.values(), answers, strict=True))
         if not options.positions:
             return observed
-        places = [rows[answer.positions] for rows, answer in zip(parts.values(), answers, strict=True)]
-        return structs.replace(observed, positions=np.sort(np.concatenate([*places, np.empty(0, np.intp)])).tolist())
+        places: dict[str, list[int]] = {}
+        for name in ("positions", "unchanged"):
+            found = [rows[getattr(answer, name)] for rows, answer in zip(parts.values(), answers, strict=True)]
+            places[name] = np.sort(np.concatenate([*found, np.empty(0, np.intp)])).tolist()
+        return structs.replace(observed, **places)
 
     async def notice(self, signals: SignalBatch) -> Noticed:
         """Report change signals, such as those of sitemaps and feeds.

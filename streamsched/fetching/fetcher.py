@@ -23,6 +23,7 @@ from streamsched.fetching.document_book import Document
 from streamsched.fetching.document_schedule import DocumentSchedule
 from streamsched.fetching.host_gate import HostGate
 from streamsched.fetching.visits import Visit, Visitor
+from streamsched.numerics.compilation.helper import compile_aside
 from streamsched.service.event_log import LOG
 from streamsched.signals import SignalBatch
 from streamsched.web.reach import PUBLIC, Reach
@@ -35,6 +36,7 @@ Deliver: TypeAlias = Callable[[SignalBatch], None]
 """Hands signals over; returns once they are safe. Raises StreamschedError, with ``retriable`` if that may pass."""
 
 _ENTRIES: Final = "entries.msgpack"
+_KERNELS: Final = ("observe", "serve", "keep on disk", "observe columns")  # of `warm`, which hold those of a schedule
 _TICK_S: Final = 0.2  # between two looks for documents that have fallen due
 _LEASED_PER_JOB: Final = 4  # documents that are chosen together: to choose costs milliseconds and a write
 _COMMIT_S: Final = 1.0  # the longest that what is found waits for its delivery
@@ -103,6 +105,7 @@ class Fetcher:
 
     def __enter__(self) -> Self:
         """Open the state. Raises SnapshotError if it is in use or damaged."""
+        compile_aside(_KERNELS)
         self.schedule.__enter__()
         try:
             with suppress(FileNotFoundError):

@@ -13,13 +13,14 @@ import numpy.typing as npt
 from streamsched.api.answers import Change, Changes, LeasedPage, RankedPage
 from streamsched.api.views import Noticed, Observed, Rejection, finite
 from streamsched.errors import InvalidOutcome, InvalidSignal
-from streamsched.numerics.arrays import Floats, Ints
+from streamsched.numerics.arrays import Bytes, Floats, Ints
 from streamsched.outcomes import STATUSES
 from streamsched.persistence.change_feed import Cursor
 from streamsched.politeness.priority import Tiers
 from streamsched.reasons import ReasonCode
 from streamsched.records.url_patterns import hosts_of
 from streamsched.state.found_changes import FoundChanges
+from streamsched.state.ingest import CHANGES, UNCHANGED
 
 SHOWN_PAGES: Final = 20  # of a batch, in a notebook
 
@@ -31,24 +32,25 @@ _FATES: Final = ("applied", "discovered", "repeated", "late", "refused")  # like
 
 
 def as_observed(
-    counts: Sequence[int], problems: Sequence[InvalidOutcome], positions: list[int] | None = None
+    counts: Sequence[int], problems: Sequence[InvalidOutcome], verdicts: Mapping[str, list[int]]
 ) -> Observed:
     """Return the result of a call by the `counts` of the ingest kernel and the `problems` of rejected outcomes.
 
-    `positions`: of the outcomes that were changes, if the caller wants them.
+    `verdicts`: from `find_verdicts`, if the caller wants them.
     """
-    named = dict(zip(_COUNTS, counts, strict=True))
+    named: dict[str, Any] = dict(zip(_COUNTS, counts, strict=True))
     del named["unchanged"], named["wrong"]  # the latter are among the problems
-    return Observed(**named, rejected=len(problems), rejections=Rejection.of(problems), positions=positions)
+    named.update(verdicts, rejected=len(problems), rejections=Rejection.of(problems))
+    return Observed(**named)
 
 
-def find_positions(found: npt.NDArray[np.float64], given: int, problems: Sequence[InvalidOutcome]) -> list[int]:
-    """Return the positions, in a call of `given` outcomes, of the changes `found` in those that were not `problems`."""
-    places = found[:, 0].astype(np.intp)
-    if problems:
-        places = np.delete(np.arange(given), [problem.record for problem in problems])[places]
-    positions: list[int] = places.tolist()
-    return positions
+def find_verdicts(verdicts: Bytes, given: int, problems: Sequence[InvalidOutcome]) -> dict[str, list[int]]:
+    """Return the fields of `Observed` with positions in a call of `given` outcomes.
+
+    `verdicts`: as in `state.ingest.IngestCounts`, of those that were not `problems`.
+    """
+    places = np.delete(np.arange(given), [problem.record for problem in problems])
+    return {"positions": places[verdicts == CHANGES].tolist(), "unchanged": places[verdicts == UNCHANGED].tolist()}
 
 
 def show_changes(found: FoundChanges | None, after: Cursor) -> Changes:

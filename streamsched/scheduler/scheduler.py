@@ -93,13 +93,13 @@ from streamsched.scheduler.reading.surge_view import FoundSurges, find_surges, v
 from streamsched.scheduler.reading.week_view import view_page_week, view_profile_week
 from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.scheduler.recovered_state import recover_state
-from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observed, find_positions
+from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observed, find_verdicts
 from streamsched.scheduler.settings import SchedulerSettings, parse_cycle
 from streamsched.signals import Signal, SignalBatch
 from streamsched.state.crawl_plan import CrawlPlan, write_crawl_rates
 from streamsched.state.ingest import CHANGES, WRONG
 from streamsched.state.known_pages import forget_rows
-from streamsched.state.page_table import NO_CHANGES
+from streamsched.state.page_table import NO_CHANGES, NO_VERDICTS
 from streamsched.state.stream_clock import MAX_AHEAD, admit_outcomes, admit_signals, parse_max_ahead
 from streamsched.state.url_rule import SCHEMES
 
@@ -263,7 +263,8 @@ class Scheduler:
         change nothing. Those of unknown pages beyond `max_pages` or `max_pages_per_host` are refused.
 
         - `latest_s`: the latest time that is valid, in place of that of the scheduler's clock;
-        - `positions`: whether the result has the positions of the outcomes that were changes, from 0.
+        - `positions`: whether the result has the positions of the outcomes that were changes, from 0, and of those that
+          showed that their pages have not changed.
         """
         core, given = self.core, as_outcomes(outcomes)
         problems = given.problems()
@@ -271,17 +272,25 @@ class Scheduler:
             batch, problems = admit_outcomes(core.clock, given, problems, latest_s)
             limits, then = core.politeness_policy.limits, core.formula_switch.count
             starts = core.url_rule.starts
-            found = np.empty((len(batch), 3)) if positions or core.on_changes is not None else NO_CHANGES
+            found = np.empty((len(batch), 3)) if core.on_changes is not None else NO_CHANGES
+            verdicts = np.zeros(len(batch), np.uint8) if positions else NO_VERDICTS
             counts = core.pages.observe(
-                batch, limits, exact=core.exact, surges=core.surges, starts=starts, then=then, found=found
+                batch,
+                limits,
+                exact=core.exact,
+                surges=core.surges,
+                starts=starts,
+                then=then,
+                found=found,
+                verdicts=verdicts,
             ).tolist()
             core.politeness_policy.reach(core.pages.arrays)
             core.note_changes(batch, counts[CHANGES], found)
-            places = find_positions(found[: counts[CHANGES]], len(given), problems) if positions else None
+            shown = find_verdicts(verdicts, len(given), problems) if positions else {}
             if counts[WRONG]:  # seldom: which ones they are is found again
                 problems = core.url_rule.check(given, problems)
                 batch = given.take(np.delete(np.arange(len(given)), [problem.record for problem in problems]))
-            observed = as_observed(counts, problems, places)
+            observed = as_observed(counts, problems, shown)
             core.report(batch)
             core.report(observed)
         return observed

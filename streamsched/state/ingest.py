@@ -130,12 +130,14 @@ class IngestCounts(NamedTuple):
     """What a batch did: ``counts``: int64[COUNTS], the rows whose scores it may have changed, and its changes.
 
     ``found``: float64[n, 3], of each change its place in the batch, the last visit before, UTC epoch seconds, and how
-    much changed, NaN if unknown; of length 0 if they are not wanted.
+    much changed, NaN if unknown; ``verdicts``: uint8[n], of each applied outcome the position of its count besides
+    APPLIED, of others what it was. Both are of length 0 if they are not wanted.
     """
 
     counts: Ints
     invalidated: InvalidationBuffer
     found: npt.NDArray[np.float64]
+    verdicts: Bytes
 
 
 @bare_kernel
@@ -194,6 +196,8 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
         leased = (page.flags & (LEASED | FOR_PANEL)) == LEASED
         outcome = _apply_one(shard, rows[i], at, columns, rules, result)
         counts[outcome] += 1
+        if result.verdicts.size:
+            result.verdicts[at] = outcome
         shard.corpus[0].newest_s = max(shard.corpus[0].newest_s, fetched_at)
         if leased and not page.flags & LEASED and outcome in (CHANGES, UNCHANGED):
             counts[SERVED] += 1

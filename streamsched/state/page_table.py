@@ -15,7 +15,7 @@ from streamsched.estimation.hierarchical_prior import init_corpus
 from streamsched.estimation.related_members import join_pages
 from streamsched.estimation.seasonality.group_profiles import assign_profiles, init_profiles
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, frozen
+from streamsched.numerics.arrays import Bytes, Floats, Hashes, Ints, Records, frozen
 from streamsched.numerics.keyed_hash import draw_key, read_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import UrlStarts
@@ -43,6 +43,7 @@ from streamsched.state.state_memory import StateMemory
 from streamsched.state.url_rule import ANY_TEXT
 
 NO_CHANGES: Final = np.empty((0, 3))
+NO_VERDICTS: Final = np.empty(0, np.uint8)
 """A place for changes that are not wanted."""
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
@@ -132,16 +133,18 @@ class PageTable:
         starts: UrlStarts = ANY_TEXT,
         then: Callable[[int], object] | None = None,
         found: npt.NDArray[np.float64] = NO_CHANGES,
+        verdicts: Bytes = NO_VERDICTS,
     ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `exact`: see
         `ChangeRule`; `surges`: whether surges are learned; `starts`: see `IngestRules`; `then`: called with
         the number of outcomes whenever some tens of thousands are applied, and at the end; `found`: float64[n, 3], gets
-        the changes, see `IngestCounts`. O(1) an outcome, amortised: 112 bytes of the page's records, its group's mean,
-        and four rows of the sweep.
+        the changes, `verdicts`: uint8[n] of zeros, the verdicts, see `IngestCounts`. O(1) an outcome, amortised: 112
+        bytes of the page's records, its group's mean, and four rows of the sweep.
         """
-        result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED, found)
+        touched = self.touched.buffer if self.touched else UNWATCHED
+        result = IngestCounts(np.zeros(COUNTS, np.int64), touched, found, verdicts)
         columns = _as_columns(batch)
         if np.any(batch.given & CONTENT):
             self.keep_contents()

@@ -68,10 +68,15 @@ def test_positions_are_those_of_the_changes_in_the_call(service: Running) -> Non
     outcomes[2]["url"] = "no URL"
     answer = service.client.post("/v1/outcomes?positions=true", json={"outcomes": outcomes}).json()
     assert (answer["positions"], answer["changed"], answer["rejected"]) == ([0, 3, 6], 3, 2)
-    assert service.client.post("/v1/outcomes", json={"outcomes": outcomes}).json()["positions"] is None
+    assert answer["unchanged"] == [4, 5, 7, 8]
+    again = service.client.post("/v1/outcomes", json={"outcomes": outcomes}).json()
+    assert (again["positions"], again["unchanged"]) == (None, None)
     with Client(f"http://{service.server.address}") as client:
         sent = [Outcome(url, NOW - 4_000.0, changed=url == URLS[2]) for url in URLS[:4]]
-        assert client.observe(sent, positions=True).positions == [2]
+        sent[1:1] = [sent[0], Outcome(URLS[3], NOW - 6_000.0, changed=True), Outcome("https://new.example/", NOW)]
+        observed = client.observe(sent, positions=True)
+        assert (observed.duplicates, observed.late, observed.first_visits) == (1, 1, 1)
+        assert (observed.positions, observed.unchanged) == ([5], [0, 4, 6])
     assert service.scheduler.observe(Outcome(URLS[0], NOW - 3_000.0, changed=True), positions=True).positions == [0]
 
 

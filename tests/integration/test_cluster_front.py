@@ -226,6 +226,7 @@ async def test_outcomes_go_to_their_owners_and_faults_keep_their_places(cluster:
     assert (observed.applied, observed.rejected) == (238, 2)
     assert [one.record for one in observed.rejections] == [7, 100]
     assert observed.positions == [number for number in range(240) if number % 3 == 0]
+    assert observed.unchanged == [number for number in range(240) if number % 3 and number not in (7, 100)]
     assert (await cluster.front.observe(outcomes[:50])).duplicates == 49
     assert (await cluster.front.observe([])).applied == 0
     noticed = await cluster.front.notice([Signal(url, NOW - 1.0, "feed") for url in URLS[:40]])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from examples.rag_refresh.index import VectorIndex
+from streamsched.client import Client
+from tests.support.child_processes import child_process
 from tests.support.paths import ROOT
+from tests.support.waiting import pause
 
 
 def rows_of(example: str, *words: str) -> tuple[dict[str, list[int]], str]:
@@ -49,3 +56,27 @@ def test_an_index_without_documents_finds_none() -> None:
     assert (index.search("words"), len(index), index.deleted) == ([], 0, 1)
     with pytest.raises(KeyError):
         _ = index.texts["https://a.example/"]
+
+
+def address_in(folder: Path) -> str:
+    """Return where the service of an example is, which keeps its log in `folder`."""
+    while True:
+        texts = [log.read_text() for log in folder.glob("*/log.jsonl")]
+        if found := re.search(r'"address": ?"(.+?)"', "".join(texts)):
+            return f"http://{found[1]}"
+        pause()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_loop_ends_in_silence(times: int, tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "examples.httpx_loop", "--pages", "20", "--seconds", "60")
+    settings: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, "TMPDIR": str(tmp_path)}, "process_group": 0}
+    with child_process(command, **settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        with Client(address_in(tmp_path)) as client:
+            while client.stats().outcomes["applied"] < 30:  # more than the first visits
+                pause()
+        for _ in range(times):
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        said, _ = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamsched.content import PageText, bounded_markup, content_hash, page_text, remove_noise, simhash
+from streamsched.content import PageText, bounded_markup, content_hash, page_text, remove_noise, simhash, text_hashes
 from streamsched.content.page_difference import find_differing
 from streamsched.content.page_text import decode_page
 from streamsched.estimation.simhash import simhash as simhash_of_texts
@@ -132,3 +132,10 @@ def test_the_extractor_is_part_of_the_hash_not_of_the_text(text: str, by: str) -
     made = content_hash(PageText.of(text, by))
     assert made >> 48 == content_hash(text) >> 48 == 0xC0E7
     assert made & ((1 << 38) - 1) == content_hash(text) & ((1 << 38) - 1)
+
+
+@given(st.lists(st.sampled_from(("5", "2026-11-27", "10:15", "Nov ", " ", ":", ".", "x", "3 days ago", 50 * "w", "é"))))
+def test_numbers_are_found_wherever_digits_are_few(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    found = [(one.span(), one.lastindex) for one in text_hashes._find_numeric(text)]
+    assert found == [(one.span(), one.lastindex) for one in text_hashes._NUMERIC.finditer(text)]

@@ -81,11 +81,18 @@ def as_told(counts: Counter[str], served: int, hits: int, moved: int) -> Observe
 
 
 def observe_both(scheduler: Scheduler, shard: reference_shard.Shard, outcomes: list[Outcome], sizes: list[int]) -> None:
-    result = Observed()
+    result, shown = Observed(), list[str | None]()
     for part in cut(outcomes, sizes):
-        result += scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part))
+        told = scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part), positions=True)
+        assert told.positions is not None
+        assert told.unchanged is not None
+        verdicts = dict.fromkeys(told.positions, "change") | dict.fromkeys(told.unchanged, "same")
+        shown += [verdicts.get(position) for position in range(len(part))]
+        result += told
     served, hits, moved = shard.served, shard.hits, shard.moved
-    counts = Counter(shard.observe(outcome) for outcome in outcomes)
+    expected = [shard.observe(outcome) for outcome in outcomes]
+    assert shown == [verdict if verdict in ("change", "same") else None for verdict in expected]
+    counts = Counter(expected)
     assert result == as_told(counts, shard.served - served, shard.hits - hits, shard.moved - moved)
 
 

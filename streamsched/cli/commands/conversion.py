@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 from rich.progress import TimeElapsedColumn
 
 from streamsched.cli.exits import DONE
@@ -21,6 +22,7 @@ from streamsched.connectors.kafka.sink import FRAME_ROWS
 from streamsched.connectors.opening import open_signals, open_source
 from streamsched.connectors.records import OUTCOMES
 from streamsched.errors import SettingsError
+from streamsched.state.url_rule import SCHEMES, UrlRule, parse_schemes
 
 _WRITERS: Final = {".jsonl": write_jsonl, ".ndjson": write_jsonl, ".msgpack": write_msgpack, ".mp": write_msgpack}
 _CONVERT_EPILOG: Final = """
@@ -76,6 +78,10 @@ def _parse_topic(text: str) -> str:
     return text
 
 
+def _parse_schemes(text: str) -> str | None:
+    return parse_schemes(None if text == "none" else text)
+
+
 @click.command("publish", epilog=_PUBLISH_EPILOG)
 @click.argument("log")
 @click.option(
@@ -96,6 +102,13 @@ def _parse_topic(text: str) -> str:
     "--as", "shape", type=click.Choice(SHAPES), default=SHAPES[0], help="Content of a message: a frame or one outcome."
 )
 @click.option("--signals", is_flag=True, help="LOG holds change signals, not outcomes.")
+@click.option(
+    "--schemes",
+    type=Parsed("TEXT", _parse_schemes),
+    default=SCHEMES,
+    show_default=True,
+    help="Reject URLs that are not absolute with one of these, as scheduler.schemes of those who read the topic.",
+)
 @click.option("--rows", type=whole(1), default=FRAME_ROWS, help="Largest number of outcomes in a frame.")
 @click.option("--partitions", type=whole(1), help="Create the topic with N partitions if it does not exist.")
 @click.option("--dead-letters", type=FILE, help="Append rejected records to FILE as JSON.")
@@ -105,16 +118,21 @@ def publish_command(log: str, topic: str, partitions: int | None, json: bool, **
 
     LOG is a file of crawl outcomes or of signals in any format, or - for standard input.
     """
-    count = 0
+    count, rule = 0, UrlRule(given["schemes"])
     open_either, kind = (open_signals, "signals") if given["signals"] else (open_source, "outcomes")
     with open_either(log, format=given["format_name"], dead_letters=given["dead_letters"]) as source:
         size = Path(log).stat().st_size if Path(log).is_file() and not log.endswith(".gz") else None
         with open_sink(topic) as sink, show_bar(kind, TimeElapsedColumn()) as update:
             send: Any = sink.send_signals if given["signals"] else sink.send_outcomes
             created = partitions is not None and sink.create(partitions)
+            delivery: Any
             for delivery in source:
-                send(delivery.records, given["shape"], given["rows"])
-                count += len(delivery.records)
+                records = delivery.records
+                if problems := rule.check(records, []):
+                    source.reject(delivery, problems)
+                    records = records.take(np.delete(np.arange(len(records)), [one.record for one in problems]))
+                send(records, given["shape"], given["rows"])
+                count += len(records)
                 if update is not None:
                     done = delivery.position.offset if size else None
                     update(description=f"{count:,} {kind}", completed=done, total=size)

@@ -42,6 +42,20 @@ def start_once(module: str) -> None:
     start_helper(())
 
 
+def compile_aside(workloads: Sequence[str]) -> None:
+    """Let a helper compile what the cache lacks, and wait for it: compiling takes 200 MB, which stay with a process."""
+    if allowed_processes() > 1:
+        aside[:] = workloads
+
+
+def await_helper() -> None:
+    """Run what `compile_aside` has named in a helper, now that the cache lacks a kernel."""
+    workloads = aside.copy()
+    aside.clear()
+    if (process := start_helper(workloads)) is not None:
+        end_of(process)
+
+
 def start_helper(workloads: Sequence[str]) -> subprocess.Popen[str] | None:
     """Start a process that runs `workloads`, or those of a first program; None if the system refuses.
 
@@ -85,3 +99,5 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 _started: Final[list[bool]] = []
+aside: Final[list[str]] = []
+"""What `await_helper` will run."""

@@ -34,6 +34,9 @@ from numba.core.caching import (
 )
 from numba.core.runtime.nrt import rtsys
 
+from streamsched.numerics.compilation.helper import aside, await_helper
+from streamsched.numerics.compilation.notices import announce
+
 NATIVE: Final = "STREAMSCHED_NATIVE"
 """The environment variable that forbids shipped machine code: 1, kernels are compiled for this very processor."""
 SHIPPED: Final = Path(__file__).resolve().parents[2] / "machine_code"
@@ -263,6 +266,11 @@ class KernelCache(FunctionCache):
             found = self._find_shipped(sig, target_context)
         if found is not None:
             self._release()
+        elif aside:
+            self._release()  # for the helper
+            announce(self._py_func.__name__)
+            await_helper()
+            return self.load_overload(sig, target_context)
         return found
 
     def _find_shipped(self, sig: Any, target_context: Any) -> Any:

@@ -51,10 +51,15 @@ class _Progress:
 _PROGRESS: Final = _Progress()  # of the process: kernels are compiled one at a time, under Numba's lock
 
 
+def announce(kernel: str) -> None:
+    """Report that a kernel is compiled now, in whichever process."""
+    _PROGRESS.report(kernel, done=False)
+
+
 @contextmanager
 def announced(kernel: str) -> Iterator[None]:
     """Report that a kernel that Python calls is compiled in this block."""
-    _PROGRESS.report(kernel, done=False)
+    announce(kernel)
     began = time.perf_counter()
     yield
     _PROGRESS.count += 1

@@ -30,13 +30,26 @@ def test_a_log_becomes_a_topic(streamsched: Command, topic: Topic, log: Path, sh
 
 
 def test_what_is_rejected_is_named_and_not_sent(streamsched: Command, topic: Topic, log: Path, tmp_path: Path) -> None:
-    spoilt = put(tmp_path / "spoilt.jsonl.gz", log.read_bytes() + b"{}\n")
+    spoilt = put(tmp_path / "spoilt.jsonl.gz", log.read_bytes() + b'{}\n{"url": "no URL", "fetched_at": 1}\n')
     answer = streamsched("publish", spoilt, "--to", topic.url(), "--json", "--dead-letters", tmp_path / "dead.jsonl")
     assert answer.code == 0
-    assert answer.json == {"outcomes": 60, "rejected": 1, "topic": topic.name, "created": False}
+    assert answer.json == {"outcomes": 60, "rejected": 2, "topic": topic.name, "created": False}
     assert "line 61: url: expected 1 to 8192 bytes" in answer.err
-    assert len((tmp_path / "dead.jsonl").read_text().splitlines()) == 1
+    assert "line 62: url: expected an absolute URL" in answer.err
+    assert len((tmp_path / "dead.jsonl").read_text().splitlines()) == 2
     assert len(topic.read()) == 60
+
+
+@pytest.mark.parametrize(("schemes", "sent"), [("http https", 1), ("https ftp", 2), ("any", 3), ("none", 4)])
+def test_urls_are_of_the_schemes_of_those_who_read_the_topic(
+    streamsched: Command, topic: Topic, tmp_path: Path, schemes: str, sent: int
+) -> None:
+    urls = ["https://a.example/", "ftp://a.example/", "gopher://a.example/", "a page"]
+    events = "".join(f'{{"url": "{url}", "at": 1, "source": "feed"}}\n' for url in urls)
+    words = ("publish", put(tmp_path / "log.jsonl", events.encode()), "--signals", "--to", topic.url(), "--json")
+    answer = streamsched(*words, "--schemes", schemes)
+    assert (answer.code, answer.json["signals"], answer.json["rejected"]) == (0, sent, 4 - sent)
+    assert answer.err.count("expected an absolute URL") == 4 - sent
 
 
 @pytest.mark.usefixtures("real")

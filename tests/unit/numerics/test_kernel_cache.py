@@ -201,3 +201,16 @@ def usable(level: Level) -> bool:
     """Whether this processor has the features of `level`."""
     features = llvmlite.binding.get_host_cpu_features()
     return all(features.get(name, False) for name in level.features)
+
+
+def test_a_process_that_lets_another_one_compile_waits_and_loads(tmp_path: Path) -> None:
+    aside = """
+    import subprocess
+    from streamsched.numerics.compilation import helper
+    if len(sys.argv) == 2:  # this one; the helper has another word
+        command = [sys.executable, __file__, "1", "helper"]
+        helper.start_helper = lambda words: print(*map(len, words), flush=True) or subprocess.run(command) and None
+        helper.allowed_processes = lambda: 2
+        helper.compile_aside(["keep"])
+    print("""
+    assert finish(start(tmp_path, 4, MODULE.replace("    print(", aside))) == [4, 2, 1, 0, 8, 0, 0]

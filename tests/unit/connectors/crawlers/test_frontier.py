@@ -311,30 +311,25 @@ def test_the_end_does_not_wait_long_for_a_service_that_is_away(service: Service)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "answer", "before", "changed"),
+    ("answer", "changed"),
     [
-        (Outcome(A[0], NOW, content=1), Observed(applied=1, changed=1, positions=[0]), [], True),
-        (Outcome(A[0], NOW, content=1), Observed(applied=1, first_visits=1, positions=[]), [], None),
-        (Outcome(A[0], NOW, content=1), Observed(applied=2, first_visits=1, positions=[1]), [], None),
-        (Outcome(A[0], NOW, content=1), Observed(applied=2, first_visits=1, positions=[1]), [A[0]], False),
-        (Outcome(A[0], NOW, content=1), Observed(applied=1, positions=[]), [], False),
-        (Outcome(A[0], NOW), Observed(applied=1, unproven=1, positions=[]), [A[0]], None),
-        (Outcome(A[0], NOW, status=304), Observed(applied=2, first_visits=1, positions=[]), [], False),
-        (Outcome(A[0], NOW, content=1), Observed(late=1, positions=[]), [A[0]], None),
-        (Outcome(A[0], NOW, content=1), None, [A[0]], None),
+        (
+            Observed(applied=1, changed=1, first_visits=1, late=1, positions=[0], unchanged=[3]),
+            [True, None, None, False],
+        ),
+        (Observed(late=1), [None] * 4),
+        (None, [None] * 4),
     ],
 )
-def test_verdicts(
-    service: Service, outcome: Outcome, answer: Observed | None, before: list[str], changed: bool | None
+def test_each_outcome_has_a_verdict_of_its_own(
+    service: Service, answer: Observed | None, changed: list[bool | None]
 ) -> None:
     frontier = frontier_of(service)
     verdicts: list[bool | None] = []
-    for url in before:
-        frontier.report(frontier.begin_own(url), [Outcome(url, NOW, content=1)])
-        service.on_answer([service.reports.pop()], Observed(applied=1, first_visits=1, positions=[]))
-    frontier.report(frontier.begin_own(outcome.url), [outcome], verdicts.append)
-    service.on_answer([service.reports.pop()], answer)
-    assert verdicts == [changed]
+    for url in A[:4]:
+        frontier.report(frontier.begin_own(url), [Outcome(url, NOW, content=1)], verdicts.append)
+    service.on_answer(service.reports, answer)
+    assert verdicts == changed
 
 
 def test_it_ends_after_its_pages_or_once_nothing_was_due_for_a_while(service: Service) -> None:
