@@ -79,9 +79,9 @@ def test_a_challenger_that_equals_the_champion_changes_few_pages(politeness: Pol
         for url in found:
             counts[url in arm] += 1
         sizes += len(found)
-    assert others <= 0.15 * sizes
         for one, urls in ((plain, expected), (tried, found)):
             one.observe([Outcome(url, now + 1.0, changed=False) for url in urls])
+    assert others <= 0.15 * sizes
     share = len(arm) / PAGES
     assert abs(counts[1] - share * sizes) <= 4.0 * math.sqrt(share * sizes) + 1.0
 
