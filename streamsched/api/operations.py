@@ -186,10 +186,10 @@ class TrainingQuery(Message):
     """
 
     cycles: Annotated[int, Meta(ge=1, le=100_000)]
-    now: Annotated[float, Meta(ge=0.0)]
+    now: Annotated[float, Meta(gt=0.0, lt=1e11)]
     share: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
     draws: Annotated[int, Meta(ge=1, le=1_000)] = 1
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
 
 class StatsQuery(Message):
