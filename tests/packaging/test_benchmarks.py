@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from benchmarks import demo_table
 from benchmarks.report import MOST_HEADLINES, PAGE, README, Row, durations, quote, replace_quote, replace_section, table
 
 _NAMES = ("first", "second")
@@ -32,3 +33,13 @@ def test_a_section_is_replaced_in_the_order_of_the_table() -> None:
 def test_a_readme_without_the_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="put them around"):
         replace_quote("# streamsched\n", "")
+
+
+def test_the_table_of_the_demo_is_replaced() -> None:
+    figures = {name: {"value": 7.25, "low": 6.0, "high": 8.0} for name, _ in demo_table._FIGURES}
+    table = demo_table.make_table({name: {"figures": figures} for name in demo_table._POLICIES})
+    readme = demo_table.replace_table(README.read_text(encoding="utf-8"), table)
+    assert "oracle    7.250 ±1.000 7.250 ±1.000 7.250 ±1.000  7.2 ±1.0   7.2 ±1.0\n```" in readme
+    assert readme.count("\n") == README.read_text(encoding="utf-8").count("\n")
+    with pytest.raises(ValueError, match="one table"):
+        demo_table.replace_table("# streamsched\n", table)
