@@ -59,6 +59,7 @@ _SUMMARIES: Final = {
 _MODULES: Final = {
     "changes": "service",
     "convert": "conversion",
+    "evolve": "experiment",
     "explain": "next",
     "publish": "conversion",
     "rules": "service",

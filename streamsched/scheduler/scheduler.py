@@ -51,8 +51,7 @@ from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
 from streamsched.reasons import Reason, ReasonCode
-from streamsched.records.page_bounds import MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
-from streamsched.records.page_schema import FORGOTTEN
+from streamsched.records.page_schema import FORGOTTEN, MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.records.url_patterns import find_host
 from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
 from streamsched.scheduler.batches.formula_trial import Trial
