@@ -15,10 +15,10 @@ from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.eligibility import are_eligible, are_leased, read_waits
-from streamsched.politeness.glob_match import fits
 from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.politeness.rule_targets import fits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import find_host
 from streamsched.state.page_table import PageTable
