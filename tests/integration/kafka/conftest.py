@@ -81,9 +81,11 @@ def _mock(reason: str) -> Iterator[Address]:
 
 @pytest.fixture
 def collected() -> Iterator[None]:
-    """Collect what a test leaves while its filter of warnings holds."""
+    """Collect what a test leaves while its filter of warnings holds; what was there before need not be looked at."""
+    gc.freeze()
     yield
     gc.collect()
+    gc.unfreeze()
 
 
 @pytest.fixture
