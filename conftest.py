@@ -61,5 +61,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: tests wait for brokers, processes, and kernels that another worker compiles."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than cores: half of the time tests wait, for brokers, processes and clocks."""
+    return (os.cpu_count() or 1) + 2
