@@ -31,8 +31,8 @@ if sys.platform == "linux":
 # at the same example everywhere. Only a developer's machine looks for a smaller one, which takes minutes and memory.
 # An ordinary run draws a few examples; make soak draws Hypothesis' own number, from another seed each time if told so.
 NO_SHRINKING = [Phase.explicit, Phase.generate]
-settings.register_profile("local", deadline=None, max_examples=30)
-settings.register_profile("ci", deadline=None, max_examples=30, derandomize=True, phases=NO_SHRINKING)
+settings.register_profile("local", deadline=None, max_examples=20)
+settings.register_profile("ci", deadline=None, max_examples=20, derandomize=True, phases=NO_SHRINKING)
 settings.register_profile("soak", deadline=None, max_examples=100, database=None, phases=NO_SHRINKING)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
