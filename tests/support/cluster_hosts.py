@@ -225,29 +225,33 @@ def check(cluster: Cluster, crawlers: Crawlers, published: int) -> None:
     assert [url for url, times in crawlers.leased.items() if times > 1] == []
     targets = {one.moved_to for one in redirects() if one.moved_to is not None}
     visited = {one.url for one in (*outcomes(0, published), *misplaced())}
-    views, shards = view_pages(cluster, {*crawlers.discovered, *visited, *crawlers.leased, *targets})
+    views, hosts = view_pages(cluster, {*crawlers.discovered, *visited, *crawlers.leased, *targets})
     assert targets <= views.keys()
-    known = list(shards)
-    assert [shards[url] for url in known] == partitions_of(PackedUrls.pack(known), PARTITIONS).tolist()
+    for number, names in hosts.items():
+        assert 0 < len(names) < 1_000
+        sites = PackedUrls.pack([f"https://{name}/" for name in names])
+        assert partitions_of(sites, PARTITIONS).tolist() == [number] * len(names)
     assert crawlers.discovered
     assert [url for url in crawlers.discovered if url not in views] == []
     assert [url for url in crawlers.leased if views[url].lease_until_s is None] == []
     assert {url: views[url].visits for url in visited} == dict.fromkeys(visited, 1)
 
 
-def view_pages(cluster: Cluster, urls: set[str]) -> tuple[dict[str, PageView], dict[str, int]]:
-    """What is known of each of `urls` that is known, and at which shard it is; begun anew if a partition moves."""
+def view_pages(cluster: Cluster, urls: set[str]) -> tuple[dict[str, PageView], dict[int, list[str]]]:
+    """What its shard knows of each of `urls`, and the hosts of each shard; begun anew if a partition moves."""
+    asked = list(urls)
+    numbers = partitions_of(PackedUrls.pack(asked), PARTITIONS).tolist()
     while True:
-        views, shards = dict[str, PageView](), dict[str, int]()
+        views, hosts = dict[str, PageView](), dict[int, list[str]]()
         with suppress(ServiceUnavailable):
             for number, host in cluster.owners(PARTITIONS).items():
                 with host.shard(number) as shard:
-                    for url in urls:
+                    for url in (url for url, own in zip(asked, numbers, strict=True) if own == number):
                         view = shard.page(url)
                         if view is not None:
-                            assert url not in shards
-                            views[url], shards[url] = view, number
-            return views, shards
+                            views[url] = view
+                    hosts[number] = [one.host for one in shard.hosts(size=1_000).hosts]
+            return views, hosts
 
 
 def await_balance(cluster: Cluster, count: int) -> None:
