@@ -45,6 +45,15 @@ os.environ["STREAMSCHED_COMPILE_PROCESSES"] = "1"  # the workers of a run compil
 
 
 @pytest.fixture(scope="module")
+def small_tables() -> Iterator[None]:
+    """Tables that start small and move as they grow."""
+    from tests.support.guarded_memory import small_reserve  # noqa: PLC0415  it imports numba
+
+    with small_reserve():
+        yield
+
+
+@pytest.fixture(scope="module")
 def no_surge_probes() -> Iterator[None]:
     """Batches without surge probes, which are then the best pages by the formula, as twins that know no probes rank."""
     from streamsched.scheduler.batches.surge_probes import SurgeProbes  # noqa: PLC0415  it imports numba
