@@ -31,8 +31,8 @@ if sys.platform == "linux":
 # at the same example everywhere. Only a developer's machine looks for a smaller one, which takes minutes and memory.
 # An ordinary run draws a few examples; make soak draws Hypothesis' own number, from another seed each time if told so.
 NO_SHRINKING = [Phase.explicit, Phase.generate]
-settings.register_profile("local", deadline=None, max_examples=30)
-settings.register_profile("ci", deadline=None, max_examples=30, derandomize=True, phases=NO_SHRINKING)
+settings.register_profile("local", deadline=None, max_examples=20)
+settings.register_profile("ci", deadline=None, max_examples=20, derandomize=True, phases=NO_SHRINKING)
 settings.register_profile("soak", deadline=None, max_examples=100, database=None, phases=NO_SHRINKING)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
@@ -42,6 +42,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Before any test module imports numba, which reads the variable then.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / "build" / "kernels"))
 os.environ["STREAMSCHED_COMPILE_PROCESSES"] = "1"  # the workers of a run compile beside each other
+
+
+@pytest.fixture(scope="module")
+def small_tables() -> Iterator[None]:
+    """Tables that start small and move as they grow."""
+    from tests.support.guarded_memory import small_reserve  # noqa: PLC0415  it imports numba
+
+    with small_reserve():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -61,5 +70,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: tests wait for brokers, processes, and kernels that another worker compiles."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than cores: half of the time tests wait, for brokers, processes and clocks."""
+    return (os.cpu_count() or 1) + 2

@@ -31,6 +31,7 @@ from streamsched.fields import (
     status_code,
 )
 from streamsched.numerics.argument_checks import read_items
+from streamsched.numerics.arrays import is_masked
 from streamsched.numerics.column_casting import as_column, as_urls
 from streamsched.numerics.packed_urls import PackedUrls
 
@@ -265,7 +266,7 @@ class OutcomeBatch(RecordColumns):
 
 def _read_texts(field: Field, values: Any) -> Any:
     """Return a column with numbers in place of words. Raises InvalidOutcome for a text that is none."""
-    if isinstance(values, np.ma.MaskedArray):  # refused below
+    if is_masked(values):  # refused below
         return values
     if isinstance(values, np.ndarray) and (values.dtype.kind not in "OU" or values.ndim != 1):
         return values

@@ -117,16 +117,6 @@ def format_half_width(estimate: Estimate, digits: int = 3) -> str:
     return "" if estimate.half_width is None else f"±{estimate.half_width:.{digits}f}"
 
 
-def format_estimate(estimate: Estimate, digits: int = 3) -> str:
-    """Return an estimate with half the width of its interval.
-
-    >>> from streamsched.replay.confidence_intervals import Estimate
-    >>> format_estimate(Estimate(0.27, 0.25, 0.29)), format_estimate(Estimate(None))
-    ('0.270 ±0.020', '–')
-    """
-    return f"{format_number(estimate.value, digits)} {format_half_width(estimate, digits)}".rstrip()
-
-
 def format_relative(value: float | None) -> str:
     """Return a ratio to an average with two decimals, a dash for NaN and None.
 

@@ -20,11 +20,6 @@ from streamsched.formula.syntax.nodes import Binary, BinaryOp, Constant, Node, T
 _MAX_REDRAWS: Final = 20  # of a duplicate initial tree: small trees over few terminals soon repeat
 
 
-def draw_below(count: int, rng: Random) -> int:
-    """Return a uniform integer from 0 to `count` - 1; see the module's docstring. O(1)."""
-    return int(rng.random() * count)
-
-
 def subtree_end(genome: bytes, start: int, symbol_set: SymbolSet) -> int:
     """Return the index after the subtree that begins at `start`. O(size of the subtree).
 

@@ -7,6 +7,7 @@ in the directory JOB, calls FUNCTION, and writes ``result.json`` there. It exits
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import sys
 import threading
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the job that `arguments` name; return the exit code."""
     job, parent, function = Path(arguments[0]), int(arguments[1]), arguments[2]
     os.nice(_LOWEST_PRIORITY)
+    gc.freeze()  # modules stay: collections need not look at them
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     with (job.parent / LOCK_NAME).open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the system releases it when the process ends

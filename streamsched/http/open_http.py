@@ -50,6 +50,7 @@ def open_http(
     with open_app(scheduler, settings, wall) as app:
         server = HttpServer(settings, app, listener)
         app.service.is_starting = prepare is not None
+        had_frozen = gc.get_freeze_count() > 0
         server.start()
         try:
             if prepare is not None:
@@ -59,7 +60,8 @@ def open_http(
             gc.freeze()  # else each full collection looks at all that compilers have left, for a tenth of a second
             yield server
         finally:
-            gc.unfreeze()
+            if not had_frozen:  # else the process is ours, and ends
+                gc.unfreeze()
             server.stop()
 
 

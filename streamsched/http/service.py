@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from importlib import metadata
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from streamsched.api.values import LONGEST_WAIT_S
 from streamsched.errors import SettingsError, SnapshotError
-from streamsched.http.bell import Bell
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.scheduler_thread import QueueFull, SchedulerThread
 from streamsched.http.service_figures import RequestDurations, ServiceFigures
@@ -21,6 +22,8 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
 
 Result = TypeVar("Result")
+
+_PAUSE_S: Final = 0.02  # between two looks of a waiter of a bell, so that one that never stops costs little
 
 
 class ServiceState:
@@ -185,3 +188,52 @@ def _find_version() -> str:
         return metadata.version("streamsched")
     except metadata.PackageNotFoundError:
         return "0"
+
+
+class Bell:
+    """Wakes those who wait. A ring while nobody waits is lost, so `first` listens before it looks."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
+    def ring(self) -> None:
+        """Wake all who wait. O(waiting)."""
+        for waiting in list(self._waiting):
+            with suppress(RuntimeError):  # its loop is closed
+                waiting.get_loop().call_soon_threadsafe(_finish, waiting)
+
+    async def first(
+        self,
+        look: Callable[[], Awaitable[Result]],
+        is_enough: Callable[[Result], bool],
+        wait_s: float,
+        *,
+        at_least_every_s: float = 60.0,
+    ) -> Result:
+        """Return what `look` returns once it `is_enough`, or as it is after `wait_s` seconds.
+
+        It looks at once, at each ring, and from time to time.
+        """
+        end_s = time.monotonic() + wait_s
+        while True:
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiting)
+            try:
+                found = await look()
+                left_s = end_s - time.monotonic()
+                if left_s <= 0.0 or is_enough(found):
+                    return found
+                await asyncio.wait([waiting], timeout=min(left_s, at_least_every_s))
+            finally:
+                self._waiting.discard(waiting)
+                waiting.cancel()
+            await asyncio.sleep(min(_PAUSE_S, max(end_s - time.monotonic(), 0.0)))
+
+
+def _finish(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,12 @@ Column = TypeVar("Column", bound=npt.NDArray[Any])
 def field_offset(dtype: Any, name: str) -> int:
     """Return the bytes from the start of a record of `dtype`, a structured one, to its field `name`. O(1)."""
     return int(dtype.fields[name][1])
+
+
+def is_masked(values: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    """Return whether `values` is a masked array: who has one has imported numpy.ma, which we need not do. O(1)."""
+    masked: Any = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(values, masked.MaskedArray)
 
 
 def frozen(array: Column) -> Column:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.argument_checks import read_items
+from streamsched.numerics.arrays import is_masked
 from streamsched.numerics.packed_urls import NO_URLS, PackedUrls
 
 # Kinds of arrays from which a column is made if no value changes. A float has lost bits of a fingerprint already.
@@ -87,7 +88,7 @@ def join_urls(columns: Sequence[PackedUrls], counts: Sequence[int]) -> PackedUrl
 
 def _check_mask(field: str, values: object) -> None:
     """Raise InvalidOutcome for an array whose mask would be lost."""
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         record = int(np.argmax(np.ma.getmaskarray(values))) if values.ndim == 1 and values.size else 0
         raise InvalidOutcome(record, field, "a masked array", "a list with None for records without the field")
 

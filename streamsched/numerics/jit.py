@@ -6,6 +6,7 @@ Kernels are compiled at their first call and cached on disk: see `streamsched.nu
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ class Kernel(CPUDispatcher):
     """
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # else found three times
         super().__init__(function, targetoptions=dict(options))
         self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, {}, compiler.Compiler)
         self._opened_cache: Any = None

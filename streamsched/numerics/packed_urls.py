@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.argument_checks import read_items
-from streamsched.numerics.arrays import Bytes
+from streamsched.numerics.arrays import Bytes, is_masked
 
 MAX_URL_BYTES = 8192  # the longest URL of an outcome
 URL_EXPECTED = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
@@ -35,7 +35,7 @@ class PackedUrls:
         Raises ValueError if the offsets are not ascending positions within the blob.
         """
         for name, column in (("blob", blob), ("offsets", offsets)):
-            if isinstance(column, np.ma.MaskedArray):
+            if is_masked(column):
                 raise ValueError(f"{name}: expected an array without a mask, found a masked array")
         raw = np.frombuffer(blob, np.uint8) if isinstance(blob, bytes | bytearray | memoryview) else np.asarray(blob)
         if raw.dtype != np.uint8 or raw.ndim != 1:

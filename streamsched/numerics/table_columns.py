@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from streamsched.errors import shorten
 from streamsched.numerics.argument_checks import read_items
+from streamsched.numerics.arrays import is_masked
 
 Gaps: TypeAlias = npt.NDArray[np.bool_] | None
 
@@ -49,7 +50,7 @@ def read_cells(name: str, column: Any) -> Cells:
     Gaps are None, NaN, NaT, pandas' NA and masked values. Arrays of times become UTC epoch seconds; times without a
     zone are taken as UTC. Raises TypeError if `column` is none.
     """
-    if isinstance(column, np.ma.MaskedArray):
+    if is_masked(column):
         values, gaps = read_cells(name, np.ma.getdata(column))
         return Cells(values, _join(gaps, np.ma.getmaskarray(column)))
     if _is_of("pandas", column):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import read_items
-from streamsched.numerics.arrays import Bools, Floats, Ints, frozen
+from streamsched.numerics.arrays import Bools, Floats, Ints, frozen, is_masked
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 
@@ -108,7 +108,7 @@ def check_number(name: str, found: object, *, most: float = _LARGEST) -> float:
 def _as_array(name: str, values: npt.ArrayLike, kinds: str, what: str, may_be_empty: bool = False) -> npt.NDArray[Any]:
     """Return `values` as a one-dimensional array of one of the `kinds`."""
     expected = f"{'' if may_be_empty else 'one or more '}{what} in one dimension"
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         raise SettingsError(name, "a masked array", f"{expected}, without a mask")
     if not isinstance(values, np.ndarray):
         try:

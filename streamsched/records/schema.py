@@ -75,7 +75,7 @@ CORPUS: Final = np.dtype(
         ("newest_s", "<f8"),  # newest of them, -inf before the first
         ("compared", "<f8"),  # visits after the first that reached the page, fading ...
         ("unproven", "<f8"),  # ... and their share without evidence, see `estimation.change_detection`
-        ("refused_pages", "<i8"),  # outcomes and discoveries of unknown pages that `page_bounds` refused
+        ("refused_pages", "<i8"),  # outcomes and discoveries of unknown pages that `PageBounds` refused
         ("refused_patterns", "<i8"),  # new pages that a larger group took because of the bound on URL patterns
         ("sweep", "<i8"),  # completed sweeps: the epoch of the priors
         ("sweep_row", "<i8"),  # next row of the current sweep

@@ -51,8 +51,7 @@ from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
 from streamsched.reasons import Reason, ReasonCode
-from streamsched.records.page_bounds import MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
-from streamsched.records.page_schema import FORGOTTEN
+from streamsched.records.page_schema import FORGOTTEN, MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.records.url_patterns import find_host
 from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
 from streamsched.scheduler.batches.formula_trial import Trial
@@ -87,10 +86,18 @@ from streamsched.scheduler.logged_calls import (
     has_observed,
     logged,
 )
-from streamsched.scheduler.reading.host_view import find_start, list_failing, list_hosts, view_host
-from streamsched.scheduler.reading.page_view import view_page
-from streamsched.scheduler.reading.surge_view import FoundSurges, find_surges, view_surge
-from streamsched.scheduler.reading.week_view import view_page_week, view_profile_week
+from streamsched.scheduler.reading.views import (
+    FoundSurges,
+    find_start,
+    find_surges,
+    list_failing,
+    list_hosts,
+    view_host,
+    view_page,
+    view_page_week,
+    view_profile_week,
+    view_surge,
+)
 from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.results import Batch, Granted, as_noticed, as_observed, find_verdicts

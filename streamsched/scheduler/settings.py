@@ -15,7 +15,7 @@ from streamsched.formula.objectives import OBJECTIVES
 from streamsched.numerics.argument_checks import check_flag, check_part, check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
-from streamsched.records.page_bounds import PageBounds
+from streamsched.records.page_schema import PageBounds
 from streamsched.state.stream_clock import parse_max_ahead
 from streamsched.state.url_rule import parse_schemes
 

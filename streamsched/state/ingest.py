@@ -64,8 +64,16 @@ from streamsched.politeness.host_responses import (
 from streamsched.politeness.limits import Limits, ends_lease, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.group_schema import HOST_AT, SURGES_AT
-from streamsched.records.page_bounds import BoundLimits
-from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
+from streamsched.records.page_schema import (
+    DENIED,
+    FOR_PANEL,
+    LEASED,
+    SUCCEEDED,
+    URGENT,
+    VISITED,
+    WITH_FINGERPRINT,
+    BoundLimits,
+)
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.trial_counts import count_visit

@@ -19,8 +19,7 @@ from streamsched.numerics.arrays import Bytes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
 from streamsched.records.group_schema import GroupArrays
-from streamsched.records.page_bounds import BoundLimits
-from streamsched.records.page_schema import FORGOTTEN, VISITED
+from streamsched.records.page_schema import FORGOTTEN, VISITED, BoundLimits
 from streamsched.records.registrable_domains import count_pages
 from streamsched.records.related_schema import KEY_BITS
 from streamsched.records.schema import DirtyArrays, ShardArrays

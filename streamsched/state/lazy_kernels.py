@@ -14,7 +14,7 @@ from streamsched.estimation.seasonality.seasonality_update import OUTCOMES_OF_SC
 from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.jit import address_of
 from streamsched.outcomes import ETAG, LAST_MODIFIED, MOVED_TO
-from streamsched.records.page_bounds import BoundLimits
+from streamsched.records.page_schema import BoundLimits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import IndexArrays, resolve
 from streamsched.records.validators import ValidatorColumns, keep_validators

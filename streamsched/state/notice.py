@@ -10,7 +10,7 @@ import numpy.typing as npt
 from streamsched.estimation.signal_update import APPLIED, apply_signal
 from streamsched.numerics.arrays import Bytes, Floats, Ints
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.page_bounds import BoundLimits
+from streamsched.records.page_schema import BoundLimits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer
 from streamsched.records.signal_schema import MOST_KINDS

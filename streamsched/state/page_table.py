@@ -22,7 +22,7 @@ from streamsched.numerics.url_syntax import UrlStarts
 from streamsched.outcomes import CONTENT, OutcomeBatch
 from streamsched.politeness.limits import DEFAULT_LIMITS, Limits
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
-from streamsched.records.page_bounds import MAX_PAGES, PageBounds
+from streamsched.records.page_schema import MAX_PAGES, PageBounds
 from streamsched.records.registrable_domains import DomainIndex
 from streamsched.records.related_schema import KEY_BITS, SHARE_BITS
 from streamsched.records.schema import ShardArrays

@@ -22,7 +22,7 @@ from tests.support.cases import how_many
 from tests.support.command_line import Command, change_log, crawl, finish, outcome, start, write
 from tests.support.http_service import make_client, started
 from tests.support.paths import ROOT
-from tests.support.waiting import pause
+from tests.support.waiting import CALL_S, pause
 
 LINES = crawl()
 NOTICE = re.compile(r"streamsched: compiling kernels for this machine.*\n")
@@ -108,7 +108,7 @@ def test_a_service_does_not_wait_for_its_pipe(tmp_path: Path, is_named: bool, fo
             writing.write("\n".join(LINES) + "\n")
             writing.flush()
         while client.get("/v1/hosts/h0.example").status_code != 200:
-            pause()
+            pause(CALL_S)
     with started(*words) as (process, _):
         process.terminate()
         assert process.wait(timeout=120) == 0
@@ -121,7 +121,7 @@ def test_two_at_once_cannot_both_change_a_state(streamsched: Command, tmp_path: 
     process.stdin.write(outcome(0, 0) + "\n")
     process.stdin.flush()
     while process.poll() is None and not (state.exists() and has_state(state) and len(Scheduler.load(state))):
-        pause()
+        pause(CALL_S)
     for words in (
         ["next", "--state"],
         ["run", "--source", "/dev/null", "--state"],

@@ -25,7 +25,7 @@ DAYS = 20
 PAGES = 400
 PLAN = EvolutionPlan(every=1, drift=None, history=16, trial=False)
 WAIT_S = 300.0
-LOOK_S = 0.002
+LOOK_S = 0.01
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from tests.support.http_service import NOW, URLS, Clock, Running, make_client, outcome, running
-from tests.support.waiting import pause
+from tests.support.waiting import CALL_S, pause
 
 CALLERS = 64
 
@@ -110,7 +110,7 @@ def test_a_client_that_dies_before_its_answer_gets_it_later(service: Running) ->
     with socket.create_connection(service.place) as connection:
         connection.sendall(head.encode() + b"\r\n\r\n" + raw)
         while service.client.get("/v1/stats").json()["handed_out"] == before:
-            pause()
+            pause(CALL_S)
     while (answer := service.client.post("/v1/next", json=body)).status_code == 409:
         pass  # leased, but not on disk yet
     again = answer.json()

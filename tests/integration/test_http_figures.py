@@ -21,7 +21,7 @@ from streamsched.http.service_figures import KEPT_SAMPLES, Sampler, ServiceFigur
 from streamsched.service.ingest_loop import StreamProgress
 from tests.support.http_service import NOW, URLS, Running, outcome, running
 from tests.support.paths import ROOT
-from tests.support.waiting import pause
+from tests.support.waiting import CALL_S, pause
 
 DAY = 86_400.0
 RULES = ROOT / "deploy" / "prometheus" / "streamsched.rules.yml"
@@ -62,7 +62,7 @@ def wait_for_samples(service: Running, more: int = 2) -> dict[str, Any]:
     """Return the figures after `more` further samples."""
     begun = stats(service)["latest"]["at_s"]
     while len((found := stats(service, since=begun))["samples"]) < more:
-        pause()
+        pause(CALL_S)
     return found
 
 

@@ -12,7 +12,7 @@ from streamsched.cluster.merged_batch import Asked, Chosen, Owed, merge_offers, 
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.scheduler.batches.batch_requests import BatchRequest
-from streamsched.scheduler.reading.offer_view import view_offer
+from streamsched.scheduler.reading.views import view_offer
 from tests.support.handout import drawing
 
 SHARDS, PAGES, K = 4, 12_000, 300

@@ -104,4 +104,5 @@ def test_links_to_what_is_no_page_become_text() -> None:
 def test_the_search_works_on_files(site: Path, browser: Browser) -> None:
     page = browser.new_page()
     page.goto((site / "api" / "streamsched.client.html").as_uri() + "?q=min_revisit")
-    page.wait_for_selector("a.md-search-result__link[href*='loops.html']", state="attached")
+    found = page.wait_for_selector("a.md-search-result__link[href*='loops.html']", state="attached")
+    assert found is not None

@@ -5,7 +5,6 @@ And an image that is copied while calls go on, however they fall between its pie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,14 +23,9 @@ from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.schema import PRIOR
 from streamsched.state.state_arrays import digest_state
 from tests.support.cases import examples
-from tests.support.guarded_memory import small_reserve
 from tests.support.random_calls import KINDS, URLS, Call, calls, settings_of
 
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
+pytestmark = pytest.mark.usefixtures("small_tables")
 
 
 def rows_of(scheduler: Scheduler) -> list[bytes]:

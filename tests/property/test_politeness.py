@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,24 +14,20 @@ from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.eligibility import are_eligible, are_leased, read_waits
-from streamsched.politeness.glob_match import fits
 from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import Limits, host_capacity
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.politeness.rule_targets import fits
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import find_host
 from streamsched.state.page_table import PageTable
 from tests.reference import politeness as reference_politeness
 from tests.reference import shard
 from tests.support.cases import examples
-from tests.support.guarded_memory import fenced, small_reserve
+from tests.support.guarded_memory import fenced
 from tests.support.outcome_streams import DAY, cut, streams
 
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
+pytestmark = pytest.mark.usefixtures("small_tables")
 
 
 lengths = st.sampled_from([0.0, 1.0, 3_600.0, 1e5, 3e6])

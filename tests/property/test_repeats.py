@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -13,16 +12,11 @@ from hypothesis import strategies as st
 from streamsched import Observed, Outcome, OutcomeBatch, PackedUrls, Politeness, Scheduler
 from streamsched.state import page_table
 from tests.support.cases import examples
-from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
 
+pytestmark = pytest.mark.usefixtures("small_tables")
+
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
 
 
 def fed(*parts: list[Outcome]) -> Scheduler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,10 +19,11 @@ from streamsched.persistence.image_format import read_image
 from streamsched.persistence.image_reader import check_image, load_images
 from streamsched.persistence.state_directory import newest_image
 from tests.support.cases import examples, how_many
-from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
 from tests.support.paths import ROOT
 from tests.support.waiting import pause
+
+pytestmark = pytest.mark.usefixtures("small_tables")
 
 STRIDES = {"candidates": 997, "profiles": 7}  # coprime to the sizes of their records, so every field is met
 STEPS = 40  # batches that the process below observes, and states that it saves
@@ -43,12 +44,6 @@ for step in range(scheduler.positions.get("crawl", 0), steps):
     scheduler.save(folder)
     print("saved", step + 1, flush=True)
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
 
 
 def answers(scheduler: Scheduler, now: float) -> list[object]:

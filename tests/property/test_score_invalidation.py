@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,14 +11,9 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.state.page_table import PageTable
 from tests.support.cases import examples
-from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import DAY, cut, streams
 
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
+pytestmark = pytest.mark.usefixtures("small_tables")
 
 
 def records(table: PageTable) -> list[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -31,17 +30,13 @@ from tests.reference.causes import CAUSES
 from tests.reference.surges import GroupSurges
 from tests.reference.url_hash import hash_of
 from tests.support.cases import examples, how_many
-from tests.support.guarded_memory import fenced, small_reserve
+from tests.support.guarded_memory import fenced
 from tests.support.handout import by_probability
 from tests.support.outcome_streams import DAY, PREFIXES, bursts, cut, daily_crawl, streams
 
+pytestmark = pytest.mark.usefixtures("small_tables")
+
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
 
 
 formulas = st.sampled_from(["posterior", "t * X", "importance / cost - n", "1", "log(CG - NAD) + exp(AAD * GAD - SAD)"])

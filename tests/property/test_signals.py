@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -22,20 +22,15 @@ from streamsched.signals import Signal, SignalBatch
 from tests.reference import shard as reference_shard
 from tests.reference.signals import NAMES
 from tests.support.cases import examples
-from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import DAY, cut
+
+pytestmark = pytest.mark.usefixtures("small_tables")
 
 URLS = [f"https://{host}.example/{folder}/{i}" for host in "ab" for folder in ("x", "y") for i in range(4)]
 KINDS = ["sitemap", "feed", "indexnow"]
 
 Event = Outcome | Signal
 sizes = st.lists(st.sampled_from([1, 2, 7, 1000]), min_size=1, max_size=4)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
 
 
 @dataclass

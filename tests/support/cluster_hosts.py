@@ -25,15 +25,14 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.broker import free_ports
 from tests.support.command_line import Command
-from tests.support.waiting import pause
 
 SESSION_MS = 3_000
 CLASSIC = f"session.timeout.ms={SESSION_MS}&heartbeat.interval.ms=500"
 CONSUMER = "group.protocol=consumer"
 PARTITIONS: Final = 4
 NOW: Final = 1_790_000_000.0
-_LOOKS: Final = 600
-_READY_S: Final = 90.0
+_LOOK_S: Final = 0.1  # between two looks at hosts, and calls of a crawler: they take time from the hosts
+_PATIENCE_S: Final = 90.0
 _STOP_S: Final = 30.0
 
 
@@ -118,7 +117,7 @@ class Cluster:
             sink.send_outcomes(OutcomeBatch.from_outcomes(outcomes), rows=64)
             sink.flush()
 
-    def owners(self, partitions: int, *, within_s: float = _READY_S) -> dict[int, HostProcess]:
+    def owners(self, partitions: int, *, within_s: float = _PATIENCE_S) -> dict[int, HostProcess]:
         """Wait until each partition is served, and leases; return by whom."""
         end, found = time.monotonic() + within_s, dict[int, HostProcess]()
         while len(found) < partitions:
@@ -127,6 +126,8 @@ class Cluster:
             for host in self.hosts:
                 if host.process.poll() is None:
                     found |= {number: host for number in range(partitions) if _serves(host, number)}
+            if len(found) < partitions:
+                time.sleep(_LOOK_S)
         return found
 
     def logs(self) -> str:
@@ -187,7 +188,7 @@ class Crawlers:
                         self.leased.update(page.url for page in shard.next_batch(2, lease="9h").pages)
                     except (ServiceError, SettingsError):
                         self.refused += 1
-            self._stopping.wait(0.02)
+            self._stopping.wait(_LOOK_S)
 
 
 def _site_of(partition: int) -> str:
@@ -224,46 +225,52 @@ def check(cluster: Cluster, crawlers: Crawlers, published: int) -> None:
     assert [url for url, times in crawlers.leased.items() if times > 1] == []
     targets = {one.moved_to for one in redirects() if one.moved_to is not None}
     visited = {one.url for one in (*outcomes(0, published), *misplaced())}
-    views, shards = view_pages(cluster, {*crawlers.discovered, *visited, *crawlers.leased, *targets})
+    views, hosts = view_pages(cluster, {*crawlers.discovered, *visited, *crawlers.leased, *targets})
     assert targets <= views.keys()
-    known = list(shards)
-    assert [shards[url] for url in known] == partitions_of(PackedUrls.pack(known), PARTITIONS).tolist()
+    for number, names in hosts.items():
+        assert 0 < len(names) < 1_000
+        sites = PackedUrls.pack([f"https://{name}/" for name in names])
+        assert partitions_of(sites, PARTITIONS).tolist() == [number] * len(names)
     assert crawlers.discovered
     assert [url for url in crawlers.discovered if url not in views] == []
     assert [url for url in crawlers.leased if views[url].lease_until_s is None] == []
     assert {url: views[url].visits for url in visited} == dict.fromkeys(visited, 1)
 
 
-def view_pages(cluster: Cluster, urls: set[str]) -> tuple[dict[str, PageView], dict[str, int]]:
-    """What is known of each of `urls` that is known, and at which shard it is; begun anew if a partition moves."""
+def view_pages(cluster: Cluster, urls: set[str]) -> tuple[dict[str, PageView], dict[int, list[str]]]:
+    """What its shard knows of each of `urls`, and the hosts of each shard; begun anew if a partition moves."""
+    asked = list(urls)
+    numbers = partitions_of(PackedUrls.pack(asked), PARTITIONS).tolist()
     while True:
-        views, shards = dict[str, PageView](), dict[str, int]()
+        views, hosts = dict[str, PageView](), dict[int, list[str]]()
         with suppress(ServiceUnavailable):
             for number, host in cluster.owners(PARTITIONS).items():
                 with host.shard(number) as shard:
-                    for url in urls:
+                    for url in (url for url, own in zip(asked, numbers, strict=True) if own == number):
                         view = shard.page(url)
                         if view is not None:
-                            assert url not in shards
-                            views[url], shards[url] = view, number
-            return views, shards
+                            views[url] = view
+                    hosts[number] = [one.host for one in shard.hosts(size=1_000).hosts]
+            return views, hosts
 
 
 def await_balance(cluster: Cluster, count: int) -> None:
     """Wait until that many hosts have partitions."""
-    for _ in range(_LOOKS):
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
         if len({one.address for one in cluster.owners(PARTITIONS).values()}) == count:
             return
-        pause()
+        time.sleep(_LOOK_S)
     raise AssertionError(cluster.logs())
 
 
 def await_end(cluster: Cluster, streamsched: Command) -> None:
     """Wait until the images have all outcomes."""
     done = None
-    for _ in range(_LOOKS // 10):
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
         done = streamsched("cluster", "status", *cluster.place, "--json")
         if done.code == 0 and all(one["lag"] == 0 for one in done.json):
             return
-        pause()
+        time.sleep(_LOOK_S)
     raise AssertionError(f"{done}\n{cluster.logs()}")

@@ -6,8 +6,9 @@ import time
 from typing import Final
 
 LOOK_S: Final = 0.0003
+CALL_S: Final = 0.02  # between two calls of a service or a broker, which take a hundred times as long as a look
 
 
-def pause() -> None:
+def pause(seconds: float = LOOK_S) -> None:
     """Sleep until it is time to look again."""
-    time.sleep(LOOK_S)
+    time.sleep(seconds)

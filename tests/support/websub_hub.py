@@ -1,7 +1,7 @@
 """A WebSub hub: ``python -m tests.support.websub_hub`` prints its port and serves until its standard input ends.
 
-``POST /`` is the hub. Tests speak to it beside that: ``POST /control`` with JSON sets how it behaves, ``GET /known``
-returns what it knows of subscribers, ``POST /publish?topic=…`` sends its body to them.
+``POST /`` is the hub. Tests speak to it beside that: ``POST /control`` with JSON sets how it behaves, ``POST /forget``
+begins again, ``GET /known`` returns what it knows of subscribers, ``POST /publish?topic=…`` sends its body to them.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ class _Handler(BaseHTTPRequestHandler):
         place = urlsplit(self.path)
         if place.path == "/control":
             self.state.behaviour = Behaviour(**json.loads(body))
+            self._respond(200)
+        elif place.path == "/forget":
+            self.state.behaviour, self.state.known = Behaviour(), []
             self._respond(200)
         elif place.path == "/publish":
             (topic,) = parse_qs(place.query)["topic"]
@@ -152,6 +155,10 @@ class Hub:
 
     def behave(self, **behaviour: Any) -> None:
         httpx.post(f"{self.url}control", json=behaviour).raise_for_status()
+
+    def forget(self) -> None:
+        """Make it a new hub, for another test."""
+        httpx.post(f"{self.url}forget").raise_for_status()
 
     def known(self) -> list[Known]:
         return [Known(**one) for one in httpx.get(f"{self.url}known").json()]

@@ -111,7 +111,7 @@ def test_shares_are_at_most_the_whole_batch(settings: dict[str, float], named: s
 
 
 def test_shares_may_be_the_whole_batch() -> None:
-    Scheduler(panel=0.9, new_share=0.1)
+    assert Scheduler(panel=0.9, new_share=0.1).core.panel.share == 0.9
 
 
 @pytest.mark.parametrize("share", [0.0, 2, -0.5, 1.0000001])

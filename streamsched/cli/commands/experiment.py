@@ -1,10 +1,11 @@
-"""``streamsched experiment``: the experiments of the papers on optimal crawling, rerun."""
+"""``streamsched experiment`` and ``evolve``: the experiments of the papers, rerun."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -12,6 +13,12 @@ from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import check_writable, name_rejections, show_report
 from streamsched.cli.progress import show_progress
+from streamsched.errors import SettingsError
+from streamsched.evolution.evolution_settings import EvolutionSettings, Metric, Parents
+from streamsched.evolution.symbols import TERMINAL_SETS
+from streamsched.replay.gp4c.protocol_experiment import run_protocol
+from streamsched.replay.gp4c.protocol_report import report_protocol
+from streamsched.replay.gp4c.protocol_settings import ProtocolSettings
 from streamsched.replay.optimisers import (
     CrawlSettings,
     NoisySettings,
@@ -162,3 +169,97 @@ def _show(run: Callable[[Progress | None], Report], first: str, figures: str | N
         found = run(progress)
     show_report(found, figures, report)
     return DONE
+
+
+_METRICS: Final[dict[str, Metric]] = {"change-rate": "change_rate", "ndcg": "ndcg"}
+_EVOLUTION: Final = EvolutionSettings()
+_EVOLVE_EPILOG: Final = """
+\b
+Examples:
+  streamsched evolve data/openwrt.tsv.gz --protocol paper --report out.html    # the paper's full settings
+  streamsched evolve data/openwrt.tsv.gz --population 100 --generations 10 --seeds 2 --changed that-day
+  streamsched evolve log.tsv.gz --from 2026-01-01 --to 2026-04-01 --metric ndcg --terminals full --json figures.json
+
+Without --from and --to the experiment takes the last 57 cycles of the log, three spans of 19; with one of them the 57
+cycles from or to that day; with both it cuts the time between them into three equal spans.
+"""
+
+
+@click.command("evolve", epilog=_EVOLVE_EPILOG)
+@click.argument("log")
+@click.option(
+    "--protocol",
+    type=click.Choice(["paper"]),
+    default="paper",
+    expose_value=False,
+    help="Experiment: the paper's temporal 5-fold.",
+)
+@click.option("--from", "start_s", type=options.MOMENT, help="Start of the period, a UTC midnight.")
+@options.end
+@options.cycle
+@click.option(
+    "--budget", type=options.SHARE, default=_EVOLUTION.budget, help="Share of a fold's pages visited per cycle."
+)
+@click.option(
+    "--warmup", type=options.whole(1), default=_EVOLUTION.warmup, help="Visit every page in the first N cycles."
+)
+@options.changed
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    type=click.Choice([*_METRICS]),
+    show_default="both",
+    help="Metric to evolve for. Can be repeated.",
+)
+@click.option(
+    "--terminals",
+    multiple=True,
+    type=click.Choice([*TERMINAL_SETS]),
+    show_default="basic and paper",
+    help="Set of variables that formulas may use. Can be repeated.",
+)
+@click.option("--population", type=options.whole(1), default=_EVOLUTION.population, help="Formulas per generation.")
+@click.option("--generations", type=options.whole(1), default=_EVOLUTION.generations, help="Generations per evolution.")
+@click.option(
+    "--parents",
+    type=click.Choice([*get_args(Parents)]),
+    default=_EVOLUTION.parents,
+    help="Breed from the fittest of all generations so far, or from the last generation.",
+)
+@click.option(
+    "--seeds", type=options.whole(1), default=_EVOLUTION.seeds, help="Evolutions per fold, metric and set of variables."
+)
+@options.seed
+@options.workers
+@options.figures
+@options.report
+def evolve_command(log: str, figures: str | None, report: Path | None, **given: Any) -> int:
+    """Evolve score formulas on a log and test them.
+
+    LOG is a change log, or crawl outcomes in any format. The test is the experiment of the GP4C paper: the evolved
+    formulas are compared with the published estimators on pages and cycles that evolution has not seen.
+    """
+    settings = _evolve_settings(log, **given)
+    check_writable(report, figures, log=log)
+    with show_progress("Evolving") as progress:
+        result = run_protocol(settings, progress)
+    name_rejections(result.rejections, result.rejected)
+    show_report(report_protocol(result), figures, report)
+    return DONE
+
+
+def _evolve_settings(
+    log: str, changed: str, metrics: tuple[str, ...], terminals: tuple[Any, ...], **more: Any
+) -> ProtocolSettings:
+    for option, values in (("--metric", metrics), ("--terminals", terminals)):
+        if any(count > 1 for count in Counter(values).values()):
+            raise SettingsError(option, " ".join(values), "each once")
+    protocol = {name: more.pop(name) for name in ("cycle_s", "start_s", "end_s", "seed")}
+    return ProtocolSettings(
+        log,
+        metrics=tuple(_METRICS[metric] for metric in metrics or _METRICS),
+        terminals=terminals or ("basic", "paper"),
+        evolution=EvolutionSettings(reading="that_day" if changed == "that-day" else "since_visit", **more),
+        **protocol,
+    )

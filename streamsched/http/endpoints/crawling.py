@@ -26,7 +26,7 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.batches.batch_requests import BatchRequest
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.reading.offer_view import view_offer
+from streamsched.scheduler.reading.views import view_offer
 from streamsched.scheduler.results import Batch
 from streamsched.signals import SignalBatch
 

@@ -79,8 +79,17 @@ def _mock(reason: str) -> Iterator[Address]:
     keeper.flush(0)
 
 
+@pytest.fixture(scope="module")
+def settled() -> Iterator[None]:
+    """Keep the collections of a module's tests from looking at what was there before."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
-def collected() -> Iterator[None]:
+def collected(settled: None) -> Iterator[None]:  # noqa: ARG001
     """Collect what a test leaves while its filter of warnings holds."""
     yield
     gc.collect()

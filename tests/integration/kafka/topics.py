@@ -14,7 +14,7 @@ from streamsched.connectors.kafka.clients.factory import open_consumer, open_pro
 from streamsched.connectors.kafka.clients.protocol import Headers, Producer
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.integration.kafka.broker import Address
-from tests.support.waiting import pause
+from tests.support.waiting import CALL_S, pause
 
 CLIENTS: Final = ("kafka-python", "confluent")
 _PATIENCE: Final = 240  # polls of a quarter second: a loaded machine may take its time
@@ -113,7 +113,7 @@ class Topic:
         with self.administering() as admin:
             admin.delete_topics([self.name])
             while self.name in {one["name"] for one in admin.describe_topics() if not one["error_code"]}:
-                pause()
+                pause(CALL_S)
 
     @contextmanager
     def administering(self) -> Iterator[Any]:

@@ -10,7 +10,6 @@ import pytest
 
 from streamsched.evolution.genomes import (
     depth_of,
-    draw_below,
     from_formula,
     full_tree,
     grow_tree,
@@ -74,24 +73,6 @@ def test_a_byte_is_enough_for_256_symbols() -> None:
 
 def chi_square(counts: Counter[int], expected: list[float]) -> float:
     return sum((counts[value] - mean) ** 2 / mean for value, mean in enumerate(expected))
-
-
-class Last:
-    """The generator at its largest, 1 - 2**-53."""
-
-    def random(self) -> float:
-        return 1.0 - 2.0**-53
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 255, 256, 1023, 4095, 2**40 + 1])
-def test_a_number_below_is_below(count: int) -> None:
-    assert draw_below(count, Last()) == count - 1  # type: ignore[arg-type]
-
-
-def test_numbers_below_are_uniform() -> None:
-    rng = Random(1)
-    counts = Counter(draw_below(7, rng) for _ in range(7000))
-    assert chi_square(counts, [1000.0] * 7) < 22.46  # the 99.9th percentile at 6 degrees
 
 
 def test_a_genome_s_nodes() -> None:

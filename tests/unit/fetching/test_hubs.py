@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +37,7 @@ from tests.support.websub_hub import Hub, Known, ask, running_hub, send, sign
 
 FEED = "a.example/feed"
 PATIENCE_S = 300.0  # kernels may be compiled meanwhile
+HUBS: list[Hub] = []  # one, for all tests of this module
 
 
 @dataclass
@@ -113,14 +114,23 @@ async def fetching(
                 await task
 
 
+@pytest.fixture(autouse=True, scope="module")
+def hub_process() -> Iterator[None]:
+    with running_hub() as hub:
+        HUBS.append(hub)
+        yield
+    HUBS.clear()
+
+
 def with_hub(use: Callable[[Web, Hub], Coroutine[Any, Any, None]]) -> None:
     async def run(hub: Hub) -> None:
         async with web() as site:
             site.pages[FEED] = feed(site, hub, "/1")
             await use(site, hub)
 
-    with running_hub() as hub:
-        asyncio.run(run(hub))
+    (hub,) = HUBS
+    hub.forget()
+    asyncio.run(run(hub))
 
 
 def subscribed(tmp_path: Path, use: Callable[[Running, Known], Awaitable[None]]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamsched import Scheduler
 from streamsched.numerics.arrays import Bytes
-from streamsched.politeness.glob_match import fits, mark_fitting
+from streamsched.politeness.rule_targets import fits, mark_fitting
 from tests.reference import politeness
 from tests.reference.politeness import split_target
 from tests.support.cases import examples, grouped

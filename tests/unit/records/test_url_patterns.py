@@ -8,7 +8,7 @@ import pytest
 from streamsched.estimation import hierarchical_prior
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.page_bounds import PageBounds
+from streamsched.records.page_schema import PageBounds
 from streamsched.records.url_patterns import (
     GROUP_PAGES,
     MAX_DEPTH,

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,19 +29,14 @@ from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.settings import DEFAULT_FORMULA
 from tests.support.cases import grouped, how_many
-from tests.support.guarded_memory import small_reserve
 from tests.support.paths import ROOT
 from tests.support.waiting import pause
+
+pytestmark = pytest.mark.usefixtures("small_tables")
 
 DAY = 86_400.0
 WINNER = "posterior + 0.01 * t"
 PLAN = EvolutionPlan(every=7, drift=None, history=8, trial=False)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    with small_reserve():
-        yield
 
 
 def crawled(days: int = 12, pages: int = 20) -> Scheduler:

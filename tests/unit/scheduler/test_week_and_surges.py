@@ -13,7 +13,7 @@ from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, SurgeVi
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.records.group_schema import GROUP
 from streamsched.scheduler import scheduler as scheduler_module
-from streamsched.scheduler.reading.surge_view import FoundSurges, find_surges
+from streamsched.scheduler.reading.views import FoundSurges, find_surges
 
 HOUR, DAY = 3_600.0, 86_400.0
 MONDAY = 345_600.0  # 1970-01-05, a Monday

@@ -10,7 +10,7 @@ import pytest
 from streamsched.estimation.seasonality.regions import REGIONS
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.page_bounds import MAX_PAGES
+from streamsched.records.page_schema import MAX_PAGES
 from streamsched.records.seasonality_schema import POOLED, PROFILE
 from streamsched.records.url_store import url_text
 from streamsched.state import page_table, state_memory

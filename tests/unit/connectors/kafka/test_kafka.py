@@ -158,8 +158,11 @@ def test_credentials_that_are_missing_are_named_before_anything_connects(
 
 
 def test_mechanisms_without_a_password() -> None:
-    for options in (SASL, {"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}):
+    ticket = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+    for options in (SASL, {"security.protocol": "SSL"}, ticket):
         check_credentials(read_settings(URL, options))
+    with pytest.raises(SettingsError):
+        check_credentials(read_settings(URL, ticket | {"sasl.mechanism": "PLAIN"}))
 
 
 def test_the_faster_client_is_chosen_of_those_installed(monkeypatch: pytest.MonkeyPatch) -> None:
