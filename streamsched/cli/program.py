@@ -29,7 +29,7 @@ from streamsched.cli.exits import (
     orderly_exit,
 )
 from streamsched.cli.output import echo_error
-from streamsched.errors import StreamschedError
+from streamsched.errors import StreamschedError, shorten
 from streamsched.numerics.compilation.notices import FIRST_WORDS, Compilation, on_compile
 
 _NAME: Final = "streamsched"
@@ -121,7 +121,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         _drop_output()
     except OSError as error:
-        echo_error(f"streamsched: the system refused a read or a write: {error}")
+        name = "" if error.filename is None else f": {shorten(error.filename)}"
+        echo_error(f"streamsched: the system refused a read or a write: {error.strerror or error}{name}")
         _drop_output()
         code = UNREADABLE
     except KeyboardInterrupt:

@@ -212,6 +212,11 @@ class Crowd:
         view = self.scheduler.trial()
         assert view is None or min(view.evidence.costs) >= 0.0
 
+    def _trial_counts(self, _rng: random.Random, _mine: list[str]) -> None:
+        shown = self.scheduler.trial_counts()
+        assert (shown.challenger is None) == (shown.since_s is None)
+        assert min(*shown.costs, *shown.finds) >= 0.0
+
     def _changes(self, _rng: random.Random, _mine: list[str]) -> None:
         assert isinstance(self.scheduler, DurableScheduler)
         with pytest.raises(SettingsError, match="keep_changes"):

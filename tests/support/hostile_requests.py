@@ -37,7 +37,7 @@ VALUES: Final[dict[str, Any]] = {
     "outcomes": [_OUTCOME, {"url": URLS[2], "fetched_at": _AT, "status": "robots_denied"}],
     "signals": [{"url": _URL, "at": _AT, "source": "sitemap", "significance": 0.5}],
     "urls": URLS[:3], "importance": 1.5, "url": _URL, "host": "h1.example", "region": "*.example", "start": 0,
-    "size": 9, "order": "failing", "last": 5, "text": "t * X", "since": 0.0, "seconds": 1.0, "formula": "t * X",
+    "size": 9, "order": "failing", "last": 5, "cycles": 3, "now": _AT, "share": 0.5, "draws": 2, "seed": 1, "text": "t * X", "since": 0.0, "seconds": 1.0, "formula": "t * X",
     "after": "oldest", "limit": 9, "wait": "0s", "positions": True, "file": "x.js", "name": "console.md",
     "rules": {"h1.example": _BLOCKS, "h2.example/*": {"min_revisit": "1h"}, _URL: {"never": True}},
     "delay": "1s", "in_flight": 3, "per_batch": 4, "backoff": "1h", "backoff_most": "1d", "retire_after": 9,

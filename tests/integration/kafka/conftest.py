@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -86,6 +87,9 @@ def settled() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+    with warnings.catch_warnings():  # connections that a client of the module's tests has left open
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
