@@ -206,7 +206,7 @@ class EvolutionView(Answer, frozen=True, kw_only=True):
     champion_after: ChampionView
     settings: dict[str, Any]
     seed: int | None
-    data: dict[str, float | None] | None
+    data: dict[str, int | float | None] | None
     candidates: list[dict[str, Any]]
     challenger: str | None
     metric: str | None

@@ -20,6 +20,7 @@ from streamsched.cluster.cluster_evolver import ClusterEvolver, ask_trial
 from streamsched.cluster.partition import Partition, ShardSettings
 from streamsched.cluster.shard import LEADING, Shard
 from streamsched.errors import FormulaError, ServiceError, SnapshotError, SourceError
+from streamsched.evolution.records import RECORDS_NAME
 from streamsched.formula.champion import Champion
 from streamsched.scheduler.batches.formula_trial import Trial
 from streamsched.scheduler.durable import DurableScheduler
@@ -39,6 +40,7 @@ class CommonFormula:
         self._partitions = partitions
         self._evolution: LiveEvolution | None = None
         self._evolver: ClusterEvolver | None = None
+        self._saved: tuple[Shard, int] | None = None  # shard 0, and the bytes of its records at the last look
         self._trouble = ""  # why the last look came to nothing
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamsched formula", daemon=True)
@@ -68,6 +70,8 @@ class CommonFormula:
         own = {number: shard for number, shard in shards.items() if shard is not None and not shard.is_refused}
         leading = own.pop(LEADING, None)
         self._evolve(leading)
+        if leading is not None:
+            self._save_records(leading)
         if own:
             wanted = self._call(LEADING, ask_trial) if leading is None else leading.trial_counts()
             for shard in own.values():
@@ -83,10 +87,15 @@ class CommonFormula:
         if self._evolution is None:
             self._evolver = ClusterEvolver(leading, plan, self._call, self._settings.calls.partitions)
             self._evolution = LiveEvolution(self._evolver, self._settings.wall)
-        done = self._evolution.done
         self._evolution.tick()
-        if self._evolution.done > done:
-            leading.snapshot()  # with the record
+
+    def _save_records(self, leading: Shard) -> None:
+        """Save `leading` if it has new records, of an evolution or of a formula set by hand: its images hold them."""
+        path = leading.directory / RECORDS_NAME
+        known = (leading, path.stat().st_size if path.exists() else 0)
+        if self._saved is not None and self._saved[0] is leading and self._saved != known:
+            leading.snapshot()
+        self._saved = known
 
     def _end_evolution(self) -> None:
         if self._evolver is not None:

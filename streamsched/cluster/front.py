@@ -50,6 +50,7 @@ from streamsched.api.operations import (
     PAGE,
     POLITENESS,
     RANK,
+    READ_CHANGES,
     RELEASE,
     RULES,
     SET_POLITENESS,
@@ -437,7 +438,8 @@ def _refuse(name: str) -> Callable[..., Any]:
 
 
 def _not_merged(name: str) -> HttpError:
-    detail = f"a cluster has no {name} as a whole: ask its shards, at /shards/NUMBER"
+    ask = "" if name == READ_CHANGES.name else ": ask its shards, at /shards/NUMBER"
+    detail = f"a cluster has no {name} as a whole{ask}"
     return HttpError(HTTPStatus.NOT_IMPLEMENTED, "not_merged", detail)
 
 

@@ -14,11 +14,13 @@ from msgspec import structs
 from streamsched import DurableScheduler, Outcome, Scheduler
 from streamsched.api.answers import TrainingSample
 from streamsched.cluster.cluster_evolver import ClusterEvolver, add_up_trials, join_samples, view_trial
-from streamsched.cluster.common_formula import follow
+from streamsched.cluster.common_formula import CommonFormula, follow
 from streamsched.errors import ServiceError
 from streamsched.evolution.exchange_files import pack_exchange
 from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.records import RecordBook
 from streamsched.scheduler.evolver import draw_histories
+from streamsched.service.open_state import set_formula
 
 DAY = 86_400.0
 START = 20_000 * DAY
@@ -180,3 +182,19 @@ def test_a_shard_that_does_not_answer_ends_no_trial(shards: list[DurableSchedule
         assert record is not None
         assert record.trial is not None
         assert shards[0].trial() is None
+
+
+def test_a_record_is_soon_in_an_image(shards: list[DurableScheduler]) -> None:
+    leading: Any = shards[0]
+    settings: Any = SimpleNamespace(run=SimpleNamespace(evolution=None))
+    formula = CommonFormula(settings, {})
+    try:
+        formula._save_records(leading)
+        before = leading.saved.name
+        formula._save_records(leading)
+        assert leading.saved.name == before
+        set_formula(leading, RecordBook(leading.directory), START + 40 * DAY, "t")
+        formula._save_records(leading)
+        assert leading.saved.name > before
+    finally:
+        formula.close()

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from streamsched.api.answers import EvolutionView
 from streamsched.api.views import TrialEvidence, TrialView
 from streamsched.errors import SnapshotError
 from streamsched.evolution.exchange_files import ARCHIVE_NAME, Elites, mend_evolution_times, read_elites, write_elites
@@ -58,6 +59,17 @@ def written(folder: Path, count: int) -> RecordBook:
     for number in range(1, count + 1):
         book.append(record(number))
     return book
+
+
+def test_a_record_survives_an_answer() -> None:
+    champions = {"champion_before": FIRST.view(), "champion_after": record().champion_after.view(), "trial": None}
+    view = EvolutionView(**record().to_json() | champions)
+    for codec in (msgspec.json, msgspec.msgpack):
+        found = codec.decode(codec.encode(view), type=EvolutionView)
+        fields = msgspec.to_builtins(found)
+        for name in ("champion_before", "champion_after"):
+            del fields[name]["text"]
+        assert EvolutionRecord.from_json(fields) == record()
 
 
 def test_a_trial_survives_the_file(tmp_path: Path) -> None:
