@@ -29,11 +29,12 @@ from streamsched.cli.exits import (
     orderly_exit,
 )
 from streamsched.cli.output import echo_error
-from streamsched.errors import StreamschedError, shorten
+from streamsched.errors import StreamschedError
 from streamsched.numerics.compilation.notices import FIRST_WORDS, Compilation, on_compile
 
 _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
+_LONGEST: Final = 400  # characters of an error of the system
 _SUMMARIES: Final = {
     "run": "Read crawl outcomes into a saved state.",
     "serve": "Serve a saved state over HTTP.",
@@ -121,8 +122,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         _drop_output()
     except OSError as error:
-        name = "" if error.filename is None else f": {shorten(error.filename)}"
-        echo_error(f"streamsched: the system refused a read or a write: {error.strerror or error}{name}")
+        text = str(error)  # with the name of a file, which may be as long as what was typed
+        shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        echo_error(f"streamsched: the system refused a read or a write: {shown}")
         _drop_output()
         code = UNREADABLE
     except KeyboardInterrupt:

@@ -171,7 +171,7 @@ def test_a_full_disk_is_told(state: Path) -> None:
         answer = finish(start("next", "--state", state, "--peek", stdout=full))
     assert (answer.code, answer.err) == (
         3,
-        "streamsched: the system refused a read or a write: No space left on device\n",
+        "streamsched: the system refused a read or a write: [Errno 28] No space left on device\n",
     )
 
 
