@@ -62,7 +62,11 @@ def written(folder: Path, count: int) -> RecordBook:
 
 
 def test_a_record_survives_an_answer() -> None:
-    champions = {"champion_before": FIRST.view(), "champion_after": record().champion_after.view(), "trial": None}
+    champions: dict[str, Any] = {
+        "champion_before": FIRST.view(),
+        "champion_after": record().champion_after.view(),
+        "trial": None,
+    }
     view = EvolutionView(**record().to_json() | champions)
     for codec in (msgspec.json, msgspec.msgpack):
         found = codec.decode(codec.encode(view), type=EvolutionView)
