@@ -109,6 +109,7 @@ def test_one_formula_for_all_shards(make_cluster: Callable[..., Cluster]) -> Non
         assert record.data["pages"] == 400
         front.use("t * rate")
         until(lambda: formulas(cluster) == {"t * rate"}, cluster)
+    time.sleep(4.0)  # a record is in an image after a second or two
     leading = cluster.owners(PARTITIONS)[0]
     leading.kill()
     cluster.start()
