@@ -179,7 +179,7 @@ class LastQuery(Message):
 
 
 class TrainingQuery(Message):
-    """Asks for the last ``cycles`` whole cycles up to ``now``, or as many as are known, of a uniform sample of pages.
+    """Asks for the last ``cycles`` whole cycles up to ``now`` of a uniform sample of pages; fewer if fewer are known.
 
     ``now``: UTC epoch seconds; ``share``: the most of all pages; ``draws``: how many random completions of what no
     visit saw, with ``seed``.

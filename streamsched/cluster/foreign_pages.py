@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.client import Client, RetryPolicy
+from streamsched.client import Client
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.errors import ServiceError, SourceError
 from streamsched.numerics.arrays import Ints, Rows
@@ -77,18 +77,17 @@ class ForeignPages(StreamHook):
     """Passes on what outcomes of `partition` say of other partitions' hosts, before the outcomes are applied.
 
     Targets of redirects are discovered by their owners. Outcomes whose message had another host as its key are
-    observed by theirs, which may see them twice: they count once. `owner`: returns the URL at which a shard is served
-    now, None if it is not. ``done``: pages that were passed on.
+    observed by theirs, which may see them twice: they count once. `ask`: that of ShardSettings. ``done``: pages that
+    were passed on.
     """
 
     counted = "passed_on"
 
-    def __init__(self, partition: int, count: int, owner: Callable[[int], str | None], token: str | None) -> None:
+    def __init__(self, partition: int, count: int, ask: Callable[..., object]) -> None:
         super().__init__()
         self._partition = partition
         self._count = count
-        self._owner = owner
-        self._token = token
+        self._ask = ask
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Any:
         """Pass on what concerns others; `apply` the rest. Raises SourceError if outcomes cannot be passed on."""
@@ -113,14 +112,9 @@ class ForeignPages(StreamHook):
         """Call the owner of `partition`; return whether it has answered in time."""
         end = time.monotonic() + _PASS_ON_S
         while time.monotonic() < end:
-            url = self._owner(partition)
-            if url is not None:
-                with (
-                    suppress(ServiceError),
-                    Client(url, token=self._token, timeout_s=_ANSWER_S, retries=RetryPolicy(attempts=1)) as client,
-                ):
-                    call(client)
-                    return True
+            with suppress(ServiceError):
+                self._ask(partition, call, _ANSWER_S)
+                return True
             time.sleep(_PAUSE_S)
         return False
 

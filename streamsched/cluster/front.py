@@ -98,7 +98,7 @@ from streamsched.api.views import (
     WeekView,
 )
 from streamsched.cluster.batch_front import BatchFront
-from streamsched.cluster.cluster_evolver import add_up_trials, view_trial
+from streamsched.cluster.common_formula import add_up_trials, view_trial
 from streamsched.cluster.foreign_pages import partitions_of, split_outcomes
 from streamsched.cluster.merged_figures import LOOK_BACK, merge_sources, merge_stats
 from streamsched.cluster.shard import LEADING

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from streamsched.client import Client, RetryPolicy
 from streamsched.cluster.foreign_pages import ForeignPages, rereading_own
 from streamsched.cluster.image_store import ImageStore
 from streamsched.cluster.shard import Shard, ShardLog
@@ -20,7 +21,7 @@ from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.connectors.kafka.source import KafkaSource
 from streamsched.connectors.records import OUTCOMES, SIGNALS
 from streamsched.connectors.source import AnySource
-from streamsched.errors import SettingsError, SnapshotError, SourceError, StateInUse
+from streamsched.errors import ServiceError, SettingsError, SnapshotError, SourceError, StateInUse
 from streamsched.http.app import HttpApp
 from streamsched.http.open_http import open_app
 from streamsched.http.service import Service
@@ -38,6 +39,7 @@ _RETRY_S: Final = 1.0  # before a partition is opened again after an error
 _LONGEST_RETRY_S: Final = 16.0  # after several errors
 _FENCED_S: Final = 10.0  # before it is opened again after another host has taken it: by then the group has decided
 _LOCAL: Final = "partition-{}"
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,14 @@ class ShardSettings:
     wall: Callable[[], float]
     owner: Callable[[int], str | None]
     token: str | None
+
+    def ask(self, shard: int, call: Callable[[Client], Answer], timeout_s: float) -> Answer:
+        """Return what `call` returns of a client of the owner of `shard`. Raises ServiceError without an answer."""
+        url = self.owner(shard)
+        if url is None:
+            raise ServiceError(f"shard {shard}", "nobody owns it")
+        with Client(url, token=self.token, timeout_s=timeout_s, retries=RetryPolicy(attempts=1)) as client:
+            return call(client)
 
 
 class Partition:
@@ -160,7 +170,7 @@ class Partition:
                 shard,
                 outcomes,
                 signals=sources[1] if len(sources) > 1 else None,
-                hooks=[ForeignPages(self.number, settings.calls.partitions, settings.owner, settings.token)],
+                hooks=[ForeignPages(self.number, settings.calls.partitions, settings.ask)],
                 pause=app.service.thread.let_pass,
                 about={"partition": self.number},
             )

@@ -26,6 +26,7 @@ from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, BY_PLAN, Champio
 from streamsched.formula.formula import Formula
 from streamsched.formula.objectives import Aim, find_aim, name_objective
 from streamsched.numerics.argument_checks import check_path, check_time
+from streamsched.records.visit_journal import SAMPLE_PAGES
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.scheduler import Scheduler
 
@@ -33,6 +34,7 @@ BREED: Final = "streamsched.evolution.pipeline:run_evolution"
 _NO_VISITS: Final = "promoted by the contest: no visit of a batch was seen in a round of the trial"
 _ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
 _MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages, one draw misleads less
+_MOST_HISTORY: Final = 200_000_000  # sampled pages times cycles, a byte each: others may ask for any number of cycles
 
 
 class Evolver:
@@ -366,12 +368,13 @@ class Evolver:
 def draw_histories(
     core: SchedulerCore, cycles: int, draws: int, seed: int, now: float, share: float = 1.0
 ) -> tuple[list[ChangeHistory], DataSpan]:
-    """Return the histories of the last `cycles` cycles before `now`, or of as many as are known, and their extent.
+    """Return the histories of the last `cycles` cycles before `now`, fewer if fewer are known, and their extent.
 
     Several draws, `draws` at most, if visits missed some of them; `share`: the most of all pages. O(pages).
     """
-    known = core.known_cycles(now=now, share=_ENOUGH)
-    cycles = int(max(1, min(cycles, known)))  # fewer if most pages are younger
+    known = core.known_cycles(now=now, share=_ENOUGH)  # fewer if most pages are younger
+    sampled = min(len(core.pages), SAMPLE_PAGES)
+    cycles = int(max(1, min(cycles, known, _MOST_HISTORY // max(sampled, 1))))
     seeds = [seed, *(derive_seed(seed, draw) for draw in range(1, draws))]
     trainings = core.trainings(cycles, now=now, seeds=seeds, share=share)
     training = next(trainings)

@@ -266,8 +266,8 @@ def _topics(settings: RunSettings, topic: KafkaSettings) -> list[Topic]:
 
 def _host(settings: RunSettings) -> int:
     with needs_http(_EXTRA):
+        from streamsched.cluster.host import open_host  # noqa: PLC0415
         from streamsched.cluster.image_store import ImageStore  # noqa: PLC0415  an extra
-        from streamsched.cluster.serving import open_host  # noqa: PLC0415
         from streamsched.cluster.topic_log import prepare_topic  # noqa: PLC0415
         from streamsched.http.server import listen  # noqa: PLC0415
     topic, http = _group_topic(settings), HttpSettings(**settings.http)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.errors import SnapshotError
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.evolution.data.change_history import ChangeHistory, CycleTimes, cycle_activity
-from streamsched.evolution.exchange_files import read_exchange, write_exchange
+from streamsched.evolution.exchange_files import pack_exchange, read_exchange, unpack_exchange, write_exchange
 from streamsched.evolution.records import DataSpan
 from streamsched.records.seasonality_schema import PROFILE, WEEK_HOURS
 
@@ -167,3 +168,20 @@ def test_damaged_training_data_is_refused(tmp_path: Path) -> None:
     path.write_bytes(raw)
     with pytest.raises(SnapshotError, match="damaged"):
         read_exchange(tmp_path)
+
+
+def test_changed_training_data_is_read_or_refused() -> None:
+    """With a right checksum, as a foreign program could send it."""
+    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=uniform_timing(2, 4, [0, 1, 1]))
+    content = pack_exchange([history], DATA, {})[4:]
+    rng = np.random.default_rng(5)
+    refused = 0
+    for _ in range(1_000):
+        changed = bytearray(content[: rng.integers(1, len(content) + 1)] if rng.random() < 0.2 else content)
+        for place in rng.integers(0, len(changed), rng.integers(1, 4)):
+            changed[place] = rng.integers(256)
+        try:
+            unpack_exchange(crc32c(changed).to_bytes(4, "little") + changed, "a shard")
+        except SnapshotError:
+            refused += 1
+    assert refused > 200

@@ -13,8 +13,14 @@ from msgspec import structs
 
 from streamsched import DurableScheduler, Outcome, Scheduler
 from streamsched.api.answers import TrainingSample
-from streamsched.cluster.cluster_evolver import ClusterEvolver, add_up_trials, join_samples, view_trial
-from streamsched.cluster.common_formula import CommonFormula, follow
+from streamsched.cluster.common_formula import (
+    ClusterEvolver,
+    CommonFormula,
+    add_up_trials,
+    follow,
+    join_samples,
+    view_trial,
+)
 from streamsched.errors import ServiceError
 from streamsched.evolution.exchange_files import pack_exchange
 from streamsched.evolution.plan import EvolutionPlan
@@ -52,17 +58,20 @@ def shards(tmp_path: Path) -> list[DurableScheduler]:
     return opened
 
 
-def caller(shards: list[DurableScheduler]) -> Callable[..., Any]:
-    """Calls shards without HTTP."""
+def settings_of(shards: list[DurableScheduler], silent: set[int] | None = None) -> Any:
+    """Settings that ask `shards` without HTTP, but for those that are `silent`."""
 
-    def call(shard: int, ask: Callable[[Any], Any], timeout_s: float = 0.0) -> Any:  # noqa: ARG001
+    def ask(shard: int, call: Callable[[Any], Any], timeout_s: float) -> Any:  # noqa: ARG001
+        if shard in (silent or ()):
+            raise ServiceError(f"shard {shard}", "nobody owns it")
+
         def training(cycles: int, now: float, *, share: float, draws: int, seed: int) -> TrainingSample:
             drawn = draw_histories(shards[shard].core, cycles, draws, seed, now, share)
             return TrainingSample(data=pack_exchange(*drawn, {}))
 
-        return ask(SimpleNamespace(trial=shards[shard].trial_counts, training=training))
+        return call(SimpleNamespace(trial=shards[shard].trial_counts, training=training))
 
-    return call
+    return SimpleNamespace(ask=ask, calls=SimpleNamespace(partitions=len(shards)))
 
 
 def test_samples_of_shards_are_that_of_one_scheduler(shards: list[DurableScheduler]) -> None:
@@ -102,6 +111,14 @@ def test_a_share_of_the_pages_is_sampled() -> None:
     scheduler.observe([Outcome(f"https://a.example/{i}", START) for i in range(4_000)])
     (history,), _ = draw_histories(scheduler.core, 2, 1, 0, START + 5 * DAY, share=0.25)
     assert 800 < history.pages < 1_200
+
+
+def test_cycles_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler({"cycle": "1h"})
+    scheduler.observe([Outcome(f"https://a.example/{i}", START) for i in range(100)])
+    monkeypatch.setattr("streamsched.scheduler.evolver._MOST_HISTORY", 5_000)
+    (history,), data = draw_histories(scheduler.core, 100_000, 1, 0, START + 10 * DAY)
+    assert (history.changed.shape, data.cycles) == ((100, 50), 50)
 
 
 def test_the_trials_of_shards_are_that_of_one_scheduler(shards: list[DurableScheduler]) -> None:
@@ -147,7 +164,7 @@ def test_a_shard_follows_the_formula_and_the_trial(shards: list[DurableScheduler
 def test_it_learns_from_all_shards_and_its_record_is_kept_in_the_first(shards: list[DurableScheduler]) -> None:
     plan = EvolutionPlan(trial=False, seed=3)
     breed = "tests.support.fake_evolutions:win"
-    with ClusterEvolver(shards[0], plan, caller(shards), SHARDS) as evolver:
+    with ClusterEvolver(shards[0], plan, settings_of(shards)) as evolver:
         evolver._breed = breed
         record = evolver.evolve_now(START + 29.5 * DAY)
         assert record.data is not None
@@ -157,26 +174,19 @@ def test_it_learns_from_all_shards_and_its_record_is_kept_in_the_first(shards: l
         follow(one, shards[0].trial_counts())
         assert one.champion == record.champion_after
     (shards[0].directory / "evolutions.jsonl").unlink()  # it was not saved with an image
-    with ClusterEvolver(shards[0], plan, caller(shards), SHARDS) as evolver:
+    with ClusterEvolver(shards[0], plan, settings_of(shards)) as evolver:
         assert shards[0].champion == record.champion_after
         evolver._breed = breed
         assert evolver.evolve_now(START + 29.6 * DAY).number == record.number + 1
 
 
 def test_a_shard_that_does_not_answer_ends_no_trial(shards: list[DurableScheduler]) -> None:
-    asked = caller(shards)
-    silent = [True]
-
-    def call(shard: int, ask: Callable[[Any], Any], timeout_s: float = 0.0) -> Any:
-        if shard == 2 and silent[0]:
-            raise ServiceError("shard 2", "nobody owns it")
-        return asked(shard, ask, timeout_s)
-
+    silent = {2}
     late = START + 800 * DAY
-    with ClusterEvolver(shards[0], EvolutionPlan(), call, SHARDS) as evolver:
+    with ClusterEvolver(shards[0], EvolutionPlan(), settings_of(shards, silent)) as evolver:
         shards[0].begin_trial("t", now=START + 31 * DAY)
         assert evolver.end_trial(late) is None
-        silent[0] = False
+        silent.clear()
         assert evolver.end_trial(late + 30.0) is None  # it was looked at half a minute ago
         record = evolver.end_trial(late + 90.0)
         assert record is not None
