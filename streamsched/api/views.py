@@ -364,6 +364,13 @@ class SourceReliability(Answer, frozen=True):
     lateness_s: float
 
 
+class Cause(Answer, frozen=True, kw_only=True):
+    """A cause of changes: how many it makes ``expected`` of a page since its last visit, and its learned ``weight``."""
+
+    expected: float
+    weight: float
+
+
 class Explanation(Answer, frozen=True, kw_only=True):
     """A page at one time. Times are UTC epoch seconds, None if there is none yet; rates are changes per cycle.
 
@@ -375,6 +382,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     - ``position``: its place among the eligible pages, 1 the best (pages asked for or overdue precede all others), None
       while it is not eligible; ``of_eligible``: how many these are; ``is_estimate``: whether both are estimates, as of
       more than 65,536 pages;
+    - ``probability``: that it has changed since its last visit, 1 - exp(-sum of weight · expected) over ``causes``;
     - ``terminals``: every terminal's value, whether the formula reads it or not;
     - ``prior_rate``: the mean of the prior it was last given;
     - ``reasons``: why the page is ranked and selected as it is, as codes with numbers (see ``docs/reasons.md``);
@@ -392,6 +400,8 @@ class Explanation(Answer, frozen=True, kw_only=True):
     position: int | None
     of_eligible: int
     is_estimate: bool
+    probability: float
+    causes: dict[str, Cause]
     terminals: dict[str, float]
     prior_rate: float
     prior_pages: int
@@ -414,5 +424,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
             f"  place      {place}in the ranking",
         ]
         lines += [f"  because    {reason.text}" for reason in self.reasons]
+        lines.append(f"  changed    with probability {self.probability:.3f}, expected changes by cause:")
+        lines += [f"    {name:<12} {one.expected:.4f} · {one.weight:.3f}" for name, one in self.causes.items()]
         lines += [f"  {name:<10} {value:.6g}" for name, value in self.terminals.items()]
         return "\n".join(lines)

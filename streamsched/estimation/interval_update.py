@@ -21,9 +21,9 @@ from streamsched.estimation.signal_update import has_source, settle_signals
 from streamsched.estimation.surges import keep_window, share_not_told, update_surges
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.vector_math import expm1, log1p
+from streamsched.numerics.vector_math import ALMOST_CERTAIN, expm1, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL
-from streamsched.records.schema import CAUSES, ShardArrays
+from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer
 
 Causes: TypeAlias = tuple[float, float, float, float, float]
@@ -33,7 +33,6 @@ CAUSE_CHANGES: Final = 20.0  # prior of each weight: changes expected, all of th
 CAUSE_MEMORY: Final = 300.0  # time constant of the weights: the mean of changes expected and found
 MOST_EXPECTED: Final = 30.0  # changes by one cause: more are no surer, and a clock error must not outweigh all visits
 _LEAST: Final = 1e-12  # least probability that divides
-_ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
 
 
 @inlined_kernel
@@ -86,14 +85,14 @@ def cause_weight(corpus: Record, cause: int) -> float:
 def learn_weights(corpus: Record, expected: Causes, changed: bool) -> None:
     """Learn the weights of the causes from a visit, before which each made some changes expected. O(1)."""
     total = weighed = 0.0
-    for cause in range(CAUSES):
+    for cause in range(len(expected)):
         changes = min(expected[cause], MOST_EXPECTED)
         total += changes
         if changed:
             weighed += cause_weight(corpus, cause) * changes
     credit = 1.0 / max(0.0 - expm1(-weighed), _LEAST) if changed else 0.0
     kept = max(1.0 - (total + changed) * (0.5 / CAUSE_MEMORY), 0.0)
-    for cause in range(CAUSES):
+    for cause in range(len(expected)):
         changes = min(expected[cause], MOST_EXPECTED)
         found = credit * cause_weight(corpus, cause) * changes if changed else 0.0
         corpus.cause_found[cause] = corpus.cause_found[cause] * kept + found
@@ -109,7 +108,7 @@ def _expect_changes(
     `due`: the probability of a change by the page itself, NaN if its rate tells; the others: of none by related pages,
     and of none that signals announced.
     """
-    itself = min(own_probability(page, observed, due), _ALMOST_CERTAIN)
+    itself = min(own_probability(page, observed, due), ALMOST_CERTAIN)
     unseen = group.hazard * min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     untold = share_not_told(group, page.last_visit_s, observed.end_s)
     return -log1p(-itself), -log1p(untold - 1.0), unseen, -log1p(unclaimed_ - 1.0), -log1p(unsignalled_ - 1.0)

@@ -13,9 +13,8 @@ from typing import Final
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.compilation.machine_operations import widen_vectors
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.vector_math import exp, expm1, log1p
+from streamsched.numerics.vector_math import ALMOST_CERTAIN, exp, expm1, log1p
 
-_ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
 _LEAST_SHAPE: Final = 1e-300
 _LOWEST_LOG: Final = -700.0  # e to it is a normal number
 
@@ -29,7 +28,7 @@ def expected_gain(due: float, shape: float, unseen: float, spared: float) -> flo
     t·P'/(1 - P) is a·(1 - (1 - due)^(1/a)) for the page's own changes, the time being that in which its posterior
     reaches `due`. The hazard of surges adds hazard·t; what surges have already hit adds nothing.
     """
-    quiet = log1p(-min(due, _ALMOST_CERTAIN))
+    quiet = log1p(-min(due, ALMOST_CERTAIN))
     shape = max(shape, _LEAST_SHAPE)
     return _gain(quiet, shape * (0.0 - expm1(quiet / shape)), unseen, spared)
 

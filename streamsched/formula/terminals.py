@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from streamsched.api.views import Cause
 from streamsched.estimation.content import fill_significance
 from streamsched.estimation.gamma_posterior import convert_to_posterior, convert_to_probability, take_log1p
 from streamsched.estimation.interval_update import cause_weight
@@ -38,10 +39,10 @@ from streamsched.formula.terminal_table import TERMINAL_CODES
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.compilation.machine_operations import COLUMN_ROWS, float_column
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.vector_math import log1p
+from streamsched.numerics.vector_math import ALMOST_CERTAIN, log1p
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
-from streamsched.records.schema import ShardArrays
+from streamsched.records.schema import CAUSES, ShardArrays
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK
 from streamsched.records.signal_schema import SIGNAL
 
@@ -66,7 +67,6 @@ _CRAWL_RATE: Final = TERMINAL_CODES["crawl_rate"]
 _SLACK: Final = 4e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
 _DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
 _GAIN_SLACK: Final = 1e-10  # absolute, of `gain`, whose slope in `due` is below 40
-_ALMOST_CERTAIN: Final = 1.0 - 2.0**-52
 _AHEAD: Final = 8  # pages between prefetching a schedule and reading it
 
 
@@ -134,31 +134,67 @@ def change_probabilities(shard: ShardArrays, now: float, cycle_s: float, rows: I
     return likely
 
 
+def change_causes(shard: ShardArrays, now: float, cycle_s: float, row: int) -> dict[str, Cause]:
+    """Return each of `CAUSES` of a change of the page of `row` since its last visit. O(1)."""
+    rows = np.array([row])
+    parts = np.empty((2, len(CAUSES)))
+    _fill_causes(shard.corpus, shard.pages.records.take(rows), context_of(shard, rows), now, cycle_s, parts)
+    return {
+        name: Cause(expected=expected, weight=weight)
+        for name, expected, weight in zip(CAUSES, *parts.tolist(), strict=True)
+    }
+
+
 @bare_kernel
 def _fill_probability(
     corpus: Records, pages: Records, context: Context, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write the probability that each page has changed, by its weighed causes: see `interval_update`. O(m)."""
-    out[:] = now
-    _fill_due(pages, context, out, cycle_s, out)
     known: Record = corpus[0]
     itself, shown, unseen = cause_weight(known, 0), cause_weight(known, 1), cause_weight(known, 2)
     related, signalled = cause_weight(known, 3), cause_weight(known, 4)
+    _fill_own(pages, context, now, cycle_s, out)
     for i in range(out.size):
-        out[i] = -min(out[i], _ALMOST_CERTAIN)
+        others = _other_causes(pages[i], context, i, now, cycle_s)
+        out[i] = itself * out[i] + shown * others[0] + unseen * others[1] + related * others[2] + signalled * others[3]
+    convert_to_probability(out)
+
+
+@bare_kernel
+def _fill_causes(corpus: Records, pages: Records, context: Context, now: float, cycle_s: float, out: Floats) -> None:
+    """Write the changes that each of `CAUSES` makes expect of the one page, then their weights: float64[2, 5]. O(1)."""
+    _fill_own(pages, context, now, cycle_s, out[0, :1])
+    others = _other_causes(pages[0], context, 0, now, cycle_s)
+    for cause in range(out.shape[1]):
+        out[1, cause] = cause_weight(corpus[0], cause)
+        if cause:
+            out[0, cause] = others[cause - 1]
+
+
+@bare_kernel
+def _fill_own(pages: Records, context: Context, now: float, cycle_s: float, out: Floats) -> None:
+    """Write the changes that each page's own rate makes expect. O(m)."""
+    out[:] = now
+    _fill_due(pages, context, out, cycle_s, out)
+    for i in range(out.size):
+        out[i] = -min(out[i], ALMOST_CERTAIN)
     take_log1p(out)
     for i in range(out.size):
-        page: Record = pages[i]
-        group: Record = context.groups[page.group]
-        out[i] = unseen * (group.hazard * _elapsed(page, now, cycle_s)) - itself * out[i]
-        spared, missed = share_not_hit(group, page.last_visit_s), unclaimed(context.seasonality.links[i])
-        if spared < 1.0:
-            out[i] -= shown * log1p(spared - 1.0)
-        if missed < 1.0:
-            out[i] -= related * log1p(missed - 1.0)
-        if context.signals.size:
-            out[i] -= signalled * log1p(unsignalled(context.signals[i]) - 1.0)
-    convert_to_probability(out)
+        out[i] = -out[i]
+
+
+@inlined_kernel
+def _other_causes(page: Record, context: Context, i: int, now: float, cycle_s: float) -> tuple[float, ...]:
+    """Return the changes that a shown surge, an unseen one, related pages and signals make expect of page i. O(1)."""
+    group: Record = context.groups[page.group]
+    spared, missed = share_not_hit(group, page.last_visit_s), unclaimed(context.seasonality.links[i])
+    silent = unsignalled(context.signals[i]) if context.signals.size else 1.0
+    return (
+        0.0 - log1p(spared - 1.0) if spared < 1.0 else 0.0,
+        group.hazard * _elapsed(page, now, cycle_s),
+        0.0 - log1p(missed - 1.0) if missed < 1.0 else 0.0,
+        0.0 - log1p(silent - 1.0) if silent < 1.0 else 0.0,
+    )
 
 
 @bare_kernel

@@ -13,6 +13,8 @@ import numpy as np
 
 from streamsched.numerics.jit import inlined_kernel
 
+ALMOST_CERTAIN: Final = 1.0 - 2.0**-52  # a probability whose complement has a logarithm
+
 _LN2_HIGH: Final = 0.6931471803691238  # the upper 32 bits of ln 2: products with whole numbers up to 2**21 are exact
 _LN2_LOW: Final = 1.9082149292705877e-10  # the rest
 _LOG2_E: Final = 1.4426950408889634

@@ -57,7 +57,13 @@ OLD_SIGNAL: Final = np.dtype([("row", "<u8"), ("signals", SIGNAL)])
 OLD_CONTENT: Final = np.dtype([("row", "<u8"), ("contents", "<u8")])
 OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedules", SCHEDULE)])
 OLD_TEXT: Final = np.dtype([("number", "<u8"), ("validator_texts", BLOCK)])
-CAUSES: Final = 5  # of a change: the page itself, a surge that was shown, one that was not, a related page, signals
+CAUSES: Final = (  # of a change
+    "itself",  # the page's own rate and hours
+    "shown_surge",  # that visits of its group have shown
+    "unseen_surge",  # that none has shown
+    "related",  # pages that changed
+    "signals",
+)
 CORPUS: Final = np.dtype(
     [
         ("pages", "<i8"),  # rows in use
@@ -103,8 +109,8 @@ CORPUS: Final = np.dtype(
         ("page_days", "<f8"),
         ("significance", "<f8"),  # mean of the changes of known significance, see `estimation.content`
         ("significant", "<f8"),  # number of these changes, fading
-        ("cause_expected", "<f8", CAUSES),  # changes of visited pages that each cause made expect, fading ...
-        ("cause_found", "<f8", CAUSES),  # ... and those credited to it, see `estimation.interval_update`
+        ("cause_expected", "<f8", len(CAUSES)),  # changes of visited pages that each cause made expect, fading ...
+        ("cause_found", "<f8", len(CAUSES)),  # ... and those credited to it, see `estimation.interval_update`
         ("trial_salt", "<u8"),  # of the trial under way: see `trial_counts` ...
         ("trial_bar", "<u8"),  # ... pages with a smaller salted hash are the challenger's; 0: no trial
         ("trial_start_s", "<f8"),

@@ -15,7 +15,7 @@ from streamsched.estimation.source_list import find_announcement
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.champion import Champion
 from streamsched.formula.terminal_table import PROVIDED
-from streamsched.formula.terminals import TerminalColumns, context_of
+from streamsched.formula.terminals import TerminalColumns, change_causes, change_probabilities, context_of
 from streamsched.numerics.arrays import Record
 from streamsched.politeness.eligibility import are_eligible, are_leased
 from streamsched.politeness.eligibility_reasons import eligibility_reasons
@@ -81,6 +81,8 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
         position=place.position if eligible else None,
         of_eligible=place.of_eligible,
         is_estimate=place.is_estimate,
+        probability=float(change_probabilities(shard, now, query.cycle_s, rows)[0]),
+        causes=change_causes(shard, now, query.cycle_s, row),
         terminals=terminals,
         prior_rate=_prior_rate(page),
         prior_pages=int(group["pages"]),

@@ -125,12 +125,26 @@ class Batch:
     def __len__(self) -> int:
         return len(self.urls)
 
-    def __iter__(self) -> Iterator[RankedPage | LeasedPage]:
-        page = RankedPage if self.lease_until_s is None else LeasedPage
-        columns = {name: _as_list(column) for name, column in self.to_table().items()}
-        columns["score"] = [finite(score) for score in columns["score"]]
-        for values in zip(*columns.values(), strict=True):
-            yield page(**dict(zip(columns, values, strict=True)))
+    def __iter__(self) -> Iterator[RankedPage]:
+        scores = map(finite, self.scores.tolist())
+        ranked = zip(self.urls, self.hosts, scores, self.tiers.tolist(), self.probabilities.tolist(), strict=True)
+        if self.lease_until_s is None:
+            for url, host, score, tier, probability in ranked:
+                yield RankedPage(url=url, host=host, score=score, tier=tier, probability=probability)
+            return
+        leased = zip(ranked, self.reasons, self.etags, self.last_modified, strict=True)
+        for (url, host, score, tier, probability), why, etag, modified in leased:
+            yield LeasedPage(
+                url=url,
+                host=host,
+                score=score,
+                tier=tier,
+                probability=probability,
+                lease_until=self.lease_until_s,
+                why=why.value,
+                etag=etag,
+                last_modified=modified,
+            )
 
     def to_table(self) -> dict[str, list[Any] | npt.NDArray[Any]]:
         """Return the pages as columns of length m, from which pandas and polars make frames. O(m).

@@ -36,7 +36,7 @@ def learned(expected: Floats, changed: Bools) -> Floats:
     """The weights after visits, ``expected``: float64[n, 5]."""
     corpus = np.zeros(1, CORPUS)
     _learn(corpus, expected, changed)
-    return np.array([_weigh(corpus, cause) for cause in range(CAUSES)])
+    return np.array([_weigh(corpus, cause) for cause in range(len(CAUSES))])
 
 
 @examples(ordinary=50, whole=500)
@@ -44,9 +44,11 @@ def learned(expected: Floats, changed: Bools) -> Floats:
 def test_weights_are_those_of_the_twin(seen: list[tuple[Causes, bool]]) -> None:
     reference = twin.Causes()
     for expected, changed in seen:
-        reference.learn(dict(zip(twin.CAUSES, expected, strict=True)), changed)
-    weights = learned(np.array([one[0] for one in seen]).reshape(-1, CAUSES), np.array([one[1] for one in seen], bool))
-    assert weights.tolist() == pytest.approx([reference.weight(cause) for cause in twin.CAUSES], rel=1e-9)
+        reference.learn(dict(zip(CAUSES, expected, strict=True)), changed)
+    weights = learned(
+        np.array([one[0] for one in seen]).reshape(-1, len(CAUSES)), np.array([one[1] for one in seen], bool)
+    )
+    assert weights.tolist() == pytest.approx([reference.weight(cause) for cause in CAUSES], rel=1e-9)
     assert np.all(weights > 0.0)
 
 
@@ -56,21 +58,21 @@ def test_weights_are_those_of_the_twin(seen: list[tuple[Causes, bool]]) -> None:
 def test_weights_stay_bounded_whatever_a_host_says(changing: float, most: float) -> None:
     rng = np.random.default_rng(1)
     size = how_many(100_000, 1_000_000)
-    weights = learned(rng.random((size, CAUSES)) * most, rng.random(size) < changing)
+    weights = learned(rng.random((size, len(CAUSES))) * most, rng.random(size) < changing)
     assert np.all((weights > 0.0) & (weights < 100.0))
-    after = learned(np.full((3_000, CAUSES), 0.1), rng.random(3_000) < -math.expm1(-0.5))
+    after = learned(np.full((3_000, len(CAUSES)), 0.1), rng.random(3_000) < -math.expm1(-0.5))
     assert after == pytest.approx(1.0, abs=0.2)
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.3, 0.6, 2.0])
-@pytest.mark.parametrize("cause", range(CAUSES))
+@pytest.mark.parametrize("cause", range(len(CAUSES)))
 def test_a_weight_converges_to_the_factor_by_which_its_cause_is_wrong(cause: int, factor: float) -> None:
     """Four visits in five have that cause, two in five another one, whose weight stays 1."""
     rng = np.random.default_rng(2)
     means, size = [], 12_000
-    factors = np.where(np.arange(CAUSES) == cause, factor, 1.0)
+    factors = np.where(np.arange(len(CAUSES)) == cause, factor, 1.0)
     for _ in range(20):
-        expected = np.zeros((size, CAUSES))
+        expected = np.zeros((size, len(CAUSES)))
         expected[:, cause] = (rng.random(size) < 0.8) * rng.uniform(0.02, 0.4, size)
         expected[:, cause - 1] = (rng.random(size) < 0.4) * rng.uniform(0.02, 0.4, size)
         means.append(learned(expected, rng.random(size) < -np.expm1(-expected @ factors)))

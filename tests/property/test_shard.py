@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from streamsched.formula.terminal_table import PROVIDED, SEASONAL
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import DENIED, SUCCEEDED, VISITED, WITH_FINGERPRINT
+from streamsched.records.schema import CAUSES
 from streamsched.records.url_patterns import group_name
 from streamsched.records.url_store import url_text
 from streamsched.records.validators import read_validators
@@ -26,7 +28,6 @@ from streamsched.records.visit_journal import NO_EVIDENCE, SAW_CHANGE, WAS_FIRST
 from streamsched.state import page_table, state_arrays
 from tests.reference import estimators
 from tests.reference import shard as reference_shard
-from tests.reference.causes import CAUSES
 from tests.reference.surges import GroupSurges
 from tests.reference.url_hash import hash_of
 from tests.support.cases import examples, how_many
@@ -335,6 +336,11 @@ def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], for
         if url in probabilities:
             assert probabilities[url] == pytest.approx(shard.probability(url, now), rel=1e-4, abs=1e-9)
         result = scheduler.explain(url, now=now)
+        assert list(result.causes) == list(CAUSES)
+        for cause, changes in shard.expected_changes(url, now).items():
+            shown = result.causes[cause]
+            assert math.exp(-shown.expected) == pytest.approx(math.exp(-changes), rel=1e-4, abs=1e-9)
+            assert shown.weight == pytest.approx(shard.causes.weight(cause), rel=1e-6)
         assert set(expected) == set(PROVIDED)
         beats = {name: expected.pop(name) for name in SEASONAL}
         assert {name: result.terminals.pop(name) for name in SEASONAL} == pytest.approx(beats, rel=1e-4, abs=1e-9)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-CAUSES = ("itself", "shown", "unseen", "related", "signals")
-
 
 class Causes:
     """How many changes each cause made expect before the visits so far, and how many were credited to it; fading."""

@@ -332,8 +332,8 @@ class Shard:
         untold = self.surges.untold(page.group, visit, members)
         expected = {
             "itself": changes(silent),
-            "shown": changes(1.0 - untold),
-            "unseen": self.surges.of(page.group).hazard * elapsed,
+            "shown_surge": changes(1.0 - untold),
+            "unseen_surge": self.surges.of(page.group).hazard * elapsed,
             "related": changes(followed),
             "signals": changes(1.0 - spared),
         }
@@ -523,15 +523,18 @@ class Shard:
 
     def probability(self, url: str, now: float) -> float:
         """The probability that a page has changed, by its weighed causes."""
+        return self.causes.probability(self.expected_changes(url, now))
+
+    def expected_changes(self, url: str, now: float) -> dict[str, float]:
+        """The changes that each cause makes expect since the last visit."""
         page, terminals = self.pages[url], self.terminals(url, now)
-        expected = {
+        return {
             "itself": changes(terminals["due"]),
-            "shown": changes(1.0 - self.surges.of(page.group).untouched(page.last_visit_s)),
-            "unseen": self.surges.of(page.group).hazard * terminals["t"],
+            "shown_surge": changes(1.0 - self.surges.of(page.group).untouched(page.last_visit_s)),
+            "unseen_surge": self.surges.of(page.group).hazard * terminals["t"],
             "related": changes(1.0 - self.related.claims[url].missed),
             "signals": changes(terminals["signalled"]),
         }
-        return self.causes.probability(expected)
 
     def shared(self, page: Page, elapsed: float) -> float:
         """The probability that a surge, or a change of related pages, has reached a page `elapsed` cycles unvisited."""

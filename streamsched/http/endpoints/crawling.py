@@ -18,7 +18,7 @@ from streamsched.api.operations import (
     Releases,
     VisitRequests,
 )
-from streamsched.api.views import Discovered, Noticed, Observed, finite
+from streamsched.api.views import Discovered, Noticed, Observed
 from streamsched.errors import shorten
 from streamsched.http.protocol.problems import HttpError
 from streamsched.http.service import Service, read_wait
@@ -160,23 +160,5 @@ def _has_batch(scheduler: DurableScheduler, now: float, asked: NextBatch) -> boo
 
 
 def _show_batch(batch: Batch) -> LeasedBatch:
-    until_s = batch.now if batch.lease_until_s is None else batch.lease_until_s
-    scores = map(finite, batch.scores.tolist())
-    ranked = batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.probabilities.tolist()
-    pages = [
-        LeasedPage(
-            url=url,
-            host=host,
-            score=score,
-            tier=tier,
-            probability=probability,
-            lease_until=until_s,
-            why=why.value,
-            etag=etag,
-            last_modified=modified,
-        )
-        for url, host, score, tier, probability, why, etag, modified in zip(
-            *ranked, batch.reasons, batch.etags, batch.last_modified, strict=True
-        )
-    ]
+    pages = [page for page in batch if isinstance(page, LeasedPage)]  # all of them
     return LeasedBatch(pages=pages, now=batch.now, repeated=batch.repeated)

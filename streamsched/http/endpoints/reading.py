@@ -16,7 +16,6 @@ from streamsched.api.answers import (
     FormulaNode,
     FormulaTree,
     PolitenessSettings,
-    RankedPage,
     Ranking,
     ReliabilityBin,
     SignalSources,
@@ -46,7 +45,6 @@ from streamsched.api.views import (
     SourceReliability,
     TrialCounts,
     WeekView,
-    finite,
 )
 from streamsched.errors import SettingsError, UnknownPage, shorten
 from streamsched.evolution.records import EvolutionRecord, RecordBook
@@ -60,7 +58,6 @@ from streamsched.http.service import Service, read_wait
 from streamsched.http.tokens import SCOPES
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.monitoring import BIN_EDGES, Reliability
-from streamsched.scheduler.results import Batch
 
 MOST_SOURCES: Final = 100  # hosts of a kind in one answer
 _SIGNS: Final = {"neg": "−", "-": "−", "*": "×", "/": "÷", "+": "+"}
@@ -74,7 +71,11 @@ class Reading:
 
     async def rank(self, asked: RankQuery) -> Ranking:
         """Return the best pages without leasing them."""
-        return await self._service.read(lambda scheduler, now: _show_ranking(scheduler.rank(asked.k, now=now)))
+
+        def look(scheduler: DurableScheduler, now: float) -> Ranking:
+            return Ranking(pages=list(scheduler.rank(asked.k, now=now)), now=now)
+
+        return await self._service.read(look)
 
     async def read_changes(self, asked: ChangesQuery) -> Changes:
         """Return the changes that were found after a position, or wait for one."""
@@ -203,16 +204,6 @@ class Reading:
             latest=figures.latest,
             samples=figures.since(asked.since),
         )
-
-
-def _show_ranking(batch: Batch) -> Ranking:
-    scores = map(finite, batch.scores.tolist())
-    columns = batch.urls, batch.hosts, scores, batch.tiers.tolist(), batch.probabilities.tolist()
-    pages = [
-        RankedPage(url=url, host=host, score=score, tier=tier, probability=probability)
-        for url, host, score, tier, probability in zip(*columns, strict=True)
-    ]
-    return Ranking(pages=pages, now=batch.now)
 
 
 def _pack_training(scheduler: DurableScheduler, asked: TrainingQuery) -> bytes:

@@ -114,7 +114,7 @@ def test_a_share_of_the_pages_is_sampled() -> None:
 
 
 def test_cycles_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = Scheduler({"cycle": "1h"})
+    scheduler = Scheduler(cycle="1h")
     scheduler.observe([Outcome(f"https://a.example/{i}", START) for i in range(100)])
     monkeypatch.setattr("streamsched.scheduler.evolver._MOST_HISTORY", 5_000)
     (history,), data = draw_histories(scheduler.core, 100_000, 1, 0, START + 10 * DAY)

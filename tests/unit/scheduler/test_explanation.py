@@ -61,6 +61,9 @@ def test_numbers_are_those_of_the_page() -> None:
     )
     assert explanation.score == explanation.terminals["posterior"] == scheduler.score([URL], now=4 * DAY)[0]
     assert (explanation.eligible, explanation.position, explanation.of_eligible) == (True, 1, 20)
+    assert explanation.probability == scheduler.rank(1, now=4 * DAY).probabilities[0]
+    by_cause = sum(one.weight * one.expected for one in explanation.causes.values())
+    assert explanation.probability == pytest.approx(-math.expm1(-by_cause), rel=1e-9)
     assert list(explanation.terminals) == list(PROVIDED)
     assert (explanation.terminals["n"], explanation.terminals["X"], explanation.terminals["t"]) == (1.0, 1.0, 2.0)
     assert (explanation.first_visited, explanation.last_visit_s, explanation.last_outcome_s) == (True, 2 * DAY, 3 * DAY)
@@ -89,7 +92,8 @@ def test_text_has_every_number_and_reason() -> None:
     assert lines[:2] == [URL, f"  score      {explanation.score:.6g} = posterior"]
     assert lines[2:4] == ["  formula    the first champion", "  place      1 of 20 eligible pages in the ranking"]
     assert lines[4:10] == [f"  because    {describe_reason(reason)}" for reason in explanation.reasons]
-    assert lines[10:] == [f"  {name:<10} {value:.6g}" for name, value in explanation.terminals.items()]
+    assert [line.split()[0] for line in lines[10:16]] == ["changed", *explanation.causes]
+    assert lines[16:] == [f"  {name:<10} {value:.6g}" for name, value in explanation.terminals.items()]
 
 
 def test_surges_are_reasons_of_the_pages_they_may_have_hit() -> None:

@@ -64,6 +64,7 @@ function Found({ found, mayAsk }) {
     <dl class="facts">
       <div><dt>Score</dt><dd>${number(found.score)}</dd></div>
       <div><dt>Place in the ranking</dt><dd>${describePlace(found)}</dd></div>
+      <div><dt>Probability of a change</dt><dd>${number(found.probability)}</dd></div>
       <div><dt>May be visited</dt><dd>${describeEligibility(found)}</dd></div>
       <div><dt>Pattern</dt><dd class="url">${found.pattern}, ${count(found.prior_pages)} pages</dd></div>
     </dl>
@@ -72,6 +73,8 @@ function Found({ found, mayAsk }) {
       ${found.reasons.map((reason) => html`<li><span>${sentence(reason.text)}</span><code>${reason.code}</code></li>`)}
     </ul>
     <${History} key=${found.url} url=${found.url} mayAsk=${mayAsk} />
+    <h3>Causes of a change since the last visit</h3>
+    <${Causes} causes=${found.causes} />
     <h3>Terms of the score</h3>
     <p><code>${found.formula}</code></p>
     <${Terminals} terminals=${found.terminals} formula=${found.formula} />
@@ -135,6 +138,28 @@ function describePlace({ position, of_eligible: of, is_estimate: isEstimate, in_
 function describeEligibility({ eligible, eligible_from_s: from }) {
   if (eligible) return "now";
   return from === null ? "not by the clock alone" : `from ${moment(from)}`;
+}
+
+/** Shows how many changes each cause makes expect, and the weight that it has learned. */
+function Causes({ causes }) {
+  return html`
+    <table class="terminals">
+      <thead>
+        <tr><th>Cause</th><th class="right">Expected changes</th><th class="right">Weight</th></tr>
+      </thead>
+      <tbody>
+        ${Object.entries(causes).map(
+          ([name, { expected, weight }]) => html`
+            <tr key=${name} class=${expected > 0 ? "" : "muted"}>
+              <th scope="row"><code>${name}</code></th>
+              <td class="right">${number(expected)}</td>
+              <td class="right">${number(weight)}</td>
+            </tr>
+          `,
+        )}
+      </tbody>
+    </table>
+  `;
 }
 
 /** Shows the terminals that the formula reads, then the others. */
