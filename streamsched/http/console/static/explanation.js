@@ -143,7 +143,7 @@ function describeEligibility({ eligible, eligible_from_s: from }) {
 /** Shows how many changes each cause makes expect, and the weight that it has learned. */
 function Causes({ causes }) {
   return html`
-    <table class="terminals">
+    <table class="terminals causes">
       <thead>
         <tr><th>Cause</th><th class="right">Expected changes</th><th class="right">Weight</th></tr>
       </thead>
