@@ -130,7 +130,8 @@ def test_a_page_is_explained_on_a_click_and_by_the_keyboard(page: Page) -> None:
     wait_for_text(page, "dialog .causes tr", r"unseen_surge\s*[\d.e−-]+\s*[\d.]+")
     assert page.inner_text("#explained") == first.inner_text()
     assert "in_batch_by_score" in text_of(page, "dialog .reasons")
-    assert text_of(page, "dialog .terminals:not(.causes)").startswith("confidence")  # what the formula reads comes first
+    terminals = text_of(page, "dialog .terminals:not(.causes)")
+    assert terminals.startswith("confidence")  # what the formula reads comes first
     page.keyboard.press("Escape")
     page.locator("dialog").wait_for(state="hidden")
     assert first.evaluate("button => button === document.activeElement")
