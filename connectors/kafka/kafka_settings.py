@@ -88,6 +88,14 @@ def read_settings(url: str, settings: Mapping[str, object] | None = None) -> Kaf
     if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic or "@" in parts.netloc:
         shown = parts._replace(query="", netloc=parts.netloc.rpartition("@")[2]).geturl()
         raise SettingsError("source", shown, "kafka://HOST:PORT[,HOST:PORT]/TOPIC[?…], no user or password before HOST")
+    for server in parts.netloc.split(","):
+        host, colon, port = server.rpartition(":")
+        if (
+            colon
+            and not port.endswith("]")
+            and not (host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 1 << 16)
+        ):
+            raise SettingsError("source", server, "HOST:PORT, with a port from 1 to 65535")
     given: dict[str, object] = {**dict(parse_qsl(parts.query, keep_blank_values=True)), **(settings or {})}
     own: dict[str, Any] = {}
     options: dict[str, str] = {}

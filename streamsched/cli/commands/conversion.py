@@ -9,7 +9,7 @@ import click
 import numpy as np
 from rich.progress import TimeElapsedColumn
 
-from streamsched.cli.exits import DONE
+from streamsched.cli.exits import DONE, UNREADABLE
 from streamsched.cli.options import FILE, Parsed, output_file, whole
 from streamsched.cli.output import echo, echo_json, name_rejections
 from streamsched.cli.progress import show_bar
@@ -57,7 +57,12 @@ def convert_command(source_name: str, output: Path, format_name: str | None, *, 
         count = write(batches, output)
         name_rejections(source.rejections, source.rejected)
         echo(f"wrote {count:,} {kind} to {output}; rejected {source.rejected:,} records")
-    return DONE
+        return _exit_code(count, source.rejected)
+
+
+def _exit_code(count: int, rejected: int) -> int:
+    """Return that of an input that cannot be read if every record was rejected."""
+    return UNREADABLE if rejected and not count else DONE
 
 
 _PUBLISH_EPILOG: Final = """
@@ -68,7 +73,8 @@ Examples:
   streamsched publish day.msgpack --to 'kafka://broker:9093/outcomes?security.protocol=SSL' --json
 
 All outcomes of a host go to one partition, in the order of the log. A frame, the fastest to read, holds outcomes of
-several hosts of one partition; a single message has its host as key. Rejected records are named and not sent.
+several hosts of one partition; a single message has its host as key. Rejected records are named and not sent; if
+there is no other, the exit code is 3.
 """
 
 
@@ -143,4 +149,4 @@ def publish_command(log: str, topic: str, partitions: int | None, json: bool, **
     else:
         new = ", which is new" if created else ""
         echo(f"sent {count:,} {kind} to topic {name}{new}; rejected {source.rejected:,} records")
-    return DONE
+    return _exit_code(count, source.rejected)

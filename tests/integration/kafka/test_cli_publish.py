@@ -64,6 +64,8 @@ def test_it_makes_the_topic(streamsched: Command, topic: Topic, log: Path) -> No
 def test_errors_have_their_exit_codes(streamsched: Command, topic: Topic, log: Path, tmp_path: Path) -> None:
     assert streamsched("publish", tmp_path / "none.jsonl", "--to", topic.url()).code == 3
     assert streamsched("publish", log, "--to", "elsewhere").code == 2
+    answer = streamsched("publish", put(tmp_path / "wrong.jsonl", b"{}\n[]\n"), "--to", topic.url(), "--json")
+    assert (answer.code, answer.json["outcomes"], answer.json["rejected"]) == (3, 0, 2)
     answer = streamsched("publish", log, "--to", topic.url(colour="red"))
     assert answer.code == 2
     assert "colour: expected one of client, dead-letters" in answer.err
