@@ -185,10 +185,12 @@ def open_host(
     store: ImageStore,
     wall: Callable[[], float],
     listener: socket.socket,
+    prepare: Callable[[], object],
 ) -> Iterator[Host]:
     """Yield a host that is a member of the group of the source and serves HTTP on `listener` until the block ends.
 
-    Raises SourceError if the brokers cannot be reached, SettingsError for an invalid file of tokens, StateInUse if
+    `prepare`: called before it joins the group, while only monitors are answered. Raises what `prepare` raises,
+    SourceError if the brokers cannot be reached, SettingsError for an invalid file of tokens, StateInUse if
     another host has the local directory.
     """
     cluster, http = settings.cluster, HttpSettings(**settings.http)
@@ -203,12 +205,15 @@ def open_host(
         server = AppServer(http, app, listener, front.service.statuses)
         address = cluster.advertise or server.address
         shard_settings = ShardSettings(settings, http, calls, store, wall, shards.url, token)
+        front.service.is_starting = True
+        server.start()
+        stack.callback(server.stop)
+        prepare()
+        front.service.is_starting = False
         host = Host(shard_settings, topic, address)
+        stack.callback(host.close)
         app.partitions = host.partitions
         formula = CommonFormula(shard_settings, host.partitions)
-        stack.callback(server.stop)
-        stack.callback(host.close)
-        server.start()
         stack.callback(formula.close)
         LOG.info("serving http", address=server.address, advertised=address)
         yield host

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -279,8 +280,8 @@ def _host(settings: RunSettings) -> int:
         calls = prepare_topic(_calls_topic(settings, topic))
         interruption = stack.enter_context(Interruption(waits=False))
         with suppress(Cancelled):
-            compile_for_requests(interruption)
-            host = stack.enter_context(open_host(settings, calls, store, wall, listener))
+            prepare = partial(compile_for_requests, interruption)
+            host = stack.enter_context(open_host(settings, calls, store, wall, listener, prepare))
             begin()
             for _ in interruption.until(_polls(host)):
                 pass

@@ -6,7 +6,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -221,6 +221,25 @@ def test_any_host_answers_for_the_whole_cluster(
     owner = cluster.owners(PARTITIONS)[3].address
     for path in ("/", "/console/main.js", "/shards/3/", "/shards/3/console/main.js", "/shards/3"):
         assert httpx.get(f"http://{owner}{path}", follow_redirects=True).status_code == 200
+
+
+def test_a_host_that_compiles_refuses_requests_and_joins_later(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    host = make_cluster(environment={"NUMBA_CACHE_DIR": str(tmp_path / "nothing compiled")}).start()
+    answers = dict[str, httpx.Response]()
+    end = time.monotonic() + 30.0
+    while len(answers) < 3:
+        assert time.monotonic() < end, host.log.read_text()
+        with suppress(httpx.ConnectError):
+            for path in ("/healthz", "/readyz", "/v1/stats"):
+                answers[path] = httpx.get(f"http://{host.address}{path}", timeout=5.0)
+        time.sleep(0.1)
+    assert [answer.status_code for answer in answers.values()] == [200, 503, 503]
+    assert "compiled" in answers["/readyz"].json()["detail"]
+    assert answers["/v1/stats"].json()["code"] == "starting"
+    assert host.stop() == 0
+    assert not host.events("partitions assigned")
 
 
 def misplace(cluster: Cluster, address: Address) -> None:
