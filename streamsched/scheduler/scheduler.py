@@ -54,23 +54,6 @@ from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequ
 from streamsched.scheduler.batches.formula_trial import Trial
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import (
-    CHAMPION,
-    HOST,
-    LATEST,
-    MAX_AHEAD_S,
-    OUTCOMES,
-    PLAIN,
-    PLAIN_VALUES,
-    PLAN,
-    POLITENESS,
-    PRESENT,
-    RATES,
-    RULES,
-    SIGNALS,
-    UNTIL,
-    URLS,
-    WEIGHTS,
-    Columns,
     Given,
     LeasedRows,
     LoggedCall,
@@ -249,7 +232,7 @@ class Scheduler:
     def max_patterns_per_host(self, most: int | None) -> None:
         self._set_bounds({"max_patterns_per_host": most})
 
-    @logged(Columns(has_observed, outcomes=OUTCOMES, latest_s=LATEST))
+    @logged(changed=has_observed)
     def observe(
         self,
         outcomes: OutcomeBatch | Outcome | Iterable[Outcome],
@@ -296,7 +279,7 @@ class Scheduler:
             core.report(observed)
         return observed
 
-    @logged(Columns(has_noticed, signals=SIGNALS, latest_s=LATEST))
+    @logged(changed=has_noticed)
     def notice(self, signals: SignalBatch | Signal | Iterable[Signal], *, latest_s: float | None = None) -> Noticed:
         """Apply change signals in their order; return how many had which fate. O(1) a signal.
 
@@ -332,7 +315,7 @@ class Scheduler:
             late = admit_outcomes(copy(self.core.clock), outcomes, [], self._latest_s())[1]
         return rule.check(outcomes, late)
 
-    @logged(Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
+    @logged()
     def discover(
         self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None
     ) -> Discovered:
@@ -410,7 +393,7 @@ class Scheduler:
                 core.report(granted.batch)
         return granted
 
-    @logged(Columns(urls=URLS))
+    @logged()
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
 
@@ -425,7 +408,7 @@ class Scheduler:
             core.formula_switch.keep_up(rows)
         return int(np.count_nonzero(rows >= 0))
 
-    @logged(Columns(urls=URLS, host=HOST))
+    @logged()
     def forget(self, urls: Sequence[str] | None = None, *, host: str | None = None) -> int:
         """Forget pages, or all pages of `host`; return how many were known. O(1) a URL; O(groups + pages) for a host.
 
@@ -451,7 +434,7 @@ class Scheduler:
             core.forgotten += rows.size
         return rows.size
 
-    @logged(Columns(urls=URLS, now=PRESENT))
+    @logged()
     def ask(self, urls: Sequence[str] | PackedUrls, *, now: float) -> Discovered:
         """Request one visit of each page, whatever its score; return how many pages were new. O(1) a URL.
 
@@ -469,7 +452,7 @@ class Scheduler:
             core.formula_switch.keep_up(rows)
         return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
 
-    @logged(Columns(host=PLAIN, until=UNTIL))
+    @logged()
     def block(self, host: str, until: float) -> int:
         """Exclude a host from batches until `until`, UTC epoch seconds; return how many known hosts that affects. O(1).
 
@@ -484,7 +467,7 @@ class Scheduler:
                 core.formula_switch.forget()
         return blocked.size
 
-    @logged(Columns(rules=RULES))
+    @logged()
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern.
 
@@ -505,7 +488,7 @@ class Scheduler:
         check_type("target", target, str, "a host, a URL pattern or a page")
         return self.set_rules({target: rule})
 
-    @logged(Columns(politeness=POLITENESS))
+    @logged()
     def set_politeness(self, politeness: Politeness) -> None:
         """Replace the politeness settings, for back-offs under way too; leases keep their length. O(pages).
 
@@ -518,17 +501,17 @@ class Scheduler:
             core.replace_politeness(politeness)
             core.formula_switch.forget()
 
-    @logged(Columns(max_ahead=MAX_AHEAD_S))
+    @logged()
     def _limit_ahead(self, max_ahead: Any) -> None:
         with self.core.lock:
             self.core.clock.max_ahead_s = max_ahead
 
-    @logged(Columns(bounds=PLAIN_VALUES))
+    @logged()
     def _set_bounds(self, bounds: Mapping[str, int | None]) -> None:
         with self.core.lock:
             self.core.pages.bounds = replace(self.core.pages.bounds, **bounds)
 
-    @logged(Columns(champion=CHAMPION))
+    @logged()
     def _use(self, champion: Champion) -> None:
         """Rank by `champion`; see `use`, which logs it when the formula takes over."""
         self.core.use(champion, wait=True)
@@ -545,13 +528,13 @@ class Scheduler:
         formula = parse_provided(challenger.formula if isinstance(challenger, Champion) else challenger)
         self._begin_trial(challenger if isinstance(challenger, Champion) else Champion(formula, BY_HAND), now=now)
 
-    @logged(Columns(challenger=CHAMPION, now=PRESENT))
+    @logged()
     def _begin_trial(self, challenger: Champion, *, now: float) -> None:
         core = self.core
         with core.lock:
             core.trial.begin(core.pages.arrays, Trial(challenger, now))
 
-    @logged(Columns())
+    @logged()
     def end_trial(self) -> None:
         """Rank all pages by the champion again, and forget what the trial has shown. Without a trial nothing. O(1)."""
         with self.core.lock:
@@ -565,7 +548,7 @@ class Scheduler:
         """Return the champion, the challenger on trial, and what the pages of both have shown. O(1)."""
         return count_trial(self.core)
 
-    @logged(Columns(plan=PLAN, rates=RATES, champion=CHAMPION))
+    @logged()
     def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32], champion: Champion | None = None) -> None:
         """Give the first pages the crawl rates of `plan`: float32[plan.pages]. O(pages). For `Optimiser`.
 
