@@ -1,9 +1,9 @@
-"""Records from a file or standard input, in any of the formats, plain or gzip."""
+"""Records from a file, a pipe or standard input, in any of the formats, plain or gzip."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -198,3 +198,53 @@ def _choose_format(stream: ByteStream, records: RecordType[Any], asked: str | No
         reason = f"format not recognised: expected one of {names}, by name or content{of}"
         raise SourceError(stream.path, reason)
     return formats[found]
+
+
+class PipeSource(Source[Records]):
+    """Standard input or a named pipe at `path` as a `Source`, opened by `open_source` for its first delivery.
+
+    Opening waits for its first bytes. Errors of opening are those of that delivery.
+    """
+
+    format = "pipe"
+    is_replayable = False
+
+    def __init__(self, path: str, open_source: Callable[[], Source[Records]]) -> None:
+        self._path = path
+        self._open_source = open_source
+        self._source: Source[Records] | None = None
+
+    @property
+    def rejected(self) -> int:
+        """The number of records rejected since the source was opened."""
+        return 0 if self._source is None else self._source.rejected
+
+    @property
+    def rejections(self) -> Sequence[Rejection]:
+        """The last rejections, at most 100, oldest first."""
+        return () if self._source is None else self._source.rejections
+
+    def owns(self, path: str) -> bool:
+        """Return False: a pipe has no positions to save."""
+        del path
+        return False
+
+    def seek(self, position: Position) -> None:
+        """Raise SourceError: a pipe cannot be read again."""
+        raise SourceError(self._path, "standard input and pipes cannot be resumed", position.offset)
+
+    def reject(self, delivery: Delivery[Records], problems: Sequence[InvalidRecord]) -> None:
+        """Count records of the last `delivery` as rejected, and keep them aside with the other dead letters."""
+        if self._source is not None:
+            self._source.reject(delivery, problems)
+
+    def close(self) -> None:
+        """Close the pipe if it was opened; a second call does nothing."""
+        if self._source is not None:
+            self._source.close()
+
+    def __next__(self) -> Delivery[Records]:
+        """Return the next delivery; the first call opens the pipe."""
+        if self._source is None:
+            self._source = self._open_source()
+        return next(self._source)

@@ -9,13 +9,13 @@ import hashlib
 import re
 from collections.abc import Callable, Collection
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.frontier.messages import message
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import NEVER_S, OPTIONAL, ROBOTS_DENIED, OutcomeBatch
+from streamsched.outcomes import NEVER_S, ROBOTS_DENIED, OutcomeBatch, OutcomeEvent
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.http_settings import DEFAULT_CRAWL
 
@@ -39,25 +39,11 @@ _MOST_STATUS: Final = 999
 LAST_DATE_S: Final = 253_402_300_799  # the end of the year 9999: what is later is in other units, as milliseconds
 
 
-class Outcome(NamedTuple):
-    """A known item as an outcome."""
-
-    url: str
-    fetched_at: float
-    status: int | None
-    content: int | None
-    moved_to: str | None
-    etag: str | None
-    last_modified: str | None
-    retry_after: float | None
-    not_before: float | None
-
-
 class Part:
     """The items of one crawl. ``outcomes``, ``discovered``: those to apply; `statuses`: of all items, by place."""
 
     def __init__(self, statuses: list[int]) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[OutcomeEvent] = []
         self.discovered: list[str] = []
         self._statuses = statuses
         self._known: list[int] = []  # places of the outcomes
@@ -68,7 +54,7 @@ class Part:
         self._found.append(place)
         self.discovered.append(url)
 
-    def add_known(self, place: int, outcome: Outcome) -> None:
+    def add_known(self, place: int, outcome: OutcomeEvent) -> None:
         """Add an outcome."""
         self._known.append(place)
         self.outcomes.append(outcome)
@@ -102,7 +88,7 @@ class Part:
             seen.add(url)
 
     def _observe(self, scheduler: DurableScheduler) -> None:
-        batch = as_batch(self.outcomes)
+        batch = OutcomeBatch.from_events(self.outcomes)
         wrong = scheduler.core.url_rule.check(batch, batch.problems())
         left_out = {problem.record for problem in wrong}
         for record in left_out:
@@ -182,7 +168,7 @@ def name_of(given: str) -> str:
     return given.strip() or DEFAULT_CRAWL
 
 
-def read_outcome(url: str, metadata: Any, now: float, not_before: float | None = None) -> Outcome:
+def read_outcome(url: str, metadata: Any, now: float, not_before: float | None = None) -> OutcomeEvent:
     """Return the outcome in the metadata of a known item that has arrived at `now`.
 
     >>> one = {"fetch.statusCode": message("urlfrontier.StringList")(values=["304"])}
@@ -190,7 +176,7 @@ def read_outcome(url: str, metadata: Any, now: float, not_before: float | None =
     304
     """
     if not metadata:
-        return Outcome(url, now, None, None, None, None, None, None, not_before)
+        return OutcomeEvent(url, now, not_before=not_before)
 
     def first(name: str) -> str | None:
         texts = metadata.get(name)
@@ -199,38 +185,17 @@ def read_outcome(url: str, metadata: Any, now: float, not_before: float | None =
 
     signature = first(SIGNATURE)
     hashed = hashlib.blake2b(signature.encode(), digest_size=8).digest() if signature else None
-    return Outcome(
+    return OutcomeEvent(
         url,
         _read_time(first(FETCHED_AT), now),
-        _read_status(first),
-        None if hashed is None else int.from_bytes(hashed),
-        first(MOVED_TO) or None,
-        first(ETAG),
-        first(LAST_MODIFIED),
-        _read_number(first(RETRY_AFTER)),
-        not_before,
+        status=_read_status(first),
+        content=None if hashed is None else int.from_bytes(hashed),
+        moved_to=first(MOVED_TO) or None,
+        etag=first(ETAG),
+        last_modified=first(LAST_MODIFIED),
+        retry_after=_read_number(first(RETRY_AFTER)),
+        not_before=not_before,
     )
-
-
-def as_batch(outcomes: list[Outcome]) -> OutcomeBatch:
-    """Return the columns of `outcomes`."""
-    columns = dict(zip(Outcome._fields, zip(*outcomes, strict=True), strict=True))
-    given: dict[str, Any] = {}
-    lacking = []
-    for field in OPTIONAL:
-        values = columns.get(field.name, ())
-        absent = [value is None for value in values]
-        if not all(absent):
-            empty = "" if field.kind.dtype is None else 0
-            filled: list[Any] = [empty if value is None else value for value in values]
-            given[field.name] = (
-                PackedUrls.pack(filled) if field.kind.dtype is None else np.array(filled, field.kind.dtype)
-            )
-            lacking.append((field.bit, absent))
-    batch = OutcomeBatch(PackedUrls.pack(columns["url"]), np.array(columns["fetched_at"]), **given)
-    for bit, absent in lacking:
-        batch.given[absent] &= ~batch.given.dtype.type(bit)
-    return batch
 
 
 def _read_status(first: Callable[[str], str | None]) -> int | None:

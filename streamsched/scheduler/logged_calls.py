@@ -1,8 +1,8 @@
 """The calls that change a scheduler, and how the log keeps them: `LOGGED_CALLS`, the table that `@logged` fills.
 
-The method of `Scheduler` below the decorator does the work. Its arguments are prepared (URLs packed, times checked),
-then `Scheduler._perform` calls the method with them, and a `DurableScheduler` logs what it did. What the HTTP service
-offers of it is in `streamsched.api.operations`.
+The method of `Scheduler` below the decorator does the work. Its arguments are prepared (URLs packed, times checked) as
+`ARGUMENTS` says, then `Scheduler._perform` calls the method with them, and a `DurableScheduler` logs what it did. What
+the HTTP service offers of it is in `streamsched.api.operations`.
 
 Applied again in their order, the logged calls lead from the state of an image to the state after them, to the last
 bit: time is one of their arguments, and of a batch the leased rows are logged, so no ranking runs again. Outcomes and
@@ -95,14 +95,21 @@ LOGGED_CALLS: Final[dict[str, LoggedCall]] = {}
 """All calls by their names, in the order of the methods of `Scheduler`."""
 
 
-def logged(log: Log) -> Callable[[Method], Method]:
-    """Return a decorator that adds a method of `Scheduler` to `LOGGED_CALLS`; see `LoggedCall`."""
+def logged(
+    log: Log | None = None, *, changed: Callable[[SchedulerCore, Any, Given], bool] = lambda *_: True
+) -> Callable[[Method], Method]:
+    """Return a decorator that adds a method of `Scheduler` to `LOGGED_CALLS`; see `LoggedCall`.
+
+    `log`: how a call is kept; None keeps its arguments as `ARGUMENTS` says. `changed`: whether a call changed anything,
+    by the core, result and arguments.
+    """
 
     def describe(method: Method) -> Method:
         name, signature = method.__name__.lstrip("_"), inspect.signature(method)
-        described = LOGGED_CALLS[name] = LoggedCall(name, method, log)
         parameters = list(signature.parameters.values())[1:]
         names = {one.name for one in parameters}
+        kept = Columns([one.name for one in parameters], changed) if log is None else log
+        described = LOGGED_CALLS[name] = LoggedCall(name, method, kept)
         positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
         defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
 
@@ -115,7 +122,7 @@ def logged(log: Log) -> Callable[[Method], Method]:
                 or not kwargs.keys().isdisjoint(positional[: len(args)])
             ):
                 signature.bind(self, *args, **kwargs)  # raises TypeError; it takes too long to call it always
-            log.prepare(self, given)
+            kept.prepare(self, given)
             return self._perform(described, given)
 
         return prepare_and_perform  # type: ignore[return-value]
@@ -132,13 +139,12 @@ class Column(NamedTuple):
 
 
 class Columns:
-    """Keeps arguments by their names. `changed`: whether a call changed anything, by the core, result and arguments."""
+    """Keeps the arguments `names` as `ARGUMENTS` has them; `changed` as for `logged`."""
 
-    def __init__(
-        self, changed: Callable[[SchedulerCore, Any, Given], bool] = lambda *_: True, /, **columns: Column
-    ) -> None:
+    def __init__(self, names: Iterable[str], changed: Callable[[SchedulerCore, Any, Given], bool]) -> None:
         self._changed = changed
-        self._columns = columns
+        columns = {name: ARGUMENTS[name] for name in names}
+        self._columns = {name: column for name, column in columns.items() if column is not None}
 
     def prepare(self, scheduler: Any, given: Given) -> None:  # noqa: D102  as in Log, and below
         for name, column in self._columns.items():
@@ -179,7 +185,7 @@ class LeasedRows:
     """Keeps a batch by the rows that were leased, and by what its key needs to return it again."""
 
     def prepare(self, scheduler: Any, given: Given) -> None:  # noqa: D102
-        given["now"] = PRESENT.prepare(scheduler, given["now"], given)
+        given["now"] = _PRESENT.prepare(scheduler, given["now"], given)
 
     def write(self, core: SchedulerCore, result: Any, given: Given) -> Logged | None:  # noqa: D102
         batch = result.batch if isinstance(result, Granted) else result
@@ -255,45 +261,51 @@ def _plain_number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-PLAIN: Final = Column(write=lambda value: (_plain_number(value), {}))
-PLAIN_VALUES: Final = Column(write=lambda values: ({name: _plain_number(value) for name, value in values.items()}, {}))
-PRESENT: Final = Column(lambda scheduler, now, _: scheduler._check_now(now))  # noqa: SLF001  part of every scheduler
-LATEST: Final = Column(
-    lambda scheduler, latest_s, _: scheduler._latest_s() if latest_s is None else latest_s  # noqa: SLF001
-)
-UNTIL: Final = Column(lambda _, until, __: check_time(until, "until"))
-MAX_AHEAD_S: Final = Column(lambda _, ahead, __: parse_max_ahead(ahead))
-OUTCOMES: Final = Column(
-    lambda _, outcomes, __: as_outcomes(outcomes),
-    lambda batch: (None, pack_batch(batch)),
-    lambda _, arrays: unpack_batch(arrays),
-)
-SIGNALS: Final = Column(
-    lambda _, signals, __: as_signals(signals),
-    lambda batch: (batch.names, pack_batch(batch)),
-    lambda names, arrays: unpack_batch(arrays, names),
-)
-URLS: Final = Column(  # None: those of a host
-    lambda _, urls, __: None if urls is None else as_urls(urls),
-    lambda urls: (None, {} if urls is None else pack_urls(urls)),
-    lambda _, arrays: unpack_urls(arrays) if arrays else None,
-)
-WEIGHTS: Final = Column(  # of the `urls`
-    lambda _, weights, given: None if weights is None else as_weights(weights, len(given["urls"])),
-    lambda weights: (None, {} if weights is None else {"importance": weights}),
-    lambda _, arrays: arrays.get("importance"),
-)
-HOST: Final = Column(lambda _, host, __: None if host is None else read_host(host).key)
-RULES: Final = Column(write=lambda rules: (pack_rules(rules), {}), read=lambda packed, _: unpack_rules(packed))
-POLITENESS: Final = Column(
-    write=lambda politeness: (politeness.to_json(), {}), read=lambda fields, _: Politeness.from_json(fields)
-)
-CHAMPION: Final = Column(
+_PRESENT: Final = Column(lambda scheduler, now, _: scheduler._check_now(now))  # noqa: SLF001  part of every scheduler
+_CHAMPION: Final = Column(
     write=lambda champion: (champion and champion.to_json(), {}),
     read=lambda fields, _: fields and Champion.from_json(fields),
 )
-PLAN: Final = Column(write=lambda plan: (plan.to_json(), {}), read=lambda fields, _: CrawlPlan.from_json(fields))
-RATES: Final = Column(write=lambda rates: (None, {"rates": rates}), read=lambda _, arrays: arrays["rates"])
+ARGUMENTS: Final[Mapping[str, Column | None]] = {
+    "outcomes": Column(
+        lambda _, outcomes, __: as_outcomes(outcomes),
+        lambda batch: (None, pack_batch(batch)),
+        lambda _, arrays: unpack_batch(arrays),
+    ),
+    "signals": Column(
+        lambda _, signals, __: as_signals(signals),
+        lambda batch: (batch.names, pack_batch(batch)),
+        lambda names, arrays: unpack_batch(arrays, names),
+    ),
+    "latest_s": Column(
+        lambda scheduler, latest_s, _: scheduler._latest_s() if latest_s is None else latest_s  # noqa: SLF001
+    ),
+    "positions": None,  # which alter the result only
+    "urls": Column(  # None: those of a host
+        lambda _, urls, __: None if urls is None else as_urls(urls),
+        lambda urls: (None, {} if urls is None else pack_urls(urls)),
+        lambda _, arrays: unpack_urls(arrays) if arrays else None,
+    ),
+    "now": _PRESENT,
+    "importance": Column(  # of the `urls`
+        lambda _, weights, given: None if weights is None else as_weights(weights, len(given["urls"])),
+        lambda weights: (None, {} if weights is None else {"importance": weights}),
+        lambda _, arrays: arrays.get("importance"),
+    ),
+    "host": Column(lambda _, host, __: None if host is None else read_host(host).key),
+    "until": Column(lambda _, until, __: check_time(until, "until")),
+    "rules": Column(write=lambda rules: (pack_rules(rules), {}), read=lambda packed, _: unpack_rules(packed)),
+    "politeness": Column(
+        write=lambda politeness: (politeness.to_json(), {}), read=lambda fields, _: Politeness.from_json(fields)
+    ),
+    "max_ahead": Column(lambda _, ahead, __: parse_max_ahead(ahead)),
+    "bounds": Column(write=lambda values: ({name: _plain_number(value) for name, value in values.items()}, {})),
+    "champion": _CHAMPION,
+    "challenger": _CHAMPION,
+    "plan": Column(write=lambda plan: (plan.to_json(), {}), read=lambda fields, _: CrawlPlan.from_json(fields)),
+    "rates": Column(write=lambda rates: (None, {"rates": rates}), read=lambda _, arrays: arrays["rates"]),
+}
+"""How the log keeps the arguments of all calls, by name; None for those that it need not have."""
 
 
 def has_observed(core: SchedulerCore, observed: Any, _: Given) -> bool:

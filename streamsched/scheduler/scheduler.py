@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,11 @@ from msgspec import structs
 from streamsched.api.views import (
     Discovered,
     Explanation,
-    HostLimits,
     HostOrder,
     HostPage,
     HostView,
     Noticed,
     Observed,
-    PageLimits,
     PageView,
     Rejection,
     RulesView,
@@ -49,31 +47,13 @@ from streamsched.persistence.image_writer import save_state
 from streamsched.politeness.domain_shares import take_back_visits
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
+from streamsched.politeness.rule_targets import find_pages_of_hosts
 from streamsched.reasons import Reason, ReasonCode
-from streamsched.records.page_schema import FORGOTTEN, MAX_PAGES, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
-from streamsched.records.url_patterns import find_host
+from streamsched.records.page_schema import FORGOTTEN, MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.scheduler.batches.batch_requests import BatchRequest, GrantRequest, check_key
 from streamsched.scheduler.batches.formula_trial import Trial
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import (
-    CHAMPION,
-    HOST,
-    LATEST,
-    MAX_AHEAD_S,
-    OUTCOMES,
-    PLAIN,
-    PLAIN_VALUES,
-    PLAN,
-    POLITENESS,
-    PRESENT,
-    RATES,
-    RULES,
-    SIGNALS,
-    UNTIL,
-    URLS,
-    WEIGHTS,
-    Columns,
     Given,
     LeasedRows,
     LoggedCall,
@@ -87,16 +67,14 @@ from streamsched.scheduler.logged_calls import (
     logged,
 )
 from streamsched.scheduler.reading.views import (
-    FoundSurges,
-    find_start,
-    find_surges,
-    list_failing,
+    count_trial,
     list_hosts,
+    list_surges,
     view_host,
     view_page,
-    view_page_week,
-    view_profile_week,
-    view_surge,
+    view_rules,
+    view_trial,
+    view_week,
 )
 from streamsched.scheduler.reason_text import describe_reasons
 from streamsched.scheduler.recovered_state import recover_state
@@ -111,7 +89,6 @@ from streamsched.state.stream_clock import MAX_AHEAD, admit_outcomes, admit_sign
 from streamsched.state.url_rule import SCHEMES
 
 _log: Final = logging.getLogger("streamsched.persistence")
-_GROUPS_READ: Final = 1 << 16  # at a time under the lock: some 2 ms
 
 
 class Scheduler:
@@ -255,7 +232,7 @@ class Scheduler:
     def max_patterns_per_host(self, most: int | None) -> None:
         self._set_bounds({"max_patterns_per_host": most})
 
-    @logged(Columns(has_observed, outcomes=OUTCOMES, latest_s=LATEST))
+    @logged(changed=has_observed)
     def observe(
         self,
         outcomes: OutcomeBatch | Outcome | Iterable[Outcome],
@@ -302,7 +279,7 @@ class Scheduler:
             core.report(observed)
         return observed
 
-    @logged(Columns(has_noticed, signals=SIGNALS, latest_s=LATEST))
+    @logged(changed=has_noticed)
     def notice(self, signals: SignalBatch | Signal | Iterable[Signal], *, latest_s: float | None = None) -> Noticed:
         """Apply change signals in their order; return how many had which fate. O(1) a signal.
 
@@ -338,7 +315,7 @@ class Scheduler:
             late = admit_outcomes(copy(self.core.clock), outcomes, [], self._latest_s())[1]
         return rule.check(outcomes, late)
 
-    @logged(Columns(urls=URLS, now=PRESENT, importance=WEIGHTS))
+    @logged()
     def discover(
         self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None
     ) -> Discovered:
@@ -352,7 +329,7 @@ class Scheduler:
         """
         core, packed = self.core, as_urls(urls)
         weights = None if importance is None else as_weights(importance, len(packed))
-        packed, weights, problems = _leave_out_wrong(core, packed, weights)
+        packed, weights, problems = core.url_rule.admit(packed, weights)
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
@@ -416,7 +393,7 @@ class Scheduler:
                 core.report(granted.batch)
         return granted
 
-    @logged(Columns(urls=URLS))
+    @logged()
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
 
@@ -431,7 +408,7 @@ class Scheduler:
             core.formula_switch.keep_up(rows)
         return int(np.count_nonzero(rows >= 0))
 
-    @logged(Columns(urls=URLS, host=HOST))
+    @logged()
     def forget(self, urls: Sequence[str] | None = None, *, host: str | None = None) -> int:
         """Forget pages, or all pages of `host`; return how many were known. O(1) a URL; O(groups + pages) for a host.
 
@@ -457,7 +434,7 @@ class Scheduler:
             core.forgotten += rows.size
         return rows.size
 
-    @logged(Columns(urls=URLS, now=PRESENT))
+    @logged()
     def ask(self, urls: Sequence[str] | PackedUrls, *, now: float) -> Discovered:
         """Request one visit of each page, whatever its score; return how many pages were new. O(1) a URL.
 
@@ -465,7 +442,7 @@ class Scheduler:
         applies. Unknown pages are added, and wrong URLs rejected, as by `discover`.
         """
         core = self.core
-        packed, _, problems = _leave_out_wrong(core, as_urls(urls))
+        packed, _, problems = core.url_rule.admit(as_urls(urls))
         with core.lock:
             core.clock.advance(now)
             added = core.add(packed, now)
@@ -475,7 +452,7 @@ class Scheduler:
             core.formula_switch.keep_up(rows)
         return Discovered(added=added, rejected=len(problems), rejections=Rejection.of(problems))
 
-    @logged(Columns(host=PLAIN, until=UNTIL))
+    @logged()
     def block(self, host: str, until: float) -> int:
         """Exclude a host from batches until `until`, UTC epoch seconds; return how many known hosts that affects. O(1).
 
@@ -490,7 +467,7 @@ class Scheduler:
                 core.formula_switch.forget()
         return blocked.size
 
-    @logged(Columns(rules=RULES))
+    @logged()
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern.
 
@@ -511,7 +488,7 @@ class Scheduler:
         check_type("target", target, str, "a host, a URL pattern or a page")
         return self.set_rules({target: rule})
 
-    @logged(Columns(politeness=POLITENESS))
+    @logged()
     def set_politeness(self, politeness: Politeness) -> None:
         """Replace the politeness settings, for back-offs under way too; leases keep their length. O(pages).
 
@@ -524,17 +501,17 @@ class Scheduler:
             core.replace_politeness(politeness)
             core.formula_switch.forget()
 
-    @logged(Columns(max_ahead=MAX_AHEAD_S))
+    @logged()
     def _limit_ahead(self, max_ahead: Any) -> None:
         with self.core.lock:
             self.core.clock.max_ahead_s = max_ahead
 
-    @logged(Columns(bounds=PLAIN_VALUES))
+    @logged()
     def _set_bounds(self, bounds: Mapping[str, int | None]) -> None:
         with self.core.lock:
             self.core.pages.bounds = replace(self.core.pages.bounds, **bounds)
 
-    @logged(Columns(champion=CHAMPION))
+    @logged()
     def _use(self, champion: Champion) -> None:
         """Rank by `champion`; see `use`, which logs it when the formula takes over."""
         self.core.use(champion, wait=True)
@@ -551,13 +528,13 @@ class Scheduler:
         formula = parse_provided(challenger.formula if isinstance(challenger, Champion) else challenger)
         self._begin_trial(challenger if isinstance(challenger, Champion) else Champion(formula, BY_HAND), now=now)
 
-    @logged(Columns(challenger=CHAMPION, now=PRESENT))
+    @logged()
     def _begin_trial(self, challenger: Champion, *, now: float) -> None:
         core = self.core
         with core.lock:
             core.trial.begin(core.pages.arrays, Trial(challenger, now))
 
-    @logged(Columns())
+    @logged()
     def end_trial(self) -> None:
         """Rank all pages by the champion again, and forget what the trial has shown. Without a trial nothing. O(1)."""
         with self.core.lock:
@@ -565,29 +542,13 @@ class Scheduler:
 
     def trial(self) -> TrialView | None:
         """Return the trial under way and its evidence so far, None without one. O(1)."""
-        core = self.core
-        with core.lock:
-            trial = core.trial.current
-            if trial is None:
-                return None
-            evidence = core.trial.evidence(core.pages.arrays)
-            return TrialView(challenger=trial.challenger.formula.text, since_s=trial.start_s, evidence=evidence)
+        return view_trial(self.core)
 
     def trial_counts(self) -> TrialCounts:
         """Return the champion, the challenger on trial, and what the pages of both have shown. O(1)."""
-        core = self.core
-        with core.lock:
-            trial, corpus = core.trial.current, core.pages.arrays.corpus
-            return TrialCounts(
-                champion=core.champion.view(),
-                challenger=None if trial is None else trial.challenger.view(),
-                since_s=None if trial is None else trial.start_s,
-                finds=corpus["trial_finds"][0].tolist(),
-                costs=corpus["trial_costs"][0].tolist(),
-                pages=len(core.pages),
-            )
+        return count_trial(self.core)
 
-    @logged(Columns(plan=PLAN, rates=RATES, champion=CHAMPION))
+    @logged()
     def _follow_plan(self, plan: CrawlPlan, rates: npt.NDArray[np.float32], champion: Champion | None = None) -> None:
         """Give the first pages the crawl rates of `plan`: float32[plan.pages]. O(pages). For `Optimiser`.
 
@@ -654,12 +615,7 @@ class Scheduler:
     @property
     def rules(self) -> RulesView:
         """The rules in force by target, those for hosts and those for pages. O(rules)."""
-        with self.core.lock:
-            hosts, pages = self.core.politeness_policy.rules()
-        return RulesView(
-            hosts={target: HostLimits(**rule.to_json()) for target, rule in hosts.items()},
-            pages={target: PageLimits(**rule.to_json()) for target, rule in pages.items()},
-        )
+        return view_rules(self.core)
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -699,14 +655,7 @@ class Scheduler:
 
         Groups are read in parts, between which other calls may change them.
         """
-        k, found = check_whole("k", k, 0, "0 or more surges"), FoundSurges.none()
-        for start in range(0, int(self.core.pages.corpus["groups"][0]), _GROUPS_READ):
-            with self.core.lock:
-                records = self.core.pages.arrays.groups.records[start : start + _GROUPS_READ]
-                found = found.joined(find_surges(records, start)).first(k)
-        with self.core.lock:
-            groups = self.core.pages.arrays.groups
-            return [view_surge(groups, int(group), kept=bool(kept)) for group, kept, _ in zip(*found, strict=True)]
+        return list_surges(self.core, check_whole("k", k, 0, "0 or more surges"))
 
     def week(
         self, *, now: float, url: str | None = None, host: str | None = None, region: str | None = None
@@ -716,16 +665,7 @@ class Scheduler:
         `now`: chooses the local time. None for an unknown page or host. Raises SettingsError for an unknown region, or
         if more than one is given.
         """
-        now = check_time(now)
-        if sum(one is not None for one in (url, host, region)) > 1:
-            raise SettingsError("week", "several of url, host and region", "at most one")
-        with self.core.lock:
-            if url is not None:
-                check_type("url", url, str, "a URL")
-                row = int(self.core.find([url])[0])
-                return None if row < 0 else view_page_week(self.core.pages.arrays, row, now, self.cycle_s, self.regions)
-            number = self._find_profile(host, region)
-            return None if number is None else view_profile_week(self.core.pages.arrays, number, now, self.regions)
+        return view_week(self.core, check_time(now), url=url, host=host, region=region)
 
     def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without leasing them and without quotas or panel.
@@ -807,23 +747,11 @@ class Scheduler:
 
     def page(self, url: str, *, now: float) -> PageView | None:
         """Return what is known of a page at `now`, None for an unknown page. O(1)."""
-        check_type("url", url, str, "a URL")
-        now, core = check_time(now), self.core
-        with core.lock:
-            row = int(core.find([url])[0])
-            limits = core.politeness_policy.limits
-            return None if row < 0 else view_page(core.pages.arrays, row, now, limits)
+        return view_page(self.core, url, check_time(now))
 
     def host(self, name: str, *, now: float) -> HostView | None:
         """Return a host's limits at `now` and what holds it back, None for a host without a known page. O(1)."""
-        target, now, core = read_host(name, "name"), check_time(now), self.core
-        if "*" in target.host:
-            raise SettingsError("name", name, "a host without *: see `hosts`")
-        with core.lock:
-            group = find_host(core.pages.arrays.groups, target.host)
-            if group < 0 or not core.pages.arrays.groups.records[group]["host_pages"]:
-                return None
-            return self._view_hosts([group], now)[0]
+        return view_host(self.core, name, check_time(now))
 
     def hosts(self, start: int | str = 0, size: int = 100, *, now: float, order: HostOrder = "known") -> HostPage:
         """Return `size` hosts in the order in which they became known, from `start` on. O(size), amortised.
@@ -831,22 +759,7 @@ class Scheduler:
         - `start`: 0, the ``next`` of the part before, or in the order "known" the name of a known host;
         - `order`: "failing" for those with the most pages whose last fetch failed, and only hosts with any. O(pages).
         """
-        size, now, core = check_whole("size", size, 1, "1 or more hosts"), check_time(now), self.core
-        if not isinstance(order, str) or order not in get_args(HostOrder):
-            raise SettingsError("order", order, "'known' or 'failing'")
-        with core.lock:
-            shard = core.pages.arrays
-            if order == "failing":
-                first = check_whole("start", start, 0, "0, or the `next` of the part before")
-                found, failing = list_failing(shard, len(core.pages))
-                part = slice(first, first + min(size, MAX_PAGES))
-                views = zip(self._view_hosts(found[part].tolist(), now), failing[part].tolist(), strict=True)
-                counted = tuple(structs.replace(view, failing=pages) for view, pages in views)
-                return HostPage(counted, part.stop if part.stop < found.size else None)
-            first = find_start(shard.groups, start)
-            groups = list_hosts(shard.groups, shard.corpus, first, min(size, MAX_PAGES) + 1).tolist()
-            following = groups[size] if len(groups) > size else None
-            return HostPage(tuple(self._view_hosts(groups[:size], now)), following)
+        return list_hosts(self.core, start, size, check_time(now), order)
 
     def tie_keys(self, urls: Sequence[str], *, now: float) -> Hashes:
         """Return the keys that order pages of equal score at `now`, the smaller first: uint64[n]. O(1) a URL.
@@ -855,25 +768,6 @@ class Scheduler:
         """
         with self.core.lock:
             return self.core.tie_keys(now=check_time(now), rows=self.core.find_known(urls))
-
-    def _find_profile(self, host: str | None, region: str | None) -> int | None:
-        """Return the number of the profile of a host, a region or all pages, None for an unknown host."""
-        if region is not None:
-            check_type("region", region, str, "the name of a region")
-            if region not in self.regions:
-                raise SettingsError("region", region, f"one of {', '.join(self.regions) or 'no regions'}")
-            return 1 + self.regions.index(region)
-        if host is None:
-            return 0
-        shard = self.core.pages.arrays
-        group = find_host(shard.groups, read_host(host, "host").host)
-        return None if group < 0 else int(shard.seasonality.of_group[group])
-
-    def _view_hosts(self, groups: Sequence[int], now: float) -> list[HostView]:
-        core = self.core
-        with core.batch_builder.leases_as_of(now):
-            shard, politeness = core.pages.arrays, core.politeness_policy.politeness
-            return [view_host(shard, group, now, politeness) for group in groups]
 
     def save(self, path: str | Path) -> Path:
         """Save the state to the directory `path`, made if necessary, atomically; return the file written. O(pages).
@@ -902,21 +796,3 @@ class Scheduler:
             _log.warning("%s; loaded the state before that call", found.needed)
             scheduler._incomplete = found.needed  # noqa: SLF001  its own
         return scheduler
-
-
-def _leave_out_wrong(
-    core: SchedulerCore, urls: PackedUrls, weights: Floats | None = None
-) -> tuple[PackedUrls, Floats | None, list[InvalidOutcome]]:
-    """Return the URLs that a scheduler takes, with their weights, and what is wrong with the others. O(n).
-
-    Raises InvalidOutcome for a weight that is none: those come from the caller, URLs from strangers.
-    """
-    batch = OutcomeBatch(urls, np.ones(len(urls)), importance=weights)
-    problems = core.url_rule.check(batch, batch.problems())
-    for problem in problems:
-        if problem.field == "importance":
-            raise problem
-    if not problems:
-        return urls, weights, problems
-    right = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
-    return urls.take(right), None if weights is None else weights[right], problems

@@ -11,10 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from streamsched.connectors.file_source import is_pipe, open_file
+from streamsched.connectors.file_source import PipeSource, is_pipe, open_file
 from streamsched.connectors.kafka import open_kafka, open_sink, open_topic
 from streamsched.connectors.kafka.kafka_settings import SCHEME, check_credentials, read_settings
-from streamsched.connectors.pipe_source import PipeSource
 from streamsched.connectors.records import OUTCOMES, SIGNALS, RecordType
 from streamsched.connectors.source import AnySource, Position, Records, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError

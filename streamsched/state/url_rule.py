@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from streamsched.errors import SettingsError
+from streamsched.errors import InvalidOutcome, SettingsError
 from streamsched.fields import URL, RecordColumns
-from streamsched.numerics.arrays import Ints, frozen
+from streamsched.numerics.arrays import Floats, Ints, frozen
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import UrlStarts, count_wrong
+from streamsched.outcomes import OutcomeBatch
 
 SCHEMES: Final = "http https"
 ANY_SCHEME: Final = "any"
@@ -70,6 +71,23 @@ class UrlRule:
                 if row not in found:
                     found[row] = records.ERROR(row, field.name, column[row], self.expected)
         return [found[row] for row in sorted(found)] if len(found) > len(problems) else list(problems)
+
+    def admit(
+        self, urls: PackedUrls, weights: Floats | None = None
+    ) -> tuple[PackedUrls, Floats | None, list[InvalidOutcome]]:
+        """Return the valid ones of `urls`, with their `weights` (float64[n]), and what is wrong with the others. O(n).
+
+        Raises InvalidOutcome for an invalid weight: those come from the caller, URLs from strangers.
+        """
+        batch = OutcomeBatch(urls, np.ones(len(urls)), importance=weights)
+        problems = self.check(batch, batch.problems())
+        for problem in problems:
+            if problem.field == "importance":
+                raise problem
+        if not problems:
+            return urls, weights, problems
+        right = np.delete(np.arange(len(urls)), [problem.record for problem in problems])
+        return urls.take(right), None if weights is None else weights[right], problems
 
 
 ANY_TEXT: Final = UrlRule(None).starts

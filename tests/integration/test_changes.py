@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import resource
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from streamsched.api.answers import Changes
 from streamsched.client import AsyncClient, Client, ServiceUnavailable
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.service.change_writer import CURSOR_NAME
+from tests.support.child_processes import no_file_beyond
 from tests.support.command_line import Command
 from tests.support.http_service import NOW, URLS, Running, head, make_client, outcome, running, started
 
@@ -350,16 +350,6 @@ def test_kills_of_service_and_consumer_lose_no_change(tmp_path: Path, rng: rando
     order = [places[change] for change in acknowledged]
     assert order == sorted(order)
     assert acknowledged
-
-
-@contextmanager
-def no_file_beyond(nbytes: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_loses_no_change(tmp_path: Path) -> None:

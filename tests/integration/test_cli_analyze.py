@@ -90,11 +90,7 @@ def test_crawl_outcomes_are_analyzed_with_a_note(streamsched: Command, tmp_path:
     ],
 )
 def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: str, reason: str) -> None:
-    answer = streamsched("analyze", log, *shlex.split(words))
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("streamsched: ")
-    assert len(answer.err.splitlines()) == 1
-    assert reason in answer.err
+    streamsched("analyze", log, *shlex.split(words)).check_refused(2, reason)
 
 
 @pytest.mark.parametrize(
@@ -109,28 +105,22 @@ def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: str
     ],
 )
 def test_wrong_usage_is_named_with_code_2(streamsched: Command, line: str, reason: str) -> None:
-    answer = streamsched(*shlex.split(line))
-    assert (answer.code, answer.out) == (2, "")
-    assert reason in answer.err.splitlines()[-1]
+    streamsched(*shlex.split(line)).check_refused(2, reason)
 
 
 def test_steps_are_for_logs_of_changes(streamsched: Command, tmp_path: Path) -> None:
-    answer = streamsched("analyze", write(tmp_path / "outcomes.jsonl", crawl()), "--step", "1h")
-    assert (answer.code, answer.out) == (2, "")
-    assert "--step is for logs of changes" in answer.err
+    streamsched("analyze", write(tmp_path / "outcomes.jsonl", crawl()), "--step", "1h").check_refused(
+        2, "--step is for logs of changes"
+    )
 
 
 def test_a_place_for_pictures_that_cannot_be_written_is_found_before_the_work(streamsched: Command, log: Path) -> None:
     for place in (log, Path("/proc/x")):
-        answer = streamsched("analyze", log, "--png", place)
-        assert (answer.code, answer.out) == (3, "")
-        assert str(place) in answer.err
+        streamsched("analyze", log, "--png", place).check_refused(3, str(place))
 
 
 def test_a_log_with_nothing_to_see_says_so(streamsched: Command, tmp_path: Path) -> None:
     log = write(tmp_path / "log.tsv", [f"{NOW - 9 * DAY:.0f}\tA\thttps://h.example/"])
-    answer = streamsched("analyze", log)
-    assert (answer.code, answer.out) == (2, "")
-    assert "no page was visited twice" in answer.err
+    streamsched("analyze", log).check_refused(2, "no page was visited twice")
     assert streamsched("analyze", write(tmp_path / "empty.tsv", [])).code == 2
     assert streamsched("analyze", tmp_path / "missing.tsv").code == 3

@@ -117,15 +117,9 @@ def test_what_cannot_be_read(server: str, copies: list[str], tmp_path: Path) -> 
         assert main(["content", *copies, *arguments]) == 2
 
 
-def test_a_page_whose_headers_drip_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ["headers", "drips"])
+def test_a_page_that_drips_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(command, "_SECONDS", 0.5)
     start = time.monotonic()
-    assert main(["content", f"{server}/headers"]) == 3
-    assert time.monotonic() - start < 3.0
-
-
-def test_a_page_that_drips_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_SECONDS", 0.5)
-    start = time.monotonic()
-    assert main(["content", f"{server}/drips"]) == 3
+    assert main(["content", f"{server}/{path}"]) == 3
     assert time.monotonic() - start < 3.0

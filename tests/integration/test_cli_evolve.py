@@ -66,15 +66,11 @@ def test_every_option_reaches_the_experiment(streamsched: Command, log: Path) ->
     ],
 )
 def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: list[str], reason: str) -> None:
-    answer = streamsched("evolve", log, *words)
-    assert (answer.code, answer.out) == (2, "")
-    assert reason in answer.err
+    streamsched("evolve", log, *words).check_refused(2, reason)
 
 
 def test_files_that_cannot_be_read_have_code_3(streamsched: Command, tmp_path: Path) -> None:
-    answer = streamsched("evolve", tmp_path / "none.tsv")
-    assert (answer.code, answer.out) == (3, "")
-    assert "none.tsv" in answer.err
+    streamsched("evolve", tmp_path / "none.tsv").check_refused(3, "none.tsv")
     (tmp_path / "notes.md").write_text("# Notes\n")
     answer = streamsched("evolve", tmp_path / "notes.md")
     assert (answer.code, "by name or content" in answer.err, "format=" in answer.err) == (3, True, False)

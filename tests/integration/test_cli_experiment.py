@@ -41,13 +41,9 @@ def test_microsofts_files_are_read_and_bad_lines_named(streamsched: Command, tmp
 
 def test_files_that_cannot_be_read_are_named_with_code_3(streamsched: Command, tmp_path: Path) -> None:
     missing = tmp_path / "urlid_offset_history.txt"
-    answer = streamsched("experiment", "lambdacrawl", "--data", missing)
-    assert (answer.code, answer.out) == (3, "")
-    assert str(missing) in answer.err
+    streamsched("experiment", "lambdacrawl", "--data", missing).check_refused(3, str(missing))
     missing.write_text("1\t0\t[]\n")
-    answer = streamsched("experiment", "lambdacrawl", "--data", missing)
-    assert (answer.code, answer.out) == (3, "")
-    assert "urlid_imp.txt" in answer.err
+    streamsched("experiment", "lambdacrawl", "--data", missing).check_refused(3, "urlid_imp.txt")
 
 
 @pytest.mark.parametrize(
@@ -61,14 +57,11 @@ def test_files_that_cannot_be_read_are_named_with_code_3(streamsched: Command, t
     ],
 )
 def test_wrong_values_are_named_with_code_2(streamsched: Command, words: str, reason: str) -> None:
-    answer = streamsched("experiment", *words.split())
-    assert (answer.code, answer.out) == (2, "")
-    assert reason in answer.err
-    assert len(answer.err.splitlines()) == 1
+    streamsched("experiment", *words.split()).check_refused(2, reason)
 
 
 def test_without_casadi_the_error_says_what_to_install(streamsched: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "casadi", None)
-    answer = streamsched("experiment", "webfountain", *SMALL["webfountain"])
-    assert (answer.code, answer.out) == (2, "")
-    assert "pip install 'streamsched[webfountain]'" in answer.err
+    streamsched("experiment", "webfountain", *SMALL["webfountain"]).check_refused(
+        2, "pip install 'streamsched[webfountain]'"
+    )

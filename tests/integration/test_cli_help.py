@@ -197,11 +197,7 @@ def test_version(streamsched: Command) -> None:
 )
 def test_wrong_usage_is_named_with_code_2(streamsched: Command, line: str, reason: str) -> None:
     words = shlex.split(line)
-    answer = streamsched(*words)
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("streamsched")
-    assert len(answer.err.splitlines()) == 1
-    assert reason in answer.err
+    streamsched(*words).check_refused(2, reason)
 
 
 @grouped(

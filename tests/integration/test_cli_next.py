@@ -353,6 +353,4 @@ def test_an_increment_without_the_image_before_it_is_not_sound(streamsched: Comm
     newest = newest_image(state)
     assert "+" in newest.name
     (state / f"{newest.name.partition('+')[0]}.state").unlink()  # a slow machine has saved more than one increment
-    answer = streamsched("state", "verify", "--state", state)
-    assert (answer.code, answer.out) == (4, "")
-    assert f"{newest.name.split('+')[0]}.state is missing" in answer.err
+    streamsched("state", "verify", "--state", state).check_refused(4, f"{newest.name.split('+')[0]}.state is missing")

@@ -127,9 +127,9 @@ def test_two_at_once_cannot_both_change_a_state(streamsched: Command, tmp_path: 
         ["run", "--source", "/dev/null", "--state"],
         ["replay", "none.tsv", "--save-state"],
     ):
-        answer = streamsched(*words, state)
-        assert (answer.code, answer.out) == (4, "")
-        assert f"{state}: another streamsched process is changing this state: try again" in answer.err
+        streamsched(*words, state).check_refused(
+            4, f"{state}: another streamsched process is changing this state: try again"
+        )
     assert streamsched("next", "--state", state, "--peek").lines == ["https://h0.example/p0"]
     assert streamsched("state", "verify", "--state", state).code == 0
     assert finish(process, says=outcome(1, 0) + "\n").code == 0

@@ -174,9 +174,7 @@ def test_tokens_come_from_a_file_or_the_environment(
 
 @pytest.mark.parametrize(("url", "code"), [("http://127.0.0.1:9", 6), ("127.0.0.1:8080", 2), ("", 2)])
 def test_a_service_that_is_not_there(url: str, code: int, streamsched: Command) -> None:
-    answer = streamsched("next", "--service", url)
-    assert (answer.code, answer.out) == (code, "")
-    assert len(answer.err.splitlines()) == 1
+    streamsched("next", "--service", url).check_refused(code)
 
 
 @pytest.mark.longer

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,20 +15,10 @@ from streamsched.persistence.files import list_images
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.state_directory import check_directory
 from streamsched.scheduler.durable import DurableScheduler
+from tests.support.child_processes import no_file_beyond
 from tests.support.paths import ROOT
 
 NEVER = SavePlan(every=1e9)
-
-
-@contextmanager
-def no_file_beyond(nbytes: int) -> Iterator[None]:
-    """The system refuses to let files grow beyond a number of bytes, as a full disk would. A limit of this process."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def discover_many(scheduler: DurableScheduler) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import resource
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -49,3 +50,14 @@ def warm_forkserver(module: str) -> Iterator[ForkServerContext]:
         process.start()
         process.join()
         yield context
+
+
+@contextmanager
+def no_file_beyond(nbytes: int) -> Iterator[None]:
+    """The system refuses to let files grow beyond a number of bytes, as a full disk would. A limit of this process."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -35,6 +35,16 @@ class Answer:
     def json(self) -> Any:
         return json.loads(self.out, parse_constant=_refuse)
 
+    def check_refused(self, code: int, *reasons: str) -> None:
+        """It ended with `code` and printed only one line, which begins with the program and has the `reasons`.
+
+        The column of a wrong formula is shown below.
+        """
+        assert (self.code, self.out) == (code, "")
+        assert self.err.startswith("streamsched"), self.err
+        assert self.err.count("\n") == (3 if self.err.endswith("^\n") else 1), self.err
+        assert not [reason for reason in reasons if reason not in self.err], self.err
+
 
 class Command(Protocol):
     """Calls `main` in this process; returns its exit code and output."""

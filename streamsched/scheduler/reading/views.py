@@ -1,22 +1,36 @@
-"""Views of a shard, as plain values.
+"""Views of a shard, as plain values: hosts, pages, rules, trials, surges, weeks, and what a batch would hold.
 
-Hosts, pages, surges under way, the week of a page or of a profile, and what a batch would hold.
+Each function takes the lock of the scheduler's core for as long as it reads. `Scheduler` documents what they return.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_args
 
 import numpy as np
+from msgspec import structs
 
 from streamsched.api.answers import LeasedPage, Offer, OfferedPage
-from streamsched.api.views import HostLimits, HostView, PageView, SurgeView, WeekView, finite
+from streamsched.api.views import (
+    HostLimits,
+    HostOrder,
+    HostPage,
+    HostView,
+    PageLimits,
+    PageView,
+    RulesView,
+    SurgeView,
+    TrialCounts,
+    TrialView,
+    WeekView,
+    finite,
+)
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.regions import HOUR_S, local_hours, quarters_at, week_of
 from streamsched.formula.terminals import TerminalColumns, context_of
-from streamsched.numerics.argument_checks import check_whole
+from streamsched.numerics.argument_checks import check_type, check_whole
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.politeness.eligibility import are_leased
 from streamsched.politeness.eligibility_reasons import CAUSE_NAMES, eligibility_reasons, held_back_by
@@ -26,7 +40,7 @@ from streamsched.politeness.priority import read_overdue
 from streamsched.politeness.rule_targets import read_host
 from streamsched.reasons import ReasonCode
 from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
-from streamsched.records.page_schema import DENIED, FORGOTTEN, SHOWN_FLAGS, SUCCEEDED, VISITED
+from streamsched.records.page_schema import DENIED, FORGOTTEN, MAX_PAGES, SHOWN_FLAGS, SUCCEEDED, VISITED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import NO_GROUP, WEEK_HOURS
 from streamsched.records.url_patterns import find_host, group_name
@@ -36,12 +50,52 @@ from streamsched.scheduler.batches.batch_requests import BatchRequest
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.reason_text import describe_reasons
 
+_GROUPS_READ: Final = 1 << 16  # at a time under the lock: some 2 ms
 _FEWEST_READ: Final = 1 << 10  # groups at a time
 _QUARTER_S: Final = 900.0
 _EPOCH_HOURS: Final = 72.0  # from the Monday before 1970, which began on a Thursday
 
 
-def view_host(shard: ShardArrays, host: int, now: float, politeness: Politeness) -> HostView:
+def view_host(core: SchedulerCore, name: str, now: float) -> HostView | None:
+    """Return the host `name` at `now`, None for one without a known page. O(1). Raises SettingsError."""
+    target = read_host(name, "name")
+    if "*" in target.host:
+        raise SettingsError("name", name, "a host without *: see `hosts`")
+    with core.lock:
+        group = find_host(core.pages.arrays.groups, target.host)
+        if group < 0 or not core.pages.arrays.groups.records[group]["host_pages"]:
+            return None
+        return _describe_hosts(core, [group], now)[0]
+
+
+def list_hosts(core: SchedulerCore, start: int | str, size: int, now: float, order: HostOrder) -> HostPage:
+    """Return `size` hosts at `now` from `start` on, as `Scheduler.hosts` does. Raises SettingsError."""
+    size = check_whole("size", size, 1, "1 or more hosts")
+    if not isinstance(order, str) or order not in get_args(HostOrder):
+        raise SettingsError("order", order, "'known' or 'failing'")
+    with core.lock:
+        shard = core.pages.arrays
+        if order == "failing":
+            first = check_whole("start", start, 0, "0, or the `next` of the part before")
+            found, failing = _find_failing(shard, len(core.pages))
+            part = slice(first, first + min(size, MAX_PAGES))
+            views = zip(_describe_hosts(core, found[part].tolist(), now), failing[part].tolist(), strict=True)
+            counted = tuple(structs.replace(view, failing=pages) for view, pages in views)
+            return HostPage(counted, part.stop if part.stop < found.size else None)
+        first = _find_start(shard.groups, start)
+        groups = _find_hosts(shard.groups, shard.corpus, first, min(size, MAX_PAGES) + 1).tolist()
+        following = groups[size] if len(groups) > size else None
+        return HostPage(tuple(_describe_hosts(core, groups[:size], now)), following)
+
+
+def _describe_hosts(core: SchedulerCore, groups: Sequence[int], now: float) -> list[HostView]:
+    """Return the hosts of these groups at `now`; the caller holds the lock."""
+    with core.batch_builder.leases_as_of(now):
+        shard, politeness = core.pages.arrays, core.politeness_policy.politeness
+        return [_describe_host(shard, group, now, politeness) for group in groups]
+
+
+def _describe_host(shard: ShardArrays, host: int, now: float, politeness: Politeness) -> HostView:
     """Return the host of the group `host` at `now`, whose leases must have ended if they have expired. O(1)."""
     record: Record = shard.groups.records[host]
     rule = _rule_of(record)
@@ -68,7 +122,7 @@ def view_host(shard: ShardArrays, host: int, now: float, politeness: Politeness)
     )
 
 
-def find_start(groups: GroupArrays, start: int | str) -> int:
+def _find_start(groups: GroupArrays, start: int | str) -> int:
     """Return the group at which a list of hosts starts. Raises SettingsError for a host that is not known."""
     if not isinstance(start, str):
         return check_whole("start", start, 0, "0, the `next` of the part before, or a known host")
@@ -78,7 +132,7 @@ def find_start(groups: GroupArrays, start: int | str) -> int:
     return group
 
 
-def list_hosts(groups: GroupArrays, corpus: Records, start: int, size: int) -> Ints:
+def _find_hosts(groups: GroupArrays, corpus: Records, start: int, size: int) -> Ints:
     """Return the groups of the first `size` hosts from group `start` on: int64[m]. O(size + patterns between them)."""
     count, found, missing = int(corpus["groups"][0]), [np.empty(0, np.int64)], size
     while start < count and missing > 0:
@@ -89,7 +143,7 @@ def list_hosts(groups: GroupArrays, corpus: Records, start: int, size: int) -> I
     return np.concatenate(found)
 
 
-def list_failing(shard: ShardArrays, count: int) -> tuple[Ints, Ints]:
+def _find_failing(shard: ShardArrays, count: int) -> tuple[Ints, Ints]:
     """Return the groups of hosts with failing pages, and how many of the `count` rows fail, most first: int64[m] each.
 
     A page fails if its last fetch brought none: see ``FETCHES`` of `streamsched.scheduler.monitoring`. Hosts with
@@ -125,8 +179,49 @@ def _find_wait(record: Record, now: float, most: int | None) -> tuple[ReasonCode
     return (ReasonCode.HOST_FULL, None) if is_full else (None, from_s)
 
 
-def view_page(shard: ShardArrays, row: int, now: float, limits: Limits) -> PageView:
-    """Return the page of `row` at `now`. O(1)."""
+def view_rules(core: SchedulerCore) -> RulesView:
+    """Return the rules in force. O(rules)."""
+    with core.lock:
+        hosts, pages = core.politeness_policy.rules()
+    return RulesView(
+        hosts={target: HostLimits(**rule.to_json()) for target, rule in hosts.items()},
+        pages={target: PageLimits(**rule.to_json()) for target, rule in pages.items()},
+    )
+
+
+def view_trial(core: SchedulerCore) -> TrialView | None:
+    """Return the trial under way and its evidence so far, None without one. O(1)."""
+    with core.lock:
+        trial = core.trial.current
+        if trial is None:
+            return None
+        evidence = core.trial.evidence(core.pages.arrays)
+        return TrialView(challenger=trial.challenger.formula.text, since_s=trial.start_s, evidence=evidence)
+
+
+def count_trial(core: SchedulerCore) -> TrialCounts:
+    """Return the champion, the challenger on trial, and what the pages of both have shown. O(1)."""
+    with core.lock:
+        trial, corpus = core.trial.current, core.pages.arrays.corpus
+        return TrialCounts(
+            champion=core.champion.view(),
+            challenger=None if trial is None else trial.challenger.view(),
+            since_s=None if trial is None else trial.start_s,
+            finds=corpus["trial_finds"][0].tolist(),
+            costs=corpus["trial_costs"][0].tolist(),
+            pages=len(core.pages),
+        )
+
+
+def view_page(core: SchedulerCore, url: str, now: float) -> PageView | None:
+    """Return the page `url` at `now`, None for an unknown one. O(1)."""
+    check_type("url", url, str, "a URL")
+    with core.lock:
+        row = int(core.find([url])[0])
+        return None if row < 0 else _describe_page(core.pages.arrays, row, now, core.politeness_policy.limits)
+
+
+def _describe_page(shard: ShardArrays, row: int, now: float, limits: Limits) -> PageView:
     page, trace = shard.pages.records[row], shard.pages.traces[row]
     flags, visit_s = int(page["flags"]), float(page["last_visit_s"])
     is_leased = bool(are_leased(shard, np.array([row]), now)[0])
@@ -178,6 +273,21 @@ class FoundSurges(NamedTuple):
         return FoundSurges(self.groups[order], self.kept[order], self.waiting[order])
 
 
+def list_surges(core: SchedulerCore, k: int) -> list[SurgeView]:
+    """Return the `k` surges under way that the most changed pages wait for, the largest first. O(groups).
+
+    Groups are read in parts, between which other calls may change them.
+    """
+    found = FoundSurges.none()
+    for start in range(0, int(core.pages.corpus["groups"][0]), _GROUPS_READ):
+        with core.lock:
+            records = core.pages.arrays.groups.records[start : start + _GROUPS_READ]
+            found = found.joined(find_surges(records, start)).first(k)
+    with core.lock:
+        groups = core.pages.arrays.groups
+        return [_describe_surge(groups, int(group), kept=bool(kept)) for group, kept, _ in zip(*found, strict=True)]
+
+
 def find_surges(groups: Records, start: int) -> FoundSurges:
     """Return the surges among ``groups``: GROUP[m], the first one is number `start`. O(m)."""
     waiting = np.stack([groups[f"{kind}_share"] * groups[f"{kind}_unvisited"] for kind in ("open", "kept")], axis=1)
@@ -185,7 +295,7 @@ def find_surges(groups: Records, start: int) -> FoundSurges:
     return FoundSurges(found + start, kept, waiting[found, kept].astype(np.float64))
 
 
-def view_surge(groups: GroupArrays, group: int, *, kept: bool) -> SurgeView:
+def _describe_surge(groups: GroupArrays, group: int, *, kept: bool) -> SurgeView:
     """Return the surge in the open or the kept window of `group`. O(length of its name)."""
     record, kind = groups.records[group], "kept" if kept else "open"
     return SurgeView(
@@ -197,7 +307,37 @@ def view_surge(groups: GroupArrays, group: int, *, kept: bool) -> SurgeView:
     )
 
 
-def view_page_week(shard: ShardArrays, row: int, now: float, cycle_s: float, regions: Sequence[str]) -> WeekView:
+def view_week(
+    core: SchedulerCore, now: float, *, url: str | None, host: str | None, region: str | None
+) -> WeekView | None:
+    """Return the week of a page, a host or a region around `now`, or that of all pages, as `Scheduler.week` does."""
+    if sum(one is not None for one in (url, host, region)) > 1:
+        raise SettingsError("week", "several of url, host and region", "at most one")
+    regions = tuple(core.pages.regions or ())
+    with core.lock:
+        shard = core.pages.arrays
+        if url is not None:
+            check_type("url", url, str, "a URL")
+            row = int(core.find([url])[0])
+            return None if row < 0 else _view_page_week(shard, row, now, core.pages.cycle_s, regions)
+        number = _find_profile(shard, regions, host, region)
+        return None if number is None else _view_profile_week(shard, number, now, regions)
+
+
+def _find_profile(shard: ShardArrays, regions: Sequence[str], host: str | None, region: str | None) -> int | None:
+    """Return the number of the profile of a host, a region or all pages, None for an unknown host."""
+    if region is not None:
+        check_type("region", region, str, "the name of a region")
+        if region not in regions:
+            raise SettingsError("region", region, f"one of {', '.join(regions) or 'no regions'}")
+        return 1 + regions.index(region)
+    if host is None:
+        return 0
+    group = find_host(shard.groups, read_host(host, "host").host)
+    return None if group < 0 else int(shard.seasonality.of_group[group])
+
+
+def _view_page_week(shard: ShardArrays, row: int, now: float, cycle_s: float, regions: Sequence[str]) -> WeekView:
     """Return the week of the page of `row`: its terminal `rhythm` at each hour of the week around `now`. O(168).
 
     `regions`: the names of the regions by number, from 1.
@@ -210,10 +350,10 @@ def view_page_week(shard: ShardArrays, row: int, now: float, cycle_s: float, reg
     monday = WEEK_HOURS * week_of(local_hours(now, int(link["quarters"]))) - _EPOCH_HOURS
     times = ((monday + np.arange(WEEK_HOURS) + 0.5) * HOUR_S - offset_s).tolist()
     hours = [float(fill(pages, traces, context, at_s, cycle_s)["rhythm"][0]) for at_s in times]
-    return _describe(shard, int(link["profile"]), hours, offset_s, regions, scheduled=bool(link["schedule"]))
+    return _describe_week(shard, int(link["profile"]), hours, offset_s, regions, scheduled=bool(link["schedule"]))
 
 
-def view_profile_week(shard: ShardArrays, number: int, now: float, regions: Sequence[str]) -> WeekView:
+def _view_profile_week(shard: ShardArrays, number: int, now: float, regions: Sequence[str]) -> WeekView:
     """Return the week of the profile of that number, as it was last published. O(168).
 
     The profile of all pages is number 0, those of regions follow in their order.
@@ -222,10 +362,10 @@ def view_profile_week(shard: ShardArrays, number: int, now: float, regions: Sequ
     version = int(shard.corpus["sweep"][0]) & 1
     weights = np.diff(profile["cumulative"][version * (WEEK_HOURS + 1) :][: WEEK_HOURS + 1].astype(np.float64))
     offset_s = _QUARTER_S * quarters_at(shard.seasonality.calendar, int(profile["region"]), now)
-    return _describe(shard, number, (weights / weights.mean()).tolist(), offset_s, regions, scheduled=False)
+    return _describe_week(shard, number, (weights / weights.mean()).tolist(), offset_s, regions, scheduled=False)
 
 
-def _describe(
+def _describe_week(
     shard: ShardArrays, number: int, hours: Sequence[float], offset_s: float, regions: Sequence[str], *, scheduled: bool
 ) -> WeekView:
     profile: Record = shard.seasonality.profiles[number]

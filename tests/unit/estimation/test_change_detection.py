@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from streamsched.errors import SettingsError
 from streamsched.estimation.change_detection import (
     CHANGE,
-    CHANGES,
     EQUAL,
     FAILURE,
     FIRST,
@@ -32,104 +33,80 @@ URL = "https://a.example/"
 SIX_BITS = 0b111111
 
 
-def after(before: Outcome | None, status: int | None = None, **fields: int | bool) -> str:
-    return verdict(before, Outcome(URL, 2.0, status, **fields))  # type: ignore[arg-type]
+def page(status: int | None = None, **fields: Any) -> Outcome:
+    return Outcome(URL, 1.0, status, **fields)
 
 
-def page(status: int | None = None, fingerprint: int | None = None) -> Outcome:
-    return Outcome(URL, 1.0, status, fingerprint)
+SEEN = page(200, fingerprint=0)
+HASHED = page(content=1)
+BOTH = page(fingerprint=0, content=1)
+ALIKE = {"fingerprint": SIX_BITS >> 1}
+OTHER = {"fingerprint": SIX_BITS}
+CASES: dict[str, list[tuple[Outcome | None, dict[str, Any]]]] = {
+    "failure": [
+        *((before, {"status": code}) for before in (None, page(), page(404)) for code in (0, 429, 500, 599, 600, 999)),
+        (page(), {"status": 503, "changed": True}),
+        (page(), {"status": 503, **OTHER}),
+        (HASHED, {"status": 503, "content": 2}),
+    ],
+    "first": [
+        (None, {}),
+        (None, {"status": 404}),
+        (None, {"status": 200, "changed": True, "fingerprint": 1}),
+        (page(503), {"status": 200, "changed": True}),  # after nothing but a failure
+    ],
+    "change": [
+        *((before, {"changed": True, "status": code}) for before in (SEEN, page(404)) for code in (None, 304, 404)),
+        *((page(alive), {"status": gone}) for alive in (None, 100, 206, 304, 399) for gone in (400, 404, 428, 499)),
+        *((page(gone), {"status": alive}) for alive in (None, 100, 206, 399) for gone in (400, 404, 428, 499)),
+        *((SEEN, {"status": code, **OTHER}) for code in (None, 200, 302)),
+        (page(200, fingerprint=2**64 - 1), {"fingerprint": 2**63}),
+        (BOTH, {"fingerprint": 0, "content": 2}),  # however alike the fingerprints are
+        (SEEN, {**OTHER, "content": 1}),  # the page has no content
+        (page(content=0), {"fingerprint": 0, "content": 2**64 - 1}),
+        (HASHED, {"content": 1, "changed": True}),
+        (HASHED, {"status": 404, "content": 1}),
+    ],
+    "same": [
+        *((before, {"changed": False, "status": code, **OTHER}) for before in (SEEN, page(404)) for code in (200, 404)),
+        (SEEN, {"status": 304, **OTHER}),
+        (page(404), {"status": 304}),
+        (page(404, fingerprint=0), {"status": 410, **OTHER}),  # error pages are all the same
+        *((SEEN, {"status": code, **ALIKE}) for code in (None, 200, 302)),
+        (BOTH, {**OTHER, "content": 1}),
+        (SEEN, {"fingerprint": 1, "content": 1}),
+        (page(content=0), {"fingerprint": 0, "content": 0}),
+        (HASHED, {"content": 2, "changed": False}),
+        (HASHED, {"status": 304, "content": 2}),
+        (page(404, content=1), {"status": 404, "content": 2}),
+    ],
+    "no_evidence": [
+        (page(200), {}),
+        (page(200), {"status": 301}),
+        (page(200), OTHER),
+        (page(200, **OTHER), {}),
+        (page(content=0), {"fingerprint": 0}),
+    ],
+}
 
 
-@pytest.mark.parametrize("status", [0, 429, 500, 503, 599, 600, 999])
-def test_failure_tells_nothing_even_with_the_crawlers_verdict(status: int) -> None:
-    for before in (None, page(), page(404)):
-        assert after(before, status) == "failure"
-        assert after(before, status, changed=True) == "failure"
-        assert after(before, status, fingerprint=SIX_BITS) == "failure"
-
-
-def test_first_visit_is_never_a_change() -> None:
-    assert after(None) == "first"
-    assert after(None, 404) == "first"
-    assert after(None, 200, changed=True, fingerprint=1) == "first"
-
-
-def test_visit_after_nothing_but_a_failure_is_the_first() -> None:
-    assert after(page(503), 200, changed=True) == "first"
-
-
-@pytest.mark.parametrize("status", [None, 200, 304, 404])
-def test_crawlers_verdict_wins(status: int | None) -> None:
-    for before in (page(200, 0), page(404)):
-        assert after(before, status, changed=True, fingerprint=0) == "change"
-        assert after(before, status, changed=False, fingerprint=SIX_BITS) == "same"
-
-
-def test_not_modified_is_no_change_whatever_came_before() -> None:
-    assert after(page(200, 0), 304, fingerprint=SIX_BITS) == "same"
-    assert after(page(404), 304) == "same"
-
-
-@pytest.mark.parametrize("alive", [None, 100, 200, 206, 301, 399])
-@pytest.mark.parametrize("gone", [400, 403, 404, 410, 428, 499])
-def test_vanishing_and_coming_back_are_changes(alive: int | None, gone: int) -> None:
-    assert after(page(alive), gone) == "change"
-    assert after(page(gone), alive) == "change"
-    assert after(page(304), gone) == "change"
-
-
-def test_error_pages_are_all_the_same() -> None:
-    assert after(page(404, 0), 410, fingerprint=SIX_BITS) == "same"
-
-
-@pytest.mark.parametrize("status", [None, 200, 302])
-def test_fingerprints_six_bits_apart_are_a_change(status: int | None) -> None:
-    assert after(page(200, 0), status, fingerprint=SIX_BITS) == "change"
-    assert after(page(200, 0), status, fingerprint=SIX_BITS >> 1) == "same"
-    assert after(page(200, 2**64 - 1), status, fingerprint=2**63) == "change"
+@pytest.mark.parametrize("found", CASES)
+def test_rules(found: str) -> None:
+    for before, now in CASES[found]:
+        assert verdict(before, Outcome(URL, 2.0, **now)) == found, (before, now)
 
 
 def test_threshold_is_a_setting() -> None:
     now = Outcome(URL, 2.0, fingerprint=0b111)
-    assert verdict(page(200, 0), now, threshold=3) == "change"
-    assert verdict(page(200, 0), now, threshold=4) == "same"
+    assert verdict(SEEN, now, threshold=3) == "change"
+    assert verdict(SEEN, now, threshold=4) == "same"
 
 
-def test_success_without_two_fingerprints_is_no_evidence() -> None:
-    assert after(page(200)) == "no_evidence"
-    assert after(page(200), 301) == "no_evidence"
-    assert after(page(200), fingerprint=SIX_BITS) == "no_evidence"
-    assert after(page(200, SIX_BITS)) == "no_evidence"
-
-
-def test_another_content_is_a_change_however_alike_the_fingerprints_are() -> None:
-    before = Outcome(URL, 1.0, fingerprint=0, content=1)
-    assert after(before, fingerprint=0, content=2) == "change"
-    assert after(before, fingerprint=SIX_BITS, content=1) == "same"
-    assert verdict(before, Outcome(URL, 2.0, fingerprint=0, content=2), changes="similar") == "same"
-    assert verdict(before, Outcome(URL, 2.0, fingerprint=SIX_BITS, content=1), changes="similar") == "change"
-
-
-@pytest.mark.parametrize("changes", CHANGES)
-def test_where_one_of_the_hashes_is_missing_the_other_decides(changes: str) -> None:
-    def found(before: Outcome, **now: int) -> str:
-        return verdict(before, Outcome(URL, 2.0, **now), changes=changes)  # type: ignore[arg-type]
-
-    assert found(page(200, 0), fingerprint=SIX_BITS, content=1) == "change"
-    assert found(page(200, 0), fingerprint=1, content=1) == "same"
-    assert found(Outcome(URL, 1.0, content=0), fingerprint=0, content=0) == "same"
-    assert found(Outcome(URL, 1.0, content=0), fingerprint=0, content=2**64 - 1) == "change"
-    assert found(Outcome(URL, 1.0, content=0), fingerprint=0) == "no_evidence"
-
-
-def test_content_yields_to_the_crawlers_verdict_and_to_status_codes() -> None:
-    before = Outcome(URL, 1.0, content=1)
-    assert after(before, content=2, changed=False) == "same"
-    assert after(before, content=1, changed=True) == "change"
-    assert after(before, 304, content=2) == "same"
-    assert after(before, 404, content=1) == "change"
-    assert after(Outcome(URL, 1.0, 404, content=1), 404, content=2) == "same"
-    assert after(before, 503, content=2) == "failure"
+def test_similar_goes_by_fingerprints_where_both_have_them() -> None:
+    assert verdict(BOTH, Outcome(URL, 2.0, fingerprint=0, content=2), changes="similar") == "same"
+    assert verdict(BOTH, Outcome(URL, 2.0, content=1, **OTHER), changes="similar") == "change"  # type: ignore[arg-type]
+    assert verdict(HASHED, Outcome(URL, 2.0, fingerprint=0, content=2), changes="similar") == "change"
+    assert verdict(SEEN, Outcome(URL, 2.0, fingerprint=1, content=1), changes="similar") == "same"
 
 
 @pytest.mark.parametrize("changes", ["Exact", "", None, 1, "both"])

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from streamsched.frontier.intake import URL_ITEM, Items, Outcome, as_batch, name_of, read_outcome
+from streamsched.frontier.intake import URL_ITEM, Items, name_of, read_outcome
 from streamsched.frontier.messages import message
-from streamsched.outcomes import NEVER_S, ROBOTS_DENIED
+from streamsched.outcomes import NEVER_S, ROBOTS_DENIED, OutcomeEvent
 
 URL = "https://a.example/"
 NOW = 1_755_820_800.0  # 2025-08-22
 
 
-def read(**texts: str) -> Outcome:
+def read(**texts: str) -> OutcomeEvent:
     metadata = {
         name.replace("__", "."): message("urlfrontier.StringList")(values=[text]) for name, text in texts.items()
     }
@@ -22,7 +22,7 @@ def read(**texts: str) -> Outcome:
 
 
 def test_a_visit_without_metadata_has_a_url_and_a_time_only() -> None:
-    assert read() == Outcome(URL, NOW, None, None, None, None, None, None, None)
+    assert read() == OutcomeEvent(URL, NOW)
     assert read_outcome(URL, {"signature": message("urlfrontier.StringList")()}, NOW) == read()
 
 
@@ -88,17 +88,11 @@ def test_equal_signatures_are_equal_contents() -> None:
     assert read(signature="").content is None
 
 
-def test_columns_have_what_any_outcome_has() -> None:
-    visits = [
-        read(fetch__statusCode="301", _redirTo="https://b.example/"),
-        read(protocol__etag='"a"', protocol__retry__after="5"),
-        read(**{"protocol__last-modified": "yesterday", "protocol__retry-after": "7"}),
-    ]
-    batch = as_batch(visits)
-    assert [one.moved_to for one in visits] == ["https://b.example/", None, None]
-    assert list(batch.moved_to) == ["https://b.example/", "", ""]
-    assert [one.retry_after for one in visits] == [None, None, 7.0]
-    assert (len(batch.status), len(batch.content)) == (3, 0)
+def test_headers() -> None:
+    moved = read(fetch__statusCode="301", _redirTo="https://b.example/", protocol__etag='"a"')
+    assert moved == OutcomeEvent(URL, NOW, status=301, moved_to="https://b.example/", etag='"a"')
+    refused = read(**{"protocol__last-modified": "yesterday", "protocol__retry-after": "7"})
+    assert refused == OutcomeEvent(URL, NOW, last_modified="yesterday", retry_after=7.0)
 
 
 @pytest.mark.parametrize(("given", "crawl"), [("", "DEFAULT"), (" ", "DEFAULT"), ("a", "a"), (" a ", "a")])

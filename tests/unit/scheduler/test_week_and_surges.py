@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, SurgeView, WeekView
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.records.group_schema import GROUP
-from streamsched.scheduler import scheduler as scheduler_module
+from streamsched.scheduler.reading import views
 from streamsched.scheduler.reading.views import FoundSurges, find_surges
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -136,5 +136,5 @@ def test_surges_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         scheduler.observe(OutcomeBatch(urls, MONDAY + day * DAY + np.arange(len(urls)), changed=changed))
     scheduler.observe([Outcome(urls[0], MONDAY + 39.1 * DAY)])
     whole = scheduler.surges()
-    monkeypatch.setattr(scheduler_module, "_GROUPS_READ", 2)
+    monkeypatch.setattr(views, "_GROUPS_READ", 2)
     assert scheduler.surges() == whole
