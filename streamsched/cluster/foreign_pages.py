@@ -15,13 +15,12 @@ from streamsched.connectors.kafka.message_keys import choose_partitions, host_ke
 from streamsched.errors import ServiceError, SourceError
 from streamsched.numerics.arrays import Ints, Rows
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import FIELDS, OutcomeBatch
+from streamsched.outcomes import MOVED_TO, OutcomeBatch
 from streamsched.persistence.call_codec import Rereader
 from streamsched.service.event_log import LOG
 from streamsched.service.stream_hooks import Apply, StreamHook
 from streamsched.signals import SignalBatch
 
-_MOVED_TO: Final = next(field.bit for field in FIELDS if field.name == "moved_to")
 _PASS_ON_S: Final = 60.0  # in which the owner must answer: a cluster that starts takes its time
 _ANSWER_S: Final = 10.0  # of one call
 _PAUSE_S: Final = 0.2
@@ -47,12 +46,12 @@ def split_outcomes(outcomes: OutcomeBatch, count: int) -> SplitOutcomes:
     """Return `outcomes` for each of `count` partitions. O(n). It depends on the outcomes alone."""
     owners = partitions_of(outcomes.urls, count)
     targets = PackedUrls.pack(())
-    moved = np.flatnonzero(outcomes.given & _MOVED_TO)
+    moved = np.flatnonzero(outcomes.given & MOVED_TO)
     if moved.size:
         named = outcomes.moved_to.take(moved)
         foreign = np.flatnonzero(partitions_of(named, count) != owners[moved])
         outcomes = outcomes.take(np.arange(len(outcomes)))
-        outcomes.given[moved[foreign]] &= ~outcomes.given.dtype.type(_MOVED_TO)
+        outcomes.given[moved[foreign]] &= ~outcomes.given.dtype.type(MOVED_TO)
         targets = named.take(foreign)
     rows = {partition: np.flatnonzero(owners == partition) for partition in np.unique(owners).tolist()}
     return SplitOutcomes(outcomes, rows, targets)
