@@ -120,6 +120,18 @@ def test_hosts_to_come_are_blocked(table: PageTable) -> None:
     assert again.state()["blocks"] == []
 
 
+def test_a_pattern_that_has_expired_still_ends_earlier_blocks(table: PageTable) -> None:
+    politeness_policy = PolitenessPolicy()
+    politeness_policy.reach(table.arrays)
+    for host, until_s in (("gone.example", 1.0), ("busy.example", 50.0), ("*.example", 5.0)):
+        politeness_policy.block(table.arrays, host, until_s)
+    politeness_policy.forget(9.0)
+    assert [host for host, _ in politeness_policy.state()["blocks"]] == ["busy.example", "*.example"]
+    table.discover(PackedUrls.pack(["https://busy.example/"]), 0.0)
+    politeness_policy.reach(table.arrays)
+    assert host_of(table, "busy.example")["ready_s"] == 5.0
+
+
 def test_what_a_host_asks_for_when_it_appears_outlasts_its_block(table: PageTable) -> None:
     politeness_policy = PolitenessPolicy()
     politeness_policy.block(table.arrays, "new.example", 50.0)
