@@ -413,7 +413,10 @@ def _walk(file: BinaryIO, place: int, end: int) -> Iterator[_Head]:
     """Yield the frames from `place` up to `end`, unchecked but for their order. O(frames). Raises OSError."""
     expected: int | None = None
     while place + FRAME_BYTES <= end:
-        length, _, first, count = FRAME.unpack(os.pread(file.fileno(), FRAME_BYTES, place))
+        head = os.pread(file.fileno(), FRAME_BYTES, place)
+        if len(head) < FRAME_BYTES:
+            return  # somebody else has cut the file
+        length, _, first, count = FRAME.unpack(head)
         nbytes = FRAME_BYTES + length
         if expected not in (None, first) or not count or place + nbytes > end:
             return

@@ -169,6 +169,27 @@ def test_damage_in_an_old_segment_is_passed_over_by_its_reader(tmp_path: Path) -
     feed.close()
 
 
+def test_whatever_is_damaged_no_change_is_invented_or_out_of_order(tmp_path: Path) -> None:
+    feed = ChangeFeed(tmp_path, 0, None, segment_bytes=500)
+    fill(feed, 1, [4] * 6)
+    paths, written, rng = [path for _, path in list_feed(tmp_path)], rows(changes(1, 24)), np.random.default_rng(3)
+    for turn in range(300):
+        path = paths[turn % len(paths)]
+        whole = path.read_bytes()
+        damaged = bytearray(whole[: rng.integers(len(whole) + 1)] if rng.random() < 0.3 else whole)
+        for place in rng.integers(0, max(len(damaged), 1), rng.integers(1, 4)) if damaged else ():
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        first = int(rng.integers(24))
+        try:
+            found = read_all(feed, Cursor(feed.identity, first))
+        except (ChangesGone, SnapshotError):
+            found = []
+        assert found == written[first : first + len(found)]
+        path.write_bytes(whole)
+    feed.close()
+
+
 def test_each_damaged_file_is_reported(tmp_path: Path) -> None:
     feed = ChangeFeed(tmp_path, 0, None, segment_bytes=500)
     fill(feed, 1, [4] * 6)
