@@ -1,12 +1,15 @@
 """Surges: bulk edits and releases, which change many pages of one group at once.
 
 A group is a URL pattern that enough pages share, or a host; each page belongs to its deepest. Surges of a group arrive
-at a rate per day, and each hits a share of its pages. Time is cut into windows of a day, or of a cycle if that is
-longer, for each group from a visit on. A page that was last visited before a window began and is visited in it is
-evidence of whether the group was hit. The group keeps the probability that a surge has hit each of `SHARES` of its
-pages. At the beginning of a window it is that of a surge since the beginning of the window before. A visit multiplies
-each by its likelihood: a change has the probability 1 - q·(1 - s), no change q·(1 - s), where q is the probability that
-neither the page itself nor another surge has changed it.
+at a rate per day, and each hits a share of its pages. Time is cut into windows for each group, from a visit on. A page
+that was last visited before a window began and is visited in it is evidence of whether the group was hit. The group
+keeps the probability that a surge has hit each of `SHARES` of its pages. At the beginning of a window it is that of a
+surge since the beginning of the window before. A visit multiplies each by its likelihood: a change has the probability
+1 - q·(1 - s), no change q·(1 - s), where q is the probability that neither the page itself nor another surge has
+changed it.
+
+A window lasts a day, or a cycle if that is longer, while evidence gathers for a surge. One without suspicion ends after
+a cycle: visits without a change before a surge would count against it.
 
 Nothing tells a surge from pages that change often before the rates of a group's pages are known: a section whose pages
 change every day would look as if a surge hit it each day, and its pages would never be credited with their changes. So
@@ -56,8 +59,7 @@ HAZARD_STEP: Final = 2.0**0.25  # least factor by which the hazard moves before 
 MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
 _LEAST_DOUBT: Final = 1e-6  # least probability that there was no surge, so that it can recover
 _UNLIKELIEST: Final = 1e-12  # least distance of the probability of a page's own change from 0 and 1
-_DAY_S: Final = 86_400.0
-_DAYS_A_SECOND: Final = 1.0 / _DAY_S
+_DAYS_A_SECOND: Final = 1.0 / 86_400.0
 _HIGHEST_HAZARD: Final = 0.99  # a cycle
 
 assert len(SHARES) == SURGE_SHARES
@@ -79,12 +81,17 @@ class _Evidence(NamedTuple):
 def keep_window(
     corpus: Record, groups: Records, invalidated: InvalidationBuffer, page: Record, observed: ObservedInterval
 ) -> None:
-    """Begin a window of a page's group if the open one has ended by a visit. O(1)."""
+    """Begin a window of a page's group at a visit if the open one has ended. O(1).
+
+    Before a day is over, it ends once a surge in it is no more probable than it would be in a new window.
+    """
     number = np.int64(page.group)
     group: Record = groups[number]
-    ended = abs(observed.end_s - group.open_s) >= max(observed.cycle_s, _DAY_S)  # or a clock was set back by that much
-    if ended and group.pages >= FEWEST_PAGES:
-        _begin_window(corpus, group, invalidated, number, observed)
+    since_s = abs(observed.end_s - group.open_s)  # a clock may have been set back
+    if since_s >= observed.cycle_s and group.pages >= FEWEST_PAGES:
+        days = since_s * _DAYS_A_SECOND
+        if days >= 1.0 or unseen_surge_value(group) <= _expect_surge(corpus, group, days):
+            _begin_window(corpus, group, invalidated, number, observed)
 
 
 @inlined_kernel
@@ -168,6 +175,13 @@ def unseen_surge_value(group: Record) -> float:
 
 
 @inlined_kernel
+def _expect_surge(corpus: Record, group: Record, days: float) -> float:
+    """Return the probability of a surge of a group within `days`, before any visit. O(1)."""
+    known = group.surge_days / (NEW_DAYS + group.surge_days)
+    return float(known * (0.0 - expm1(-surge_frequency(corpus, group) * days)))
+
+
+@inlined_kernel
 def _count_days(observed: ObservedInterval) -> float:
     """Return the length of an observed interval in days; a clock error counts as a long one."""
     return float(min(max(observed.cycles, SHORTEST_INTERVAL) * observed.cycle_s * _DAYS_A_SECOND, MEMORY_DAYS))
@@ -187,8 +201,7 @@ def _begin_window(
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
         invalidate_group(invalidated, number, np.inf)
-    known = group.surge_days / (NEW_DAYS + group.surge_days)
-    chance = known * (0.0 - expm1(-surge_frequency(corpus, group) * days))
+    chance = _expect_surge(corpus, group, days)
     for i in range(SURGE_SHARES):
         group.open_weights[i] = chance * (1.0 / SURGE_SHARES)
     group.open_s = observed.end_s

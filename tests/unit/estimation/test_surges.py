@@ -160,3 +160,22 @@ def test_ranking_sends_the_crawler_to_the_rest_within_the_same_cycle() -> None:
     scheduler.observe(OutcomeBatch(DOCS[:5], np.full(5, now), changed=np.ones(5, np.bool_)))
     assert sum("docs" in url for url in scheduler.rank(20, now=now + 60.0).urls) >= 18  # few as likely
     assert scheduler.formula == Formula.parse("worth * gain")
+
+
+def test_surge_is_seen_on_the_day_of_many_visits_before_it() -> None:
+    table = crawled(cycle_s=DAY / 24)
+    for hour in range(10):
+        visit(table, DOCS[4 * hour : 4 * hour + 4], 20.0 + hour / 24)
+    assert docs(table)["open_share"] == 0.0
+    visit(table, DOCS[:6], 20.5, changed=True)
+    assert np.all(surge(table, 20.5)[6:40] > 0.6)
+
+
+def test_window_with_suspicion_outlasts_its_cycle() -> None:
+    table = crawled(cycle_s=DAY / 24)
+    visit(table, DOCS[:1], 20.0, changed=True)
+    opened = float(docs(table)["open_s"])
+    visit(table, DOCS[1:2], 20.0 + 1 / 24, changed=True)
+    assert docs(table)["open_s"] == opened
+    visit(table, DOCS[2:3], 21.0)
+    assert docs(table)["open_s"] == 21 * DAY
