@@ -21,7 +21,7 @@ from streamsched.persistence.files import ImageName, list_images, open_regular
 from streamsched.persistence.image_format import PATCHES, Image, Part, read_image
 from streamsched.persistence.log_segments import LogName
 from streamsched.state.page_table import PageTable
-from streamsched.state.state_arrays import BY_NAME, Room, Saved, put_records
+from streamsched.state.state_arrays import ARRAYS, BY_NAME, Room, Saved, put_records
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
 _OF_CONTENTS: Final = ("contents", "changed_contents")
@@ -159,6 +159,7 @@ def _apply(image: Image, pages: PageTable) -> None:
         pages.keep_contents()
     pages.reserve(Room(**image.contents["counts"]))
     shard = pages.arrays
+    before = [array.places.used(shard) for array in ARRAYS]
     whole = [part for part in image.parts if part.name not in PATCHES]
     patches = [part for part in image.parts if part.name in PATCHES]
     _each_part(image, whole, lambda part: _place_of(image, part, BY_NAME[part.name].of(shard)))
@@ -171,6 +172,8 @@ def _apply(image: Image, pages: PageTable) -> None:
             if records.size and int(records[place].max()) >= target.size:
                 raise SnapshotError(str(image.path), f"damaged: a record of {part.name} has an index out of range")
             put_records(target, records[place], records[array.name])
+    for array, used in zip(ARRAYS, before, strict=True):
+        array.of(shard)[array.places.used(shard) : used] = np.zeros((), array.dtype)  # shadows become fewer
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -170,6 +170,30 @@ def test_saved_positions_are_those_on_disk_after_opening_too(tmp_path: Path) -> 
         assert scheduler.saved.positions == {"stream": 9}
 
 
+def test_nothing_is_left_of_shadows_that_became_fewer(tmp_path: Path) -> None:
+    """More than 2,048 pages halve them between an image and its increment; later pages take their places."""
+
+    def visit(start: int, stop: int, at: float) -> OutcomeBatch:
+        urls = [f"https://a.example/{i}" for i in range(start, stop)]
+        return OutcomeBatch(urls, np.full(stop - start, at), changed=np.arange(stop - start) % 2 == 0)
+
+    calls = [visit(0, 2_000, 1e5), visit(0, 2_000, 2e5), visit(2_000, 2_100, 3e5)]
+    later = [visit(2_100, 4_000, 4e5), visit(0, 4_000, 5e5)]
+    undisturbed = Scheduler()
+    with DurableScheduler.open(tmp_path, plan=SavePlan(every=1e9, increments=2)) as scheduler:
+        for place, call in enumerate(calls):
+            undisturbed.observe(call)
+            scheduler.observe(call)
+            if place:
+                scheduler.snapshot()
+        assert scheduler.saved.name.step == 1
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        for call in later:
+            undisturbed.observe(call)
+            scheduler.observe(call)
+        assert scheduler.digest() == undisturbed.digest()
+
+
 def test_nothing_to_save_saves_nothing(tmp_path: Path) -> None:
     with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
         take(scheduler, 0, 5)
