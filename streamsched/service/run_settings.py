@@ -31,6 +31,28 @@ from streamsched.service.http_settings import FrontierSettings, HttpSettings, sp
 _NAMES: Final = 249  # characters of a topic's name
 
 
+def _check_outputs(settings: RunSettings) -> None:
+    """Raise SettingsErrors for a file that would be read and written to, or have changes and rejected records."""
+    taken = {_resolve(settings.source), _resolve(settings.signals.source)} - {None}
+    outputs = {
+        "changes.to": settings.changes.to,
+        "dead_letters": settings.dead_letters,
+        "signals.dead_letters": settings.signals.dead_letters,
+    }
+    for name, output in outputs.items():
+        place = _resolve(output)
+        if place in taken:
+            raise SettingsErrors([SettingsError(name, str(output), "a file that the run does not use otherwise")])
+        if place is not None and not name.endswith("dead_letters"):
+            taken.add(place)
+
+
+def _resolve(file: str | Path | None) -> Path | None:
+    """Return where `file` is, None for a topic, standard input or none."""
+    text = "-" if file is None else str(file)
+    return None if text == "-" or "://" in text else Path(text).resolve()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
     """A host of a cluster. Durations are ``"10s"`` or seconds.
@@ -251,6 +273,7 @@ class RunSettings:
         _check_choice("format", self.format, tuple(formats_of(OUTCOMES)))
         if self.signals.source is not None:
             _check_beside(self.source, self.signals.source)
+        _check_outputs(self)
 
     @property
     def is_topic(self) -> bool:

@@ -72,7 +72,7 @@ def describe_future_pages(shard: ShardArrays, latest_s: float) -> str | None:
     ]
     more = ", …" if rows.size > _NAMED else ""
     pages = f"{rows.size} of {int(shard.corpus['pages'][0])} pages"
-    return f"the last visit lies in the future for {pages}: {', '.join(examples)}{more}"
+    return f"the last visit or discovery lies in the future for {pages}: {', '.join(examples)}{more}"
 
 
 def _find_future_pages(shard: ShardArrays, latest_s: float) -> Ints:

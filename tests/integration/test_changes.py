@@ -409,6 +409,16 @@ def test_run_writes_changes_to_a_file_and_goes_on(tmp_path: Path, streamsched: C
     assert [json.loads(line) for line in to.read_text().splitlines()] == lines * 2
 
 
+@pytest.mark.parametrize("option", ["--changes-to", "--dead-letters"])
+def test_no_run_writes_to_its_own_source(tmp_path: Path, streamsched: Command, option: str) -> None:
+    source = write_outcomes(tmp_path / "outcomes.jsonl", 3)
+    before = source.read_bytes()
+    (tmp_path / "link.jsonl").symlink_to(source)
+    answer = streamsched("run", "--source", source, "--state", tmp_path / "state", option, tmp_path / "link.jsonl")
+    answer.check_refused(2, option)
+    assert source.read_bytes() == before
+
+
 def test_the_command_prints_changes(tmp_path: Path, streamsched: Command) -> None:
     with running(tmp_path) as service:
         visit(service.client, URLS[:3], NOW - 9_000.0)

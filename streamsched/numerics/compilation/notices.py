@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 FIRST_WORDS: Final = (
-    "compiling kernels for this machine, each once: 10 to 30 s for a first program, later runs load them"
-    " (`streamsched warm` compiles them ahead)"
+    "compiling kernels for this machine, each once: 10 to 30 s for a first program, minutes on a busy machine;"
+    " later runs load them (`streamsched warm` compiles them ahead)"
 )
 
 _LOG: Final = logging.getLogger("streamsched.compile")
