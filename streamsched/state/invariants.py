@@ -65,6 +65,9 @@ def _check_pages(shard: ShardArrays, used: _Used, found: Ints) -> dict[str, bool
         "shadows are a sample of the pages, and their evidence is not negative": _are_sampled(
             shard.corpus, used["shadows"], count
         ),
+        "places of shadows that are not in use are empty": not np.any(
+            shard.shadows[used["shadows"].size :].view(np.uint8)
+        ),
         "the half-life is between those compared": bool(
             half_lives_days()[0] <= float(corpus["half_life"]) <= half_lives_days()[-1]
         ),

@@ -56,6 +56,7 @@ def array_of(table: PageTable, name: str) -> Records:
         ("pages", "own_shape", 0, -1e-9, "evidence of visits is not negative"),
         ("shadows", "shape", 0, -1e-9, "shadows are a sample of the pages, and their evidence is not negative"),
         ("corpus", "shadow_stride", 0, 3, "shadows are a sample of the pages, and their evidence is not negative"),
+        ("shadows", "exposure", -1, 1.0, "places of shadows that are not in use are empty"),
         ("corpus", "half_life", 0, 0.0, "the half-life is between those compared"),
         ("pages", "own_exposure", 0, np.nan, "evidence of visits is not negative"),
         ("pages", "last_visit_s", 0, 1e9, "no visit is newer than its page's last outcome"),
