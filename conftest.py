@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import signal
 import sys
@@ -26,6 +27,9 @@ gc.set_threshold(100_000, 20, 20)
 M_MMAP_THRESHOLD = -3
 if sys.platform == "linux":
     getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_MMAP_THRESHOLD, 1 << 20)
+
+# Whichever test compiles first would find the notice of it among its records.
+logging.getLogger("streamsched.compile").setLevel(logging.ERROR)
 
 # Kernels compile for a second at their first call, which is no reason to fail; and a run that fails in CI must fail
 # at the same example everywhere. Only a developer's machine looks for a smaller one, which takes minutes and memory.
