@@ -397,7 +397,12 @@ class Frontier:
     def _add(self, batch: LeasedBatch) -> None:
         assert self._asked is not None
         if not batch.repeated:
-            self._anchor = batch.now, self._clock()
+            # It was made between the call and now. A time that goes on from the one before keeps a page's outcomes in
+            # order: one that seems older than the last is late, and would not end its lease.
+            at_s = self._clock()
+            latest = batch.now + (at_s - self._asked_s) * self._settings.clock_speed
+            known = batch.now if self._anchor is None else self.now()
+            self._anchor = min(max(known, batch.now), latest), at_s
         elif self._anchor is None:  # it was leased after it was first asked for
             self._anchor = batch.now, self._asked.since_s
         self._failures, self._asked = 0, None

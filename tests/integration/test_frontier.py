@@ -424,7 +424,7 @@ def test_callers_without_tokens_send_little(frontier: Frontier) -> None:
 
 def test_a_client_that_never_reads_loses_its_connection(tmp_path: Path) -> None:
     urls = [f"https://h{i}.example/{'x' * 8_000}" for i in range(3_000)]  # 24 MB, more than buffers hold
-    with serving(tmp_path, bounds={"write_timeout": "300ms"}) as frontier:
+    with serving(tmp_path, bounds={"write_timeout": "1s"}) as frontier:
         assert all(state == OK for _, state in frontier.client.put(map(discovered, urls)))
         http2 = H2Connection(H2Configuration(client_side=True))
         window = {SettingCodes.INITIAL_WINDOW_SIZE: MOST_WINDOW}
@@ -437,7 +437,7 @@ def test_a_client_that_never_reads_loses_its_connection(tmp_path: Path) -> None:
         with socket.create_connection(frontier.place) as client:
             client.settimeout(10.0)
             client.sendall(http2.data_to_send())
-            time.sleep(2.0)
+            time.sleep(3.0)
             read = 0
             with suppress(ConnectionResetError):
                 while data := client.recv(1 << 20):

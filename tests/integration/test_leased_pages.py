@@ -17,7 +17,7 @@ from streamsched.client import AccessDenied, AsyncClient, RetryPolicy
 from streamsched.connectors.crawlers import LeasedPage, LeaseSettings, leased_pages
 from streamsched.errors import ServiceUnavailable, SettingsError
 from tests.support.faulty_proxy import MENDED, Fault, proxy_before
-from tests.support.http_service import TOKENS, URLS, Running, running
+from tests.support.http_service import TOKENS, URLS, GoingClock, Running, running
 
 POLICY = RetryPolicy(first_s=1e-4, most_s=1e-3, attempt_s=5.0)
 FAULTS = [fault for fault in MENDED if fault not in {Fault.SILENCE, Fault.TRICKLE}]
@@ -25,7 +25,7 @@ FAULTS = [fault for fault in MENDED if fault not in {Fault.SILENCE, Fault.TRICKL
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Running]:
-    with running(tmp_path, rate=1_000_000) as service:
+    with running(tmp_path, rate=1_000_000, clock=GoingClock()) as service:
         prepare(service)
         yield service
 

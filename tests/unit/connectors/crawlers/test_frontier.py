@@ -352,3 +352,17 @@ def test_its_time_is_that_of_the_service(service: Service) -> None:
     service.answer(pages(A[0], now=NOW + 1_000.0))
     service.now_s += 2.0
     assert frontier.now() == NOW + 1_020.0
+
+
+def test_an_answer_that_was_long_on_its_way_does_not_set_its_time_back(service: Service) -> None:
+    """Else a page that was given back and leased again could not be given back once more before that time."""
+    frontier = frontier_of(service, size=1)
+    service.answer(pages(A[0], now=NOW + 1_000.0))
+    begun(frontier)
+    service.now_s += 3.0
+    service.answer(pages(A[1], now=NOW + 1_000.5))  # made half a second after the call
+    assert frontier.now() == NOW + 1_003.0
+    begun(frontier)
+    service.now_s += 1.0
+    service.answer(pages(A[2], now=NOW + 900.0))  # the service's clock was set back
+    assert frontier.now() == NOW + 901.0
