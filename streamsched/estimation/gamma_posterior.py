@@ -21,7 +21,7 @@ from streamsched.numerics.vector_math import expm1, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 # Bounds of a learned prior's shape. Below 0.3 a page without a change is visited again too late to be known; chosen on
-# the three logs of data/, two of which teach 0.05 and 0.06 without it. Above 50 the pages of a group are practically
+# the three logs of data/: without it, two of them teach 0.05 and 0.06. Above 50 the pages of a group are practically
 # equal, and a year of daily visits could not move a page's own rate.
 LOWEST_SHAPE: Final = 0.3
 HIGHEST_SHAPE: Final = 50.0

@@ -5,8 +5,8 @@ to it. At the first mark since that instant, the record is copied if the save ha
 each record once, as of its instant, however often it is written to meanwhile, and the marks are what the next increment
 must hold. Rows and groups added after the instant are known by their numbers and need no marks.
 
-Visits of other pages adjust a page: its prior, and its SEASONAL_LINK with the claims of related pages. Rows of which
-nothing else was written to have marks of their own, so that an increment holds no more of them than that.
+Visits of other pages adjust a page: its prior, and its SEASONAL_LINK with the claims of related pages. If nothing else
+of a row was written to, it has a mark of another kind, and an increment holds no more of it than that.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class DirtyArrays(NamedTuple):
     """The rows and groups written to since the last save, and their records before: see `dirty_tracking`."""
 
     rows: Hashes  # uint64[words]: one bit per row
-    adjusted: Hashes  # uint64[words]: likewise, of rows of which OLD_ADJUSTED has all that was written to
+    adjusted: Hashes  # uint64[words]: likewise, if only what OLD_ADJUSTED has was written to
     groups: Hashes  # uint64[words]: one bit per group
     old_rows: Records  # OLD_ROW[m]: of rows that a save in progress has not copied yet
     old_adjusted: Records  # OLD_ADJUSTED[a]: of the others

@@ -223,7 +223,7 @@ def _number_profiles(old: ShardArrays, groups: Numbers, pages: int) -> Numbers:
 
 
 def _write_counts(old: ShardArrays, new: ShardArrays, numbers: dict[Numbered, Numbers], kept: Kept) -> None:
-    """Write the records of which there is one, with the counts of what stays."""
+    """Write the records that a shard has one of, with the counts of what stays."""
     before, rows = old.corpus[0], np.sort(numbers[Numbered.PAGE].before)
     count = {kind: one.before.size for kind, one in numbers.items()}
     for name in ("corpus", "seasonality.state", "signals.state", "signals.kinds", "validators.state"):

@@ -115,7 +115,7 @@ class FoundChanges(NamedTuple):
 
     @classmethod
     def unpack(cls, arrays: Arrays) -> FoundChanges:
-        """Return the changes of which `pack` returned the `arrays`."""
+        """Return the changes that `pack` has made `arrays` of."""
         columns: list[Any] = [_read_texts(arrays, name) if name in _TEXTS else arrays[name] for name in cls._fields]
         return cls(*columns)
 

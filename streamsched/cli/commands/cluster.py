@@ -187,7 +187,7 @@ def import_command(imported: Path, **given: Any) -> int:
 
 
 @cluster_command.command("split")
-@click.option("--partitions", type=whole(2), required=True, help="How many there will be: twice as many as now.")
+@click.option("--partitions", type=whole(2), required=True, help="How many there will be: twice the present number.")
 @_with(*_place, _images)
 @setting("--signals", setting="signals.source", metavar="URL")
 @click.option("--config", type=FILE, help="TOML file with settings.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 
 from streamsched.api.answers import Grant, LeasedBatch, LeasedPage, Offer, Released
 from streamsched.api.operations import (
@@ -160,5 +160,4 @@ def _has_batch(scheduler: DurableScheduler, now: float, asked: NextBatch) -> boo
 
 
 def _show_batch(batch: Batch) -> LeasedBatch:
-    pages = [page for page in batch if isinstance(page, LeasedPage)]  # all of them
-    return LeasedBatch(pages=pages, now=batch.now, repeated=batch.repeated)
+    return LeasedBatch(pages=cast("list[LeasedPage]", list(batch)), now=batch.now, repeated=batch.repeated)

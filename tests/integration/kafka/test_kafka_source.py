@@ -245,6 +245,8 @@ def test_a_source_may_be_closed_right_after_a_seek(topic: Topic) -> None:
         with topic.open() as source:
             wait_for(source, 9)
             source.seek(Position("kafka", f"kafka://{topic.name}/0", offset, offset))
+        with pytest.raises(SourceError, match="closed"):
+            next(source)
 
 
 def test_closed_source_says_so(topic: Topic) -> None:
