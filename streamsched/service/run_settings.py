@@ -48,9 +48,14 @@ def _check_outputs(settings: RunSettings) -> None:
 
 
 def _resolve(file: str | Path | None) -> Path | None:
-    """Return where `file` is, None for a topic, standard input or none."""
+    """Return where `file` is, None for a topic, standard input, none, or what no file can be."""
     text = "-" if file is None else str(file)
-    return None if text == "-" or "://" in text else Path(text).resolve()
+    if text == "-" or "://" in text:
+        return None
+    try:
+        return Path(text).resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or a zero byte: who opens it says so
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,6 +156,18 @@ def test_settings_that_exclude_each_other() -> None:
     assert read(longer).politeness == Politeness(backoff="9d", backoff_most="30d")
 
 
+def test_what_is_read_is_not_written_to(tmp_path: Path) -> None:
+    names = ("changes.to", "dead_letters", "signals.dead_letters")
+    for name in names:
+        assert list(refused({"signals.source": "b.jsonl", name: "x/../a.jsonl"})) == [name]
+        assert list(refused({"signals.source": "b.jsonl", name: "./b.jsonl"})) == [name]
+    assert list(refused({"changes.to": "c.jsonl", "dead_letters": "c.jsonl"})) == ["dead_letters"]
+    read({"signals.source": "b.jsonl", "dead_letters": "d.jsonl", "signals.dead_letters": "d.jsonl"})
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for odd in (str(tmp_path / "loop"), "a\0b", "n" * 5_000, "kafka://127.0.0.1:9/a.jsonl", "-", "\udcff"):
+        assert read({"changes.to": odd}).changes.to == odd
+
+
 def test_settings_of_kafka() -> None:
     topic = {"source": Given("kafka://broker:9092/outcomes?group=a", "--source")}
     found = read(topic | {"kafka.start": "latest", "kafka.sasl_username": "me", "kafka.dead-letters": "d"})
