@@ -7,6 +7,7 @@ the day or week. In the weeks before, each page was visited about when it had pr
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,7 @@ _WEEK_S: Final = 7 * DAY_S
 _HOST_PAGES: Final = 2_000
 _SECTION_PAGES: Final = 200
 _PART: Final = 250_000  # outcomes applied at a time
+_DRAWN: Final = 16 * _PART  # pages whose visits of a day are drawn at a time
 _SCHEDULED: Final = 20  # one page in this many has a schedule
 _DUE: Final = 0.7  # expected changes after which a page was visited again
 _COMPILED_PAGES: Final = 70_000  # enough for certificates
@@ -78,7 +80,8 @@ class Crawl:
         self._small_hosts = max((pages * 2 // 3 if large else pages) // _HOST_PAGES, 1)
         self._rates = self.rng.gamma(0.5, 0.4, pages).astype(np.float32)
         if days:
-            self._visit_day(np.arange(pages), 0)
+            for rows in self._parts():
+                self._visit_day(rows, 0)
             self.live(1, days)
         else:
             for start in range(0, pages, _PART):
@@ -128,14 +131,22 @@ class Crawl:
         Batches come after that.
         """
         self.now = max(self.now, _BEGIN_S + days * DAY_S)
-        pages = self._rates.size
-        numbers = np.arange(pages)
-        every = np.clip(np.rint(_DUE / np.maximum(self._rates, 1e-3)), 1, days).astype(np.int32)
-        scheduled = numbers[::_SCHEDULED]
-        every[scheduled] = np.rint(_period_s(scheduled) / DAY_S)
-        turn = (numbers * 7_919 % every).astype(np.int32)  # spreads pages over the days
         for day in range(first, days):
-            self._visit_day(np.flatnonzero((turn + day) % every == 0), day)
+            for rows in self._parts():
+                self._visit_day(rows[self._are_due(rows, day, days)], day)
+
+    def _parts(self) -> Iterator[Ints]:
+        """Yield the rows of all pages, some at a time: temporary arrays of all pages would take memory."""
+        pages = self._rates.size
+        for start in range(0, pages, _DRAWN):
+            yield np.arange(start, min(start + _DRAWN, pages))
+
+    def _are_due(self, rows: Ints, day: int, days: int) -> Bools:
+        """Return which of ``rows``: int64[m] are visited on `day`, each every so many of the `days`."""
+        every = np.clip(np.rint(_DUE / np.maximum(self._rates[rows], 1e-3)), 1, days).astype(np.int64)
+        every = np.where(rows % _SCHEDULED, every, np.rint(_period_s(rows) / DAY_S).astype(np.int64))
+        due: Bools = (rows * 7_919 % every + day) % every == 0  # spreads pages over the days
+        return due
 
     def _visit_day(self, rows: Ints, day: int) -> None:
         for start in range(0, rows.size, _PART):
