@@ -121,7 +121,7 @@ def status_command(**given: Any) -> int:
     if given["json"]:
         echo_json(to_builtins(found))
         return DONE
-    names = ("partition", "owner", "not in image", "image", "bytes", "calls since")
+    names = ("partition", "owner", "lag", "image", "bytes", "calls since")
     table = Table(*(Column(name, no_wrap=True) for name in names), box=None)
     now = current_time(None)
     for one in found:
