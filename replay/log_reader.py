@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.connectors.opening import open_source
-from streamsched.connectors.source import Delivery
+from streamsched.connectors.source import Delivery, Source
+from streamsched.errors import ReplayError
 from streamsched.estimation.change_detection import (
     CHANGE,
     CHANGE_BITS,
@@ -55,6 +56,10 @@ _NOTE: Final = (
     "The log holds crawl outcomes, not changes: each change is placed at the visit that saw it, several changes "
     "between two visits count as one, and every page is assumed to exist all the time."
 )
+_LATE: Final = (
+    "Not used: {} outcomes that are no newer than one of their page before them. A log is read in its order: sort it "
+    "by time."
+)
 
 
 def read_truth(
@@ -70,15 +75,29 @@ def read_truth(
     A change log is read as it is. In any other format that `streamsched.connectors` reads, a change is placed at the
     visit that saw it (another `content` is a change, or fingerprints that differ in `change_bits` of 64 bits; with
     `changes` = "similar" these decide first), every page is assumed to exist all the time, and the result's ``note``
-    says so. Changes without a reported significance have the mean of
-    those with one; without any, the log has none. `format` and `dead_letters` are those of `open_source`. O(records).
+    says so; it also counts outcomes that are no newer than one of their page before them, which are not used. Changes
+    without a reported significance have the mean of those with one; without any, the log has none. `format` and
+    `dead_letters` are those of `open_source`. O(records).
     Raises SourceError if the file cannot be read, ReplayError if it holds no change.
     """
     change_bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
     changes = parse_changes(changes)
     with open_source(path, format=format, dead_letters=dead_letters) as source:
-        log = read_outcomes(source, change_bits, changes=changes)
-        return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
+        return with_rejections(source, lambda: read_outcomes(source, change_bits, changes=changes))
+
+
+def with_rejections(source: Source[OutcomeBatch], read: Callable[[], ChangeLog]) -> ChangeLog:
+    """Return the log that `read` makes of `source`, with the records that were rejected meanwhile.
+
+    Raises ReplayError if it holds no change, with the first rejection that is known.
+    """
+    try:
+        log = read()
+    except ReplayError as error:
+        if not source.rejections:
+            raise
+        raise ReplayError(f"{error}: {source.rejected:,} records were rejected, as {source.rejections[0]}") from None
+    return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
 
 
 def read_outcomes(
@@ -100,7 +119,10 @@ def read_outcomes(
             pages = page_numbers.number(outcomes.urls)
             extractor.add(pages, len(page_numbers), outcomes, exact=exact)
     log = extractor.collect(page_numbers.urls(), exact=exact)
-    return log if exact else replace(log, note=_NOTE)
+    if exact:
+        return log
+    late = extractor.late
+    return replace(log, note=f"{_NOTE} {_LATE.format(f'{late:,}')}" if late else _NOTE)
 
 
 def _within(outcomes: OutcomeBatch, span_s: tuple[float, float]) -> OutcomeBatch:
@@ -131,7 +153,10 @@ class _PageNumbers:
 
 
 class _ChangeExtractor:
-    """Collects the changes among outcomes, and the state of each page for its next visit."""
+    """Collects the changes among outcomes, and the state of each page for its next visit.
+
+    ``late``: outcomes that are no newer than one of their page before them.
+    """
 
     def __init__(self, change_bits: int, changes: str) -> None:
         self._rule = ChangeRule(change_bits, parse_changes(changes) == EXACT)
@@ -143,6 +168,7 @@ class _ChangeExtractor:
         self._states = np.zeros(0, _STATE)
         self._importance = np.ones(0)
         self._first_s, self._last_s = np.inf, -np.inf
+        self.late = 0
 
     def add(self, pages: Ints, total: int, outcomes: OutcomeBatch, *, exact: bool) -> None:
         """Add one delivery, of ``pages``: int64[n]; `total` pages are known so far."""
@@ -153,7 +179,8 @@ class _ChangeExtractor:
         if not exact:
             optional = outcomes.fingerprint, outcomes.changed, outcomes.content
             columns = outcomes.fetched_at, outcomes.given, status, *(_fill(one, len(outcomes)) for one in optional)
-            kept, since_s = _extract_changes(pages, columns, self._states, self._rule)
+            kept, since_s, late = _extract_changes(pages, columns, self._states, self._rule)
+            self.late += late
             changes = np.flatnonzero(kept)
             self._since.append(since_s[changes])
         weighted_rows = np.flatnonzero(outcomes.given & IMPORTANCE)
@@ -218,16 +245,20 @@ def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 
 
 @kernel
-def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, rule: ChangeRule) -> tuple[Bools, Floats]:
-    """Return which outcomes saw a change: bool[n], and the time of the previous visit: float64[n].
+def _extract_changes(
+    pages: Ints, columns: tuple[Any, ...], states: Records, rule: ChangeRule
+) -> tuple[Bools, Floats, int]:
+    """Return which outcomes saw a change: bool[n], the time of the previous visit: float64[n], and how many were late.
 
     The time is -inf if the page did not exist then. Updates the pages' states; late outcomes see no change. O(n).
     """
+    late = 0
     fetched_at, given, status, fingerprint, changed, content = columns
     kept, since_s = np.zeros(pages.size, np.bool_), np.full(pages.size, -np.inf)
     for i in range(pages.size):
         page: Any = states[pages[i]]
         if page.seen and fetched_at[i] <= page.last_s:
+            late += 1
             continue
         code = detect_change(
             given[i],
@@ -261,4 +292,4 @@ def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, rul
             page.fingerprint = fingerprint[i]
         if shows_content(given[i], status[i], CONTENT):
             page.content = pack_content(content[i])
-    return kept, since_s
+    return kept, since_s, late

@@ -25,7 +25,7 @@ from streamsched.replay.analysis.observation import (
 from streamsched.replay.analysis.page_types import PageTypes, count_page_types
 from streamsched.replay.analysis.week import WeekProfile, count_week
 from streamsched.replay.ground_truth import ChangeLog
-from streamsched.replay.log_reader import read_outcomes
+from streamsched.replay.log_reader import read_outcomes, with_rejections
 
 Progress: TypeAlias = Callable[[str], None]
 """Called with a description of each step as it begins."""
@@ -101,8 +101,8 @@ def run_analysis(settings: AnalysisSettings, progress: Progress | None = None) -
     formats: set[str] = set()
     report("Reading the log")
     with open_source(settings.log) as source:
-        log = read_outcomes(_watch(source, formats, report), span_s=(bounds[0], bounds[1]))
-        log = replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
+        deliveries = _watch(source, formats, report)
+        log = with_rejections(source, lambda: read_outcomes(deliveries, span_s=(bounds[0], bounds[1])))
     return analyze_log(log, settings, dated=_UNDATED not in formats, progress=report)
 
 

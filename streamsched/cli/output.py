@@ -58,11 +58,13 @@ def name_rejections(rejections: Sequence[object], count: int) -> None:
 def check_writable(*paths: str | Path | None, log: str | None = None) -> None:
     """Create the directories of `paths`; raise SourceError if a file cannot be written or is the `log` that is read.
 
-    Commands call it before long work. None and ``-``, standard output, are left out.
+    Also if two of them are one file. Commands call it before long work. None and ``-``, standard output, are left out.
     """
-    for path in paths:
-        if path is not None and path != STDOUT:
-            _check_writable(Path(path), log)
+    files = [Path(path) for path in paths if path is not None and path != STDOUT]
+    for number, path in enumerate(files):
+        _check_writable(path, log)
+        if path.resolve() in {other.resolve() for other in files[:number]}:
+            raise SourceError(str(path), "is named twice: expected another file for each output")
 
 
 def _check_writable(path: Path, log: str | None) -> None:

@@ -131,6 +131,8 @@ def _keep() -> None:
             durable.notice([Signal(url, _START_S + _DAY_S, "sitemap") for url in _URLS])
             durable.changes()
             durable.forget(_URLS[:1])
+            durable.discover(_URLS[:1], now=_START_S + _DAY_S)
+            durable.close(save=False)  # so that the next start applies the calls in the log
         with DurableScheduler.open(Path(folder, "kept")) as again:
             again.core.pages.faults()  # as `state verify` looks for
 

@@ -71,4 +71,6 @@ def test_places_that_cannot_be_written_are_found_before_the_work(
     places = [("--report", tmp_path), ("--json", tmp_path), ("--report", Path("/proc/report.html"))]
     for option, place in [*places, *([("--report", log), ("--json", log / "x")] if str(log) in words else [])]:
         streamsched(*words, option, place).check_refused(3, str(place))
+    twice = tmp_path / "figures"
+    streamsched(*words, "--report", twice, "--json", twice).check_refused(3, f"{twice}: is named twice")
     assert files(tmp_path) == []

@@ -97,3 +97,18 @@ def test_what_cannot_be_read_and_what_holds_nothing_are_errors(tmp_path: Path) -
     (tmp_path / "empty.tsv").write_bytes(b"")
     with pytest.raises(ReplayError, match="holds no change"):
         read_truth(tmp_path / "empty.tsv")
+    (tmp_path / "rejected.tsv").write_text("1700000000000\tA\thttps://a/\n")
+    with pytest.raises(ReplayError, match=r"no change: 1 records were rejected, as .*rejected.tsv, line 1"):
+        read_truth(tmp_path / "rejected.tsv")
+
+
+def test_outcomes_in_no_order_of_time_are_counted(tmp_path: Path) -> None:
+    times = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    outcomes = [Outcome("https://a.example/", at, fingerprint=int(at)) for at in times]
+    for number, order in enumerate([(0, 1, 2, 3, 4, 5), (0, 5, 1, 2, 3, 4), (0, 0, 1, 2, 3, 4)]):
+        path = tmp_path / f"{number}.jsonl"
+        write_jsonl([OutcomeBatch.from_events([outcomes[i] for i in order])], path)
+        log = read_truth(path, change_bits=1)
+        late = (0, 4, 1)[number]
+        assert log.times_s.size - 1 == 5 - late
+        assert (f"{late} outcomes" in log.note) == (late > 0)
