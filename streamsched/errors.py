@@ -157,7 +157,8 @@ class ChangesGone(StreamschedError, LookupError):
         super().__init__(after, oldest)
 
     def __str__(self) -> str:
-        return f"after: expected a position that is kept, {self.oldest} or later, found {shorten(self.after)}"
+        expected = f"a position of this state that is kept, {self.oldest} or later"
+        return f"after: expected {expected}, found {shorten(self.after)}"
 
 
 class SourceError(StreamschedError, OSError):

@@ -13,8 +13,13 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from streamsched.errors import (
+    CatchingUp,
+    ChangesGone,
+    DocumentError,
+    FetchError,
     FormulaError,
-    InvalidOutcome,
+    InvalidRecord,
+    KeyReusedError,
     ReplayError,
     ServiceError,
     SettingsError,
@@ -36,11 +41,16 @@ NO_MEMORY: Final = 71  # EX_OSERR of sysexits.h
 
 _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
     (SourceError, UNREADABLE),
-    (InvalidOutcome, UNREADABLE),
+    (InvalidRecord, UNREADABLE),
+    (DocumentError, UNREADABLE),
+    (FetchError, UNREADABLE),
     (SnapshotError, _STATE),
     (UnknownPage, _UNKNOWN),
     (ServiceError, _SERVICE),
+    (CatchingUp, _SERVICE),
+    (ChangesGone, USAGE),
     (FormulaError, USAGE),
+    (KeyReusedError, USAGE),
     (ReplayError, USAGE),
     (SettingsError, USAGE),
 )

@@ -16,8 +16,10 @@ from streamsched.frontier.intake import ETAG, LAST_MODIFIED
 from streamsched.frontier.messages import message
 from streamsched.http.service import Service
 from streamsched.numerics.arrays import Ints
+from streamsched.outcomes import NEVER_S
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.politeness.rule_targets import find_pages_of_hosts, read_host
+from streamsched.reasons import ReasonCode
 from streamsched.records.page_schema import FORGOTTEN
 from streamsched.records.url_store import url_texts
 from streamsched.scheduler.durable import DurableScheduler
@@ -28,6 +30,7 @@ _COUNTERS: Final = ("applied", "changed", "failures", "unproven")  # of outcomes
 
 _EMPTY: Final = message("urlfrontier.Empty")
 _LONG: Final = message("urlfrontier.Long")
+_NEVER: Final = (ReasonCode.NEVER_BY_RULE, ReasonCode.ROBOTS_DENIED)
 _QUEUES: Final = message("urlfrontier.QueueList")
 _STATS: Final = message("urlfrontier.Stats")
 _URL_ITEM: Final = message("urlfrontier.URLItem")
@@ -157,8 +160,9 @@ class Queues:
         for name, text in ((ETAG, page.etag), (LAST_MODIFIED, page.last_modified)):
             if text is not None:
                 holder.info.metadata[name].values.append(text)
-        if page.last_outcome_s is not None and page.eligible_from_s is not None:
-            item.known.refetchable_from_date = ceil(page.eligible_from_s)
+        eligible_from_s = NEVER_S if page.held_back in _NEVER else page.eligible_from_s
+        if page.last_outcome_s is not None and eligible_from_s is not None:
+            item.known.refetchable_from_date = ceil(eligible_from_s)
         return item
 
 

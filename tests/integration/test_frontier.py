@@ -25,7 +25,7 @@ from h2.connection import H2Connection
 from h2.events import ResponseReceived
 from h2.settings import SettingCodes, Settings
 
-from streamsched import DurableScheduler
+from streamsched import DurableScheduler, Rule
 from streamsched.cli.commands.serve import serve_command
 from streamsched.errors import SettingsError
 from streamsched.frontier.connections import Code
@@ -114,6 +114,13 @@ def test_known_urls_are_outcomes(frontier: Frontier) -> None:
 def test_items_without_status_and_signature_are_counted(frontier: Frontier) -> None:
     frontier.client.put([known(PAGES[0]), known(PAGES[1], fetch__statusCode="200")])
     assert frontier.client("GetStats").counts["applied"] == 2
+
+
+def test_pages_of_a_rule_that_forbids_them_have_the_date_of_never(frontier: Frontier) -> None:
+    frontier.client.put([known(PAGES[0], fetch__statusCode="200")])
+    assert frontier.client("GetURLStatus", url=PAGES[0]).known.refetchable_from_date < NEVER_S
+    frontier.http.scheduler.set_rule(PAGES[0], Rule(never=True))
+    assert frontier.client("GetURLStatus", url=PAGES[0]).known.refetchable_from_date == NEVER_S
 
 
 def test_a_date_of_0_means_never(frontier: Frontier) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from streamsched import errors
+from streamsched.cli.exits import DEFECT, exit_code
 from streamsched.errors import (
     DocumentError,
     FetchError,
@@ -12,6 +14,7 @@ from streamsched.errors import (
     SettingsError,
     SnapshotError,
     SourceError,
+    StreamschedError,
     shorten,
 )
 
@@ -44,6 +47,11 @@ def test_formula_error_stays_on_its_lines() -> None:
 def test_hostile_values_are_cut(error: Exception) -> None:
     assert len(str(error)) < 1_100
     assert "…" in str(error)
+
+
+def test_no_error_but_a_defect_ends_a_command_as_a_defect() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StreamschedError)]
+    assert [kind for kind in kinds if exit_code(kind.__new__(kind)) == DEFECT] == [StreamschedError]
 
 
 def test_short_values_are_whole() -> None:
