@@ -110,7 +110,7 @@ class IngestLoop:
         if not self._scheduler.is_saved:
             self._scheduler.snapshot()
         self._saves.note()
-        self._log_rejected()
+        self._note_rejected()
 
     @property
     def total(self) -> Observed:
@@ -160,15 +160,15 @@ class IngestLoop:
         for intake in self._intakes:
             intake.note_positions()
 
-    def _log_rejected(self) -> None:
+    def _note_rejected(self) -> None:
         for intake in self._intakes:
-            intake.log_rejected()
+            intake.note_rejected()
 
     def _do_housekeeping(self, *, idle: bool) -> None:
         if idle:
             self._note_positions()
         self._saves.note()
-        self._log_rejected()
+        self._note_rejected()
         for hook in self._hooks:
             hook.tick()
         if self._progress_s is not None and self._clock() >= self._progress_at + self._progress_s:

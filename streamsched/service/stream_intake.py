@@ -41,6 +41,7 @@ class StreamIntake:
         self._apply_parts = apply_parts
         self._pause = pause
         self._logged_rejected = self.source.rejected
+        self._unread = self.source.rejected  # of them, those that the scheduler has never seen
 
     def apply(self, arrival: Arrival) -> None:
         """Apply the records that have arrived. Raises SourceError if rejected ones cannot be kept aside."""
@@ -84,8 +85,16 @@ class StreamIntake:
             if reached != position.to_json():
                 self._scheduler.take(self.stream.records.none(), path, position.to_json())
 
-    def log_rejected(self) -> None:
-        """Log how many records were rejected since the last call."""
+    def note_rejected(self) -> None:
+        """Log how many records were rejected since the last call, and report those that could not be read.
+
+        The scheduler reports the others by itself.
+        """
+        unread = max(0, self.source.rejected - self.total.rejected - self._unread)
+        if unread:
+            self._unread += unread
+            with self._scheduler.core.lock:
+                self._scheduler.core.report(type(self.total)(rejected=unread))
         new = self.source.rejected - self._logged_rejected
         if new:
             self._logged_rejected += new

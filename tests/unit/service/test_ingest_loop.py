@@ -14,6 +14,7 @@ from streamsched.connectors import Delivery, Position, Rejection, Source
 from streamsched.errors import InvalidRecord, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.monitoring import SchedulerWatch
 from streamsched.service.arrivals import Arrival
 from streamsched.service.ingest_loop import IngestLoop, StreamProgress
 
@@ -185,12 +186,15 @@ def test_the_error_that_ends_the_deliveries_is_returned(scheduler: DurableSchedu
 
 
 def test_outcomes_of_the_future_are_kept_aside_and_passed(scheduler: DurableScheduler, topic: Topic) -> None:
-    loop = make(scheduler, topic)
+    loop, watch = make(scheduler, topic), SchedulerWatch(scheduler.core)
     days = [1, 2, 401, 3, 402]
     outcomes = [Outcome(f"https://a.example/{day}", 86_400.0 * day) for day in days]
     topic.current[PATHS[0]] = position = Position("kafka", PATHS[0], 10, 10)
     run(loop, [Delivery(OutcomeBatch.from_outcomes(outcomes), position)])
     assert topic.kept_aside == ["https://a.example/401", "https://a.example/402"]
     assert loop.counts()["applied"] == 3
-    assert loop.counts()["rejected"] == 2
+    assert loop.counts()["rejected"] == watch.observed.rejected == 2
     assert scheduler.positions[PATHS[0]]["offset"] == 10
+    topic.rejected_so_far += 3  # messages that are no outcomes
+    loop.finish()
+    assert loop.counts()["rejected"] == watch.observed.rejected == 5
