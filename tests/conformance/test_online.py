@@ -16,6 +16,7 @@ from river.checks import check_estimator
 from streamsched.errors import SettingsError
 from streamsched.estimation import river_estimators
 from streamsched.estimation.river_estimators import OnlineEstimator
+from tests.support.cases import how_many
 
 
 def concrete(of: type[OnlineEstimator]) -> list[type[OnlineEstimator]]:
@@ -42,7 +43,8 @@ def test_the_search_finds_them_all() -> None:
     assert {estimator.__name__ for estimator in ESTIMATORS} == names
 
 
-@every
+@pytest.mark.longer
+@pytest.mark.parametrize("estimator", ESTIMATORS[:: how_many(3, 1)], ids=lambda cls: cls.__name__)
 def test_passes_rivers_own_checks(estimator: type[OnlineEstimator]) -> None:
     model = estimator()
     assert not model._unit_test_skips()

@@ -115,29 +115,29 @@ def test_json_msgpack_and_lines_say_the_same(service: Running) -> None:
     assert service.client.get("/v1/stats", headers={"accept": "application/x-ndjson"}).status_code == 406
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "code"),
-    [
-        ({"after": "x"}, 422, "invalid"),
-        ({"after": ""}, 422, "invalid"),
-        ({"after": "00c0ffee-0"}, 410, "changes_gone"),
-        ({"after": "SELF-1"}, 410, "changes_gone"),
-        ({"wait": "61s"}, 422, "invalid"),
-        ({"wait": "soon"}, 422, "invalid"),
-        ({"limit": "0"}, 422, "invalid"),
-        ({"limit": "10001"}, 422, "invalid"),
-    ],
-)
-def test_wrong_queries(service: Running, query: dict[str, str], status: int, code: str) -> None:
+WRONG = [
+    ({"after": "x"}, 422, "invalid"),
+    ({"after": ""}, 422, "invalid"),
+    ({"after": "00c0ffee-0"}, 410, "changes_gone"),
+    ({"after": "SELF-1"}, 410, "changes_gone"),
+    ({"wait": "61s"}, 422, "invalid"),
+    ({"wait": "soon"}, 422, "invalid"),
+    ({"limit": "0"}, 422, "invalid"),
+    ({"limit": "10001"}, 422, "invalid"),
+]
+
+
+def test_wrong_queries(service: Running) -> None:
     oldest = read(service.client)["cursor"]
-    query = {name: value.replace("SELF", oldest.partition("-")[0]) for name, value in query.items()}
-    answer = service.client.get("/v1/changes", params=query)
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    if status == 410:
-        assert answer.json()["expected"] == oldest
-        with Client(f"http://{service.server.address}") as client, pytest.raises(ChangesGone) as gone:
-            client.read_changes(query["after"])
-        assert (gone.value.after, gone.value.oldest) == (query["after"], oldest)
+    for given, status, code in WRONG:
+        query = {name: value.replace("SELF", oldest.partition("-")[0]) for name, value in given.items()}
+        answer = service.client.get("/v1/changes", params=query)
+        assert (answer.status_code, answer.json()["code"]) == (status, code), query
+        if status == 410:
+            assert answer.json()["expected"] == oldest
+            with Client(f"http://{service.server.address}") as client, pytest.raises(ChangesGone) as gone:
+                client.read_changes(query["after"])
+            assert (gone.value.after, gone.value.oldest) == (query["after"], oldest)
 
 
 def test_without_a_feed(tmp_path: Path) -> None:

@@ -155,11 +155,9 @@ def kept(state: Path) -> dict[str, bytes]:
     ("choice", "code", "reason"),
     [
         ("9", 2, "NUMBER: expected the number of a record in "),
-        ("0", 2, "found '0'"),
         ("9" * 5000, 2, "found '999"),
         ("-1", 2, "NUMBER: expected the number of a record in "),
         ("1 +", 2, "column 4"),
-        ("unheard", 2, "unknown name 'unheard'"),
     ],
 )
 def test_what_cannot_be_used_changes_nothing(

@@ -25,9 +25,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_verdict_has_the_size_of_the_search_and_workers_do_not_matter(
     streamsched: Command, log: Path, tmp_path: Path
 ) -> None:
-    figures = tmp_path / "figures.json"
-    answer = streamsched("evolve", log, "--protocol", "paper", *TINY, "--json", figures)
+    figures, page = tmp_path / "figures.json", tmp_path / "report.html"
+    answer = streamsched("evolve", log, "--protocol", "paper", *TINY, "--json", figures, "--report", page)
     assert (answer.code, answer.err) == (0, "")
+    for head in ("Table 2.", "Table 3.", "Table 4.", "Figure 5.", "claim that GP4C_All beats NAD"):
+        assert head in " ".join(answer.out.split())
+    assert f"report: {page}" in answer.lines
+    assert page.read_text().count("<figure>") == 9
     assert "changed: since the page's last visit" in answer.out
     assert "The search is smaller than the paper's: 10 × 2 × 2 instead of 300 × 50 × 5" in answer.out
     again = streamsched("evolve", log, *TINY, "--workers", "1", "--json", "-")

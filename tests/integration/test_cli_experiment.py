@@ -1,4 +1,4 @@
-"""`experiment`: the papers' experiments at a small size, their JSON and report, and what is refused."""
+"""`experiment`: the files that it reads, and what is refused; test_cli_reports.py has its tables, JSON and page."""
 
 from __future__ import annotations
 
@@ -12,19 +12,8 @@ from tests.support.command_line import Command
 
 SMALL = {
     "lambdacrawl": ("--pages", "200", "--runs", "2", "--epochs", "3"),
-    "mirrorsync": ("--runs", "2", "--arms", "5", "--rounds", "4"),
-    "noisy-signals": ("--pages", "20", "--runs", "2", "--time", "5"),
     "webfountain": ("--budget", "54", "--buckets", "10", "--periods", "4"),
 }
-
-
-def test_options_reach_the_experiments(streamsched: Command) -> None:
-    crawls = streamsched("experiment", "lambdacrawl", *SMALL["lambdacrawl"], "--seed", "4", "--json", "-").json
-    assert [crawls[key] for key in ("pages", "runs", "epochs", "seed")] == [200, 2, 3, 4]
-    syncs = streamsched("experiment", "mirrorsync", *SMALL["mirrorsync"], "--seed", "4", "--json", "-").json
-    assert [syncs[key] for key in ("runs", "arms", "rounds", "seed")] == [2, 5, 4, 4]
-    noisy = streamsched("experiment", "noisy-signals", *SMALL["noisy-signals"], "--seed", "4", "--json", "-").json
-    assert [noisy[key] for key in ("pages", "runs", "time", "seed")] == [20, 2, 5, 4]
 
 
 def test_microsofts_files_are_read_and_bad_lines_named(streamsched: Command, tmp_path: Path) -> None:

@@ -22,25 +22,8 @@ from tests.support.cases import grouped
 from tests.support.command_line import Command
 from tests.support.paths import ROOT
 
-COMMANDS = (
-    "replay",
-    "analyze",
-    "evolve",
-    "run",
-    "next",
-    "explain",
-    "state",
-    "generate",
-    "convert",
-    "publish",
-    "evolutions",
-    "signals",
-    "use",
-    "rules",
-    "warm",
-    "experiment",
-    "content",
-)
+OPERATORS = {"cluster"}  # whose help has no examples
+COMMANDS = [name for name in program.list_commands(click.Context(program)) if name not in OPERATORS]
 SLOW_TO_IMPORT = {"matplotlib", "msgpack", "rich", "scipy"}
 
 

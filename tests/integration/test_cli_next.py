@@ -183,8 +183,6 @@ def test_hostile_urls_stay_on_their_line(streamsched: Command, tmp_path: Path) -
     ("formula", "column", "reason"),
     [
         ("t * (", 6, "found the end"),
-        ("t + speed", 5, "found unknown name 'speed'"),
-        ("t $ 2", 3, "found '$'"),
         ("", 1, "found the end"),
     ],
 )
@@ -261,17 +259,7 @@ def test_state_verifies_and_digests(streamsched: Command, state: Path) -> None:
     assert as_json["digest"] == digest(streamsched, state) == Scheduler.load(state).digest()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["next", "--peek"],
-        ["next"],
-        ["explain", "https://h0.example/p0"],
-        ["state", "show"],
-        ["state", "verify"],
-        ["state", "digest"],
-    ],
-)
+@pytest.mark.parametrize("words", [["next"], ["next", "--peek"], ["state", "verify"]])  # opens, loads, checks the state
 @pytest.mark.parametrize("fault", ["missing", "empty", "file", *DAMAGED])
 def test_states_that_cannot_be_loaded_have_code_4(
     streamsched: Command, state: Path, words: list[str], fault: str

@@ -136,10 +136,9 @@ def test_two_at_once_cannot_both_change_a_state(streamsched: Command, tmp_path: 
     assert len(streamsched("next", "--state", state).lines) == 2
 
 
-@pytest.mark.parametrize("command", ["help", "next", "replay"])
+@pytest.mark.parametrize("command", ["next", "replay"])
 def test_a_reader_that_has_seen_enough_is_no_error(state: Path, tmp_path: Path, command: str) -> None:
     words: dict[str, list[str | Path]] = {
-        "help": ["--help"],
         "next": ["next", "--state", state, "--peek"],
         "replay": ["replay", change_log(tmp_path / "log.tsv"), "--policy", "age", "--workers", "1"],
     }

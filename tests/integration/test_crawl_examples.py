@@ -67,7 +67,7 @@ def address_in(folder: Path) -> str:
         pause()
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_an_interrupted_loop_ends_in_silence(times: int, tmp_path: Path) -> None:
     command = (sys.executable, "-m", "examples.httpx_loop", "--pages", "20", "--seconds", "60")
     settings: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, "TMPDIR": str(tmp_path)}, "process_group": 0}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.state_directory import check_directory
 from streamsched.scheduler.durable import DurableScheduler
 from tests.support.child_processes import no_file_beyond
-from tests.support.paths import ROOT
 
 NEVER = SavePlan(every=1e9)
 
@@ -81,14 +78,12 @@ def test_directory_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_two_on_one_directory(tmp_path: Path) -> None:
-    opening = f"from streamsched.scheduler.durable import DurableScheduler; DurableScheduler.open({str(tmp_path)!r})"
+    """Processes of their own are in test_cli_process.py."""
     with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
         scheduler.discover(["https://a.example/"], now=0.0)
         with pytest.raises(StateInUse, match="another streamsched process is changing this state") as caught:
             DurableScheduler.open(tmp_path)
         assert caught.value.retriable
-        other = subprocess.run([sys.executable, "-c", opening], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert "StateInUse" in other.stderr
         digest = scheduler.digest()
     with DurableScheduler.open(tmp_path) as found:
         assert found.digest() == digest

@@ -47,14 +47,13 @@ def test_a_token_opens_what_its_scopes_name(service: Running, scope: str, token:
         assert (answer.status_code, answer.json()["code"], answer.json()["expected"]) == (403, "no_scope", scope)
 
 
-@pytest.mark.parametrize("scope", WHO)
 @pytest.mark.parametrize(
     "authorization", [None, "", "Bearer", "Bearer wrong", "Basic YTpi", f"Bearer {TOKENS['expired']}", "Bearer \xff"]
 )
-def test_no_wrong_and_expired_tokens_open_nothing(service: Running, scope: str, authorization: str | None) -> None:
+def test_no_wrong_and_expired_tokens_open_nothing(service: Running, authorization: str | None) -> None:
     headers = {} if authorization is None else {b"authorization": authorization.encode("latin-1")}
     with make_client(service.server.address) as client:
-        answer = client.request(*WHO[scope], headers=headers)
+        answer = client.request(*WHO["read"], headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (401, "no_token")
     assert answer.headers["www-authenticate"].startswith("Bearer ")
 

@@ -120,12 +120,6 @@ def test_a_client_that_dies_before_its_answer_gets_it_later(service: Running) ->
     assert len(rest) == 5
 
 
-def test_outcomes_sent_twice_count_once(service: Running) -> None:
-    body = {"outcomes": [outcome("https://twice.example/", NOW - 5.0, changed=True)]}
-    counts = [service.client.post("/v1/outcomes", json=body).json() for _ in range(2)]
-    assert [(one["applied"], one["duplicates"]) for one in counts] == [(1, 0), (0, 1)]
-
-
 def test_a_full_queue_refuses_and_says_when_to_come_back(tmp_path: Path) -> None:
     def observe(address: str, number: int) -> httpx.Response:
         body = {"outcomes": [outcome(f"https://full.example/{number}", NOW - 1.0)]}

@@ -25,12 +25,12 @@ Served = Running | ServedFront
 ASKED = 100  # answers that a silent client asks for: together more than the buffers of a connection hold
 
 
-@pytest.fixture(scope="module", params=["service", "front"])
+@pytest.fixture(scope="module")
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service, or a front of a cluster: what clients meet is the same."""
+    """A service, or for tests of `either` a front of a cluster too, which has the same server before it."""
     bounds: dict[str, Any] = {"body_timeout": BODY_TIMEOUT_S, "idle_timeout": IDLE_S, "max_body": MOST_BYTES}
     bounds |= {"connections": CONNECTIONS, "connections_per_address": OF_ADDRESS, "write_timeout": WRITE_S}
-    serve = running if request.param == "service" else serving_front
+    serve = serving_front if getattr(request, "param", None) == "front" else running
     with serve(tmp_path_factory.mktemp("service"), **bounds) as service:
         yield service
 
@@ -42,6 +42,9 @@ def goes_on(service: Served) -> Iterator[None]:
     assert b'"ok"' in exchange(service.place, head("GET", "/readyz", "connection: close"))
 
 
+either = pytest.mark.parametrize("service", ["service", "front"], indirect=True, scope="module")
+
+
 def post(*fields: str) -> bytes:
     return head("POST", "/v1/discover", "content-type: application/json", *fields)
 
@@ -50,6 +53,7 @@ def status(answer: bytes) -> int:
     return int(answer.split(maxsplit=2)[1])
 
 
+@either
 def test_a_body_that_says_it_is_too_large_is_not_read(service: Served) -> None:
     answer = exchange(service.place, post(f"content-length: {1 << 40}"))
     assert status(answer) == 413
@@ -73,6 +77,7 @@ def test_a_body_that_does_not_say_how_large_it_is_has_the_same_bound(service: Se
     assert not answer or status(answer) == 413
 
 
+@either
 def test_a_slow_body_is_not_waited_for(service: Served) -> None:
     began = time.monotonic()
     answer = exchange(service.place, post("content-length: 100"), b'{"urls": [')
@@ -126,6 +131,7 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing(service: Served) -
     assert service.client.get("/v1/stats").json()["pages"] == 0
 
 
+@either
 def test_pipelined_requests_are_answered_in_their_order(service: Served) -> None:
     body = b'{"urls": ["https://a.example/"]}'
     add = post(f"content-length: {len(body)}") + body
@@ -224,6 +230,7 @@ def count_bytes(connection: socket.socket) -> int:
     return read
 
 
+@either
 def test_clients_that_read_no_answer_are_closed(service: Served) -> None:
     """They hold their places no longer than the write timeout, and all that wait are answered then.
 
@@ -248,6 +255,7 @@ def test_an_answer_that_nobody_reads_ends_with_the_connection(service: Served) -
         assert read_all(connection).count(b"HTTP/1.1 200") == 1
 
 
+@either
 def test_an_address_has_a_bound_of_connections_and_others_are_served(service: Served) -> None:
     held = [socket.create_connection(service.place, timeout=10.0) for _ in range(OF_ADDRESS)]
     try:

@@ -6,9 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,68 +15,49 @@ import pytest
 from streamsched.errors import SettingsError
 from streamsched.http.endpoints import indexnow
 from streamsched.service.http_settings import HttpSettings
+from tests.support.crawled_site import Reply, Site, serving
 from tests.support.http_service import Running, running
 
 KEY = "0123456789abcdef"
 
 
-@dataclass
-class Site:
-    """A site on this machine. ``files``: status, headers and body by path; ``asked``: the paths of requests."""
+class KeySite(Site):
+    """A site with a key file. What it answers below ``/slow`` waits for `hold`."""
 
-    host: str
-    files: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    hold: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.replies = {f"/{KEY}.txt": Reply(body=KEY.encode())}
+        self.hold = threading.Event()
 
-    def url(self, path: str) -> str:
-        return f"http://{self.host}{path}"
+    def answer(self, path: str) -> Reply:
+        if path.startswith("/slow"):
+            self.hold.wait(60.0)
+        return super().answer(path)
 
     def notice(self, *paths: str, **others: Any) -> dict[str, Any]:
-        return {"host": self.host, "key": KEY, "urlList": [self.url(path) for path in paths], **others}
-
-
-@contextmanager
-def serving_site() -> Iterator[Site]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            served.asked.append(self.path)
-            if self.path.startswith("/slow"):
-                served.hold.wait(60.0)
-            status, headers, body = served.files.get(self.path, (404, {}, b""))
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        served = Site(f"127.0.0.1:{server.server_address[1]}")
-        served.files[f"/{KEY}.txt"] = (200, {}, KEY.encode())
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield served
-        finally:
-            served.hold.set()
-            server.shutdown()
-            thread.join()
+        return {"host": self.address, "key": KEY, "urlList": [self.url(path) for path in paths], **others}
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    with serving_site() as found:
+def site() -> Iterator[KeySite]:
+    with serving(KeySite) as found:
         yield found
+        found.hold.set()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexnow, "_HOST_RATE", 1_000)
+        with running(tmp_path_factory.mktemp("service"), indexnow=True, indexnow_allow="127.0.0.0/8") as found:
+            yield found
 
 
 @pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr(indexnow, "_HOST_RATE", 1_000)
-    with running(tmp_path, indexnow=True, indexnow_allow="127.0.0.0/8") as found:
-        yield found
+def service(shared: Running) -> Running:
+    """The service of these tests, which knows no page at first; each test has a site of its own."""
+    shared.scheduler.forget(host="*")
+    return shared
 
 
 def post(service: Running, notice: Any) -> httpx.Response:
@@ -96,51 +74,49 @@ def signals(service: Running) -> int:
     return len(service.scheduler)
 
 
-def test_pages_of_a_site_with_a_key_become_signals(service: Running, site: Site) -> None:
+def test_pages_of_a_site_with_a_key_become_signals(service: Running, site: KeySite) -> None:
     assert post(service, site.notice("/a", "/b")).status_code == 200
     assert signals(service) == 2
     assert service.scheduler.page(site.url("/a"), now=service.clock.read()) is not None
     query = {"url": site.url("/c"), "key": KEY}
     assert service.client.get("/indexnow", params=query).status_code == 200
     assert signals(service) == 3
-    assert site.asked == [f"/{KEY}.txt"], "a right key is asked for once an hour"
+    assert site.visits == {f"/{KEY}.txt": 1}, "a right key is asked for once an hour"
 
 
 @pytest.mark.parametrize("body", [f"\ufeff{KEY}\r\n", f"  {KEY}\n\n", KEY])
-def test_how_a_key_file_may_be_written(service: Running, site: Site, body: str) -> None:
-    site.files[f"/{KEY}.txt"] = (200, {"Content-Type": "text/plain"}, body.encode())
+def test_how_a_key_file_may_be_written(service: Running, site: KeySite, body: str) -> None:
+    site.replies[f"/{KEY}.txt"] = Reply(body=body.encode(), headers={"content-type": "text/plain"})
     assert post(service, site.notice("/a")).status_code == 200
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ((404, {}, b""), "no_key_file"),
-        ((500, {}, KEY.encode()), "no_key_file"),
-        ((206, {}, KEY.encode()), "no_key_file"),
-        ((301, {"Location": "/other.txt"}, b""), "no_key_file"),
-        ((302, {"Location": "http://127.0.0.1:1/x"}, b""), "no_key_file"),
-        ((200, {}, b""), "wrong_key"),
-        ((200, {}, KEY.upper().encode()), "wrong_key"),
-        ((200, {}, f"{KEY}0".encode()), "wrong_key"),
-        ((200, {}, f"<p>{KEY}</p>".encode()), "wrong_key"),
-        ((200, {}, f"{KEY}\n{KEY}".encode()), "wrong_key"),
-        ((200, {}, b" " * 100_000 + KEY.encode()), "wrong_key"),
-        ((200, {"Content-Encoding": "br"}, KEY.encode()), "no_key_file"),
+        (Reply(404), "no_key_file"),
+        (Reply(500, KEY.encode()), "no_key_file"),
+        (Reply(206, KEY.encode()), "no_key_file"),
+        (Reply(301, headers={"location": "/other.txt"}), "no_key_file"),
+        (Reply(), "wrong_key"),
+        (Reply(body=KEY.upper().encode()), "wrong_key"),
+        (Reply(body=f"{KEY}0".encode()), "wrong_key"),
+        (Reply(body=f"{KEY}\n{KEY}".encode()), "wrong_key"),
+        (Reply(body=b" " * 100_000 + KEY.encode()), "wrong_key"),
+        (Reply(body=KEY.encode(), headers={"content-encoding": "br"}), "no_key_file"),
     ],
 )
 def test_a_key_file_that_is_missing_wrong_or_elsewhere(
-    service: Running, site: Site, answer: tuple[int, dict[str, str], bytes], expected: str
+    service: Running, site: KeySite, answer: Reply, expected: str
 ) -> None:
-    site.files |= {f"/{KEY}.txt": answer, "/other.txt": (200, {}, KEY.encode())}
+    site.replies |= {f"/{KEY}.txt": answer, "/other.txt": Reply(body=KEY.encode())}
     found = post(service, site.notice("/a"))
     assert (found.status_code, code(found)) == (403, expected)
     assert signals(service) == 0
-    assert site.asked == [f"/{KEY}.txt"], "redirects are not followed"
+    assert site.visits == {f"/{KEY}.txt": 1}, "redirects are not followed"
 
 
-def test_a_key_file_of_a_directory_speaks_of_that_directory(service: Running, site: Site) -> None:
-    site.files["/shop/key.txt"] = (200, {}, KEY.encode())
+def test_a_key_file_of_a_directory_speaks_of_that_directory(service: Running, site: KeySite) -> None:
+    site.replies["/shop/key.txt"] = Reply(body=KEY.encode())
     of_shop = {"keyLocation": site.url("/shop/key.txt")}
     assert post(service, site.notice("/shop/a", **of_shop)).status_code == 200
     for path in ("/a", "/shopping", "/shop/../a", "/shop/%2e%2E/a", "/SHOP/a", ""):
@@ -149,11 +125,11 @@ def test_a_key_file_of_a_directory_speaks_of_that_directory(service: Running, si
     assert signals(service) == 1
 
 
-def test_urls_of_other_hosts(service: Running, site: Site) -> None:
-    for url in ("http://other.example/", f"http://u@other.example/{site.host}", "x", "ftp://x/", site.url("/ x")):
+def test_urls_of_other_hosts(service: Running, site: KeySite) -> None:
+    for url in ("http://other.example/", f"http://u@other.example/{site.address}", "x", "ftp://x/", site.url("/ x")):
         found = post(service, site.notice("/a") | {"urlList": [site.url("/a"), url]})
         assert (found.status_code, code(found)) == (422, "foreign_url"), url
-    assert (site.asked, signals(service)) == ([], 0)
+    assert (site.visits, signals(service)) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +158,12 @@ def test_urls_of_other_hosts(service: Running, site: Site) -> None:
         ({"key": None}, 400),
     ],
 )
-def test_notices_that_cannot_be_right(service: Running, site: Site, change: dict[str, Any], status: int) -> None:
+def test_notices_that_cannot_be_right(service: Running, site: KeySite, change: dict[str, Any], status: int) -> None:
     text = site.notice("/a") | change
-    body = httpx.Request("POST", "http://x", json=text).content.replace(b"HOST", site.host.encode())
+    body = httpx.Request("POST", "http://x", json=text).content.replace(b"HOST", site.address.encode())
     answer = service.client.post("/indexnow", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == status
-    assert (site.asked, signals(service)) == ([], 0)
+    assert (site.visits, signals(service)) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -214,23 +190,23 @@ def test_queries_that_are_no_notice(service: Running, query: str) -> None:
     assert service.client.get(f"/indexnow?{query}").status_code == 400
 
 
-def test_a_body_that_is_too_large(service: Running, site: Site) -> None:
+def test_a_body_that_is_too_large(service: Running, site: KeySite) -> None:
     answer = post(service, site.notice("/" + "x" * (2 << 20)))
     assert (answer.status_code, code(answer)) == (413, "body_too_large")
 
 
-def test_key_files_are_not_fetched_from_addresses_that_are_not_public(tmp_path: Path, site: Site) -> None:
+def test_key_files_are_not_fetched_from_addresses_that_are_not_public(tmp_path: Path, site: KeySite) -> None:
     with running(tmp_path, indexnow=True) as service:
         answer = post(service, site.notice("/a"))
-        assert (answer.status_code, code(answer), site.asked) == (403, "no_key_file", [])
+        assert (answer.status_code, code(answer), site.visits) == (403, "no_key_file", {})
         names = post(service, site.notice("/a") | {"host": "localhost:1", "urlList": ["http://localhost:1/"]})
         assert "127.0.0.1" not in names.text, "what a name is resolved to is not told"
 
 
-def test_a_slow_key_file_holds_nobody_up(service: Running, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_key_file_holds_nobody_up(service: Running, site: KeySite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A notice is accepted, other requests are answered meanwhile, and the notice is applied once the file has come."""
     monkeypatch.setattr(indexnow, "WAIT_S", 0.2)
-    site.files |= {f"/slow{number}.txt": (200, {}, KEY.encode()) for number in range(indexnow.MOST_UNDER_WAY)}
+    site.replies |= {f"/slow{number}.txt": Reply(body=KEY.encode()) for number in range(indexnow.MOST_UNDER_WAY)}
     for number in range(indexnow.MOST_UNDER_WAY):
         notice = site.notice(f"/{number}", keyLocation=site.url(f"/slow{number}.txt"))
         assert post(service, notice).status_code == 202
@@ -246,14 +222,15 @@ def test_a_slow_key_file_holds_nobody_up(service: Running, site: Site, monkeypat
         time.sleep(0.01)
 
 
-def test_a_host_is_asked_for_few_key_files(tmp_path: Path, site: Site) -> None:
+def test_a_host_is_asked_for_few_key_files(tmp_path: Path, site: KeySite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexnow, "_HOST_RATE", 1)
     with running(tmp_path, indexnow=True, indexnow_allow="127.0.0.0/8") as service:
         statuses = {post(service, site.notice("/a") | {"key": f"another-{n}"}).status_code for n in range(20)}
         assert statuses == {403, 429}
-        assert len(site.asked) < 20
+        assert site.visits.total() < 20
 
 
-def test_clients_that_send_no_body_hold_few_places(service: Running, site: Site) -> None:
+def test_clients_that_send_no_body_hold_few_places(service: Running, site: KeySite) -> None:
     host, port = service.place
     head = b"POST /indexnow HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
 
@@ -277,7 +254,7 @@ def test_clients_that_send_no_body_hold_few_places(service: Running, site: Site)
     assert status == 200
 
 
-def test_it_is_off_by_default(tmp_path: Path, site: Site) -> None:
+def test_it_is_off_by_default(tmp_path: Path, site: KeySite) -> None:
     with running(tmp_path) as service:
         assert post(service, site.notice("/a")).status_code == 404
 
@@ -288,7 +265,7 @@ def test_settings(wrong: dict[str, Any]) -> None:
         HttpSettings(**wrong)
 
 
-def test_callers_need_no_token(tmp_path: Path, site: Site) -> None:
+def test_callers_need_no_token(tmp_path: Path, site: KeySite) -> None:
     with running(tmp_path, tokens=True, indexnow=True, indexnow_allow="127.0.0.0/8") as service:
         answer = httpx.post(f"http://{service.server.address}/indexnow", json=site.notice("/a"))
         assert answer.status_code == 200

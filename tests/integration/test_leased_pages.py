@@ -23,11 +23,18 @@ POLICY = RetryPolicy(first_s=1e-4, most_s=1e-3, attempt_s=5.0)
 FAULTS = [fault for fault in MENDED if fault not in {Fault.SILENCE, Fault.TRICKLE}]
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with running(tmp_path, rate=1_000_000, clock=GoingClock()) as service:
-        prepare(service)
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("service"), rate=1_000_000, clock=GoingClock()) as service:
         yield service
+
+
+@pytest.fixture
+def service(shared: Running) -> Running:
+    """The service of these tests, to which all pages are new."""
+    shared.scheduler.forget(host="*")
+    prepare(shared)
+    return shared
 
 
 def prepare(service: Running) -> None:

@@ -245,10 +245,9 @@ def test_forked_process_is_refused_and_leaves_the_state_alone(tmp_path: Path) ->
     assert check_directory(tmp_path / "state") == []
 
 
-@pytest.mark.parametrize("kilobytes", [8_000_000, 4_000_000])
-def test_limited_address_space_is_reported_and_enough(tmp_path: Path, kilobytes: int) -> None:
+def test_limited_address_space_is_reported_and_enough(tmp_path: Path) -> None:
     (tmp_path / "o.jsonl").write_text('{"url": "https://a.example/", "fetched_at": 1.7e9}\n')
-    command = f'ulimit -v {kilobytes}; exec "$0" -m streamsched run --source o.jsonl --state state --until-end'
+    command = 'ulimit -v 4000000; exec "$0" -m streamsched run --source o.jsonl --state state --until-end'
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = ["/bin/bash", "-c", command, sys.executable]
     found = subprocess.run(

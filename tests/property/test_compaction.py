@@ -82,7 +82,7 @@ def views(scheduler: Scheduler, now: float) -> Any:
 unbounded = st.integers(0, KINDS - 2).flatmap(calls)
 
 
-@examples(ordinary=25, whole=400)
+@examples(ordinary=15, whole=400)
 @given(st.lists(calls(), max_size=12), st.sampled_from([0.0, 3e6, 4e6]), st.lists(unbounded, max_size=6))
 def test_compacted_state_answers_as_the_one_before(before: list[Call], now: float, after: list[Call]) -> None:
     without_panel: dict[str, Any] = settings_of() | {"panel": 0.0}

@@ -20,12 +20,13 @@ from streamsched.frames import encode_frame
 from streamsched.http.open_http import make_routes
 from streamsched.http.protocol.bodies import FRAMES, MSGPACK
 from streamsched.http.service import Service
+from tests.support.cases import how_many
 from tests.support.http_service import NOW, TOKENS, URLS, running
 
 AUTHORIZATION = {"Authorization": f"Bearer {TOKENS['all']}"}
 LONGEST_S = 300.0  # of a request that waits for kernels to be compiled
 SHORT = settings(
-    max_examples=12,
+    max_examples=how_many(6, 12),
     stateful_step_count=6,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.generate],

@@ -463,8 +463,9 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     assert met["schedules"] > 0
 
 
+@pytest.mark.longer
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
-    met = run(10, 30, number=1, machine=HourlyRanking)
+    met = run(how_many(5, 10), 30, number=1, machine=HourlyRanking)
     assert met["some, by hours"] > 0
 
 

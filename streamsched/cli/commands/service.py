@@ -41,6 +41,8 @@ standard error.
 def token_command(name: str, scopes: Sequence[str], lasts: float | None, path: Path | None) -> int:
     """Make a token for the HTTP service.
 
+    NAME is the name of its caller in the file of tokens and the audit log.
+
     The scope crawl allows what crawlers call, read what shows the state, admin what changes rules and the formula.
     """
     token = make_token()
@@ -167,7 +169,10 @@ object a line.
 def changes_command(
     service: str | None, token_file: Path | None, after: str, follow: bool, limit: int | None, as_json: bool
 ) -> int:
-    """Print the changes of pages that a running service has found, in their order, each once."""
+    """Print the changes of pages that a service has found.
+
+    Each is printed once, in their order.
+    """
     if service is None:
         raise click.UsageError("--service is required")
     with open_client(service, token_file, None) as client:

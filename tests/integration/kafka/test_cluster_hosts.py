@@ -15,6 +15,7 @@ import pytest
 from streamsched import Scheduler, Signal
 from tests.integration.kafka.broker import Address, Broker, find_jars
 from tests.integration.kafka.topics import Topic, encode_event
+from tests.support.cases import how_many
 from tests.support.cluster_hosts import (
     CLASSIC,
     CONSUMER,
@@ -57,7 +58,8 @@ def verified(streamsched: Command, cluster: Cluster) -> dict[int, str]:
     return {one["partition"]: one["digest"] for one in done.json}
 
 
-@pytest.mark.parametrize("more", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+@pytest.mark.longer  # an ordinary run uses the classic protocol in the other tests
+@pytest.mark.parametrize("more", [CONSUMER, CLASSIC][: how_many(1, 2)])
 def test_hosts_come_die_freeze_and_leave(
     make_cluster: Callable[..., Cluster],
     real: Address,

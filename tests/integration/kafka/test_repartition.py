@@ -158,7 +158,7 @@ def test_split_shards_go_on(make_world: Callable[[int], World]) -> None:
     assert all_views(world) == after
 
 
-@pytest.mark.cases(ordinary=4, whole=24)
+@pytest.mark.cases(ordinary=2, whole=24)
 def test_interrupted_splits_are_completed(
     make_world: Callable[[int], World], monkeypatch: pytest.MonkeyPatch, rng: random.Random, case: int
 ) -> None:

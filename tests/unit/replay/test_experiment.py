@@ -102,11 +102,6 @@ def test_a_replay_gives_the_same_bytes_again_and_with_any_number_of_workers(
 
     first, again, spread = run(1), run(1), run(2)
     assert to_json(report_replay(first)) == to_json(report_replay(again)) == to_json(report_replay(spread))
-    assert (
-        render_report(report_replay(first))
-        == render_report(report_replay(again))
-        == render_report(report_replay(spread))
-    )
     assert to_json(report_replay(first)) != to_json(report_replay(run(1, seeds=(1,))))
 
 

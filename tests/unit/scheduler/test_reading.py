@@ -203,7 +203,7 @@ def test_orders_of_hosts(start: Any, order: Any) -> None:
     assert caught.value.setting == ("start" if order == "failing" else "order")
 
 
-@pytest.mark.parametrize("start", ["nowhere.example", "*.example", -1, 1.5, None])
+@pytest.mark.parametrize("start", ["nowhere.example", "*.example", -1])
 def test_hosts_start_at_a_host(start: object) -> None:
     with pytest.raises(SettingsError) as caught:
         Scheduler().hosts(start, now=NOW)  # type: ignore[arg-type]

@@ -75,9 +75,15 @@ def errors(found: Floats, true: Floats, least: Floats, behind: float = 0.1) -> d
     return {name: float(size(part @ (found - true)) / stated[name]) for name, part in parts.items()}
 
 
-@pytest.mark.parametrize("true", [office(), tides()], ids=["office", "tides"])
 @pytest.mark.parametrize(
-    ("hours", "pages", "per_day", "behind"), [(1, 120, 1, 0.1), (6, 300, 1, 0.1), (0, 180, 1, 0.1), (6, 120, 4, 0.25)]
+    ("true", "hours", "pages", "per_day", "behind"),
+    [
+        (office(), 1, 120, 1, 0.1),
+        (office(), 6, 300, 1, 0.1),
+        (office(), 0, 180, 1, 0.1),
+        (office(), 6, 120, 4, 0.25),
+        (tides(), 0, 180, 1, 0.1),
+    ],
 )
 def test_hours_and_days_are_recovered(true: Floats, hours: int, pages: int, per_day: float, behind: float) -> None:
     """By visits an hour apart, six hours, an hour to a day, and six hours for pages that change as often."""

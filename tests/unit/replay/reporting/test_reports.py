@@ -137,6 +137,7 @@ def test_json_is_strict_and_has_the_figures(family: str, report: Report) -> None
     assert list(content) == list(report.content)
 
 
+@pytest.mark.parametrize("family", ["replay", "gp4c"], indirect=True, scope="module")
 def test_the_same_report_gives_the_same_bytes(family: str, log: Path, report: Report, page: str) -> None:
     again = make(family, log)
     assert render_report(again) == page

@@ -101,7 +101,7 @@ def test_an_empty_batch_has_its_key_too() -> None:
     assert len(scheduler.next_batch(4, now=NOW + 1.0, lease=60.0, key="other")) == 4
 
 
-@pytest.mark.parametrize("key", ["", "k" * 129, "a\nb", "\x7f", "\ud800", 5, b"k"])
+@pytest.mark.parametrize("key", ["", "k" * 129, "a\nb", "\x7f", "\ud800"])
 def test_keys_are_short_and_printable(key: object) -> None:
     with pytest.raises(SettingsError) as caught:
         Scheduler().next_batch(1, now=NOW, key=key)  # type: ignore[arg-type]
