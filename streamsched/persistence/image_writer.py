@@ -16,7 +16,7 @@ from streamsched.persistence.files import ImageName, as_snapshot_errors, list_im
 from streamsched.persistence.image_format import ImageWriter, read_image
 from streamsched.persistence.log_reader import newest_log
 from streamsched.persistence.log_segments import LogName
-from streamsched.persistence.snapshot_view import Shard, SnapshotView
+from streamsched.persistence.snapshot_view import CopySpace, Shard, SnapshotView
 
 IMAGES_KEPT: Final = 2  # each with its increments
 
@@ -131,9 +131,10 @@ def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: 
         directory.mkdir(parents=True, exist_ok=True)
         name = _next_name(directory, before)
         path = name.in_directory(directory)
+        space = CopySpace(shard)
         with shard.lock:
             was_marking = marks.marking
-            moment = SnapshotView(shard, None if before is None else before.corpus)
+            moment = SnapshotView(shard, None if before is None else before.corpus, space)
             number = calls.at_instant()
         saved = False
         try:

@@ -18,7 +18,7 @@ from streamsched.numerics.arrays import Hashes
 from streamsched.persistence import snapshot_view
 from streamsched.persistence.image_format import ImageWriter
 from streamsched.persistence.image_reader import load_images
-from streamsched.persistence.snapshot_view import SnapshotView
+from streamsched.persistence.snapshot_view import CopySpace, SnapshotView
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.schema import PRIOR
 from streamsched.state.state_arrays import digest_state
@@ -134,7 +134,7 @@ def test_image_is_that_of_its_instant(
         corpus = None
         for place in range(3):
             digest = digest_of(scheduler)
-            moment = SnapshotView(scheduler.core, corpus)
+            moment = SnapshotView(scheduler.core, corpus, CopySpace(scheduler.core))
             names = [None, "lost" if lost else "+0001", "+0001" if lost else "+0002"]
             path = Path(folder) / f"snapshot-00000001{names[place] or ''}.state"
             with ImageWriter(path) as writer:

@@ -9,7 +9,7 @@ import numpy as np
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.persistence.image_format import ImageWriter
 from streamsched.persistence.image_reader import load_images
-from streamsched.persistence.snapshot_view import SnapshotView
+from streamsched.persistence.snapshot_view import CopySpace, SnapshotView
 from streamsched.state.state_arrays import digest_state
 
 DAY = 86_400.0
@@ -30,7 +30,7 @@ def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> N
         visit(scheduler, URLS[:4] if day == 3 else URLS, day)
     assert schedules(scheduler) == 4
     digest = digest_state(scheduler.core.pages, scheduler.core.to_json())
-    moment = SnapshotView(scheduler.core, None)
+    moment = SnapshotView(scheduler.core, None, CopySpace(scheduler.core))
     with ImageWriter(tmp_path / "snapshot-00000001.state") as writer:
         for at, piece in enumerate(moment.pieces()):
             if at == 0:

@@ -12,7 +12,7 @@ from streamsched import Outcome, Scheduler, Signal
 from streamsched.persistence.files import ImageName
 from streamsched.persistence.image_format import PATCHES, ImageWriter, read_image
 from streamsched.persistence.image_reader import load_images
-from streamsched.persistence.snapshot_view import SnapshotView
+from streamsched.persistence.snapshot_view import CopySpace, SnapshotView
 from streamsched.persistence.state_directory import check_directory
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
 from streamsched.records.schema import ShardArrays
@@ -58,7 +58,7 @@ def contents(shard: ShardArrays) -> dict[str, bytes]:
 
 
 def write_image(path: Path, scheduler: Scheduler, number: int, since: Any = None) -> Any:
-    moment = SnapshotView(scheduler.core, since)
+    moment = SnapshotView(scheduler.core, since, CopySpace(scheduler.core))
     with ImageWriter(path) as writer:
         for piece in moment.pieces():
             writer.add(*piece)
