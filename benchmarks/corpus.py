@@ -62,7 +62,7 @@ def visit_all(urls: PackedUrls, day: int, rng: np.random.Generator) -> OutcomeBa
 
 
 class Crawl:
-    """A scheduler with default settings whose batches are visited at once, one a second. For up to 30 M pages in 24 GB.
+    """A scheduler with default settings whose batches are visited at once, one a second. 100 M pages take 24 GB.
 
     ``now``: the time of the next batch; ``visits``: outcomes of the days before, applied in ``observing_s`` seconds.
     """
