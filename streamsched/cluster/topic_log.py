@@ -26,6 +26,7 @@ from streamsched.cluster.image_store import StoredFile
 from streamsched.connectors.kafka.clients.confluent import (
     Refusals,
     make_client,
+    request_bounds,
     request_metadata,
     show_id,
     translate_errors,
@@ -364,7 +365,7 @@ def _messages(topic: CallsTopic, partition: int) -> Iterator[Any]:
         consumer = make_client(library.Consumer, settings, own, refusals)
         try:
             part = TopicPartition(settings.topic, partition)
-            first, end = consumer.get_watermark_offsets(part, settings.patience_s)
+            first, end = request_bounds(consumer, part, settings)
             consumer.assign([TopicPartition(settings.topic, partition, first)])
             deadline = time.monotonic() + settings.patience_s
             while first < end:

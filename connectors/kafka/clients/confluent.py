@@ -62,6 +62,25 @@ def to_error(error: Any, settings: KafkaSettings, place: str | None = None) -> S
     return SourceError(place or f"kafka://{settings.topic}", reason, retriable=retriable)
 
 
+def request_bounds(consumer: Any, part: Any, settings: KafkaSettings) -> tuple[int, int]:
+    """Return the first offset of a TopicPartition and the next one.
+
+    Requests until there is an answer or the time of the settings ends: electing the leader of a new partition takes
+    time. Raises SourceError.
+    """
+    deadline = time.monotonic() + settings.patience_s
+    while True:
+        try:
+            with translate_errors(settings):
+                left_s = max(deadline - time.monotonic(), _RETRY_S)
+                bounds: tuple[int, int] = consumer.get_watermark_offsets(part, left_s)
+            return bounds
+        except SourceError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+
+
 class Refusals:
     """The callback for errors of connections: keeps the first permanent one, such as a refused password."""
 
@@ -177,7 +196,7 @@ class ConfluentConsumer(Consumer):
         return TopicIdentity(show_id(found.topic_id), sorted(one.id for one in found.partitions))
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        return {one: self._request_bounds(one) for one in partitions}
+        return {one: request_bounds(self._consumer, self._part(one), self._settings) for one in partitions}
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
         parts = [self._part(one) for one in partitions]
@@ -275,21 +294,6 @@ class ConfluentConsumer(Consumer):
         return (
             TopicPartition(self._topic, partition) if offset is None else TopicPartition(self._topic, partition, offset)
         )
-
-    def _request_bounds(self, partition: int) -> tuple[int, int]:
-        """Request until there is an answer or the timeout ends: electing the first leader of a new topic takes time."""
-        deadline = time.monotonic() + self._settings.patience_s
-        while True:
-            try:
-                with translate_errors(self._settings):
-                    bounds: tuple[int, int] = self._consumer.get_watermark_offsets(
-                        self._part(partition), max(deadline - time.monotonic(), _RETRY_S)
-                    )
-                return bounds
-            except SourceError as error:
-                if not error.retriable or time.monotonic() > deadline:
-                    raise
-                time.sleep(_RETRY_S)
 
     def _to_columns(self, partition: int, messages: list[Any]) -> Messages:
         headers = list(map(Message.headers, messages))
