@@ -72,8 +72,10 @@ def begin(one: Evolver, day: int = 7) -> None:
 
 
 def evolve(one: Evolver, day: int = 7) -> EvolutionRecord:
-    begin(one, day)
-    return settle(one, day * DAY)
+    """Begin an evolution, which may fail at once, and return its record."""
+    if one._last_cycle is None:
+        assert one.tick(0.0) is None
+    return one.tick(day * DAY) or settle(one, day * DAY)
 
 
 def child(one: Evolver) -> subprocess.Popen[bytes]:
