@@ -57,8 +57,8 @@ _NOTE: Final = (
     "between two visits count as one, and every page is assumed to exist all the time."
 )
 _LATE: Final = (
-    "Not used: {} outcomes that are no newer than one of their page before them. A log is read in its order: sort it "
-    "by time."
+    "Outcomes that are no newer than one of their page before them are not used: {}. A log is read in its order: sort "
+    "it by time."
 )
 
 
@@ -96,7 +96,7 @@ def with_rejections(source: Source[OutcomeBatch], read: Callable[[], ChangeLog])
     except ReplayError as error:
         if not source.rejections:
             raise
-        raise ReplayError(f"{error}: {source.rejected:,} records were rejected, as {source.rejections[0]}") from None
+        raise ReplayError(f"{error}; records rejected: {source.rejected:,}, one of them {source.rejections[0]}") from None
     return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
 
 
