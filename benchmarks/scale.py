@@ -25,7 +25,7 @@ _K: Final = 1_000
 _FIRST: Final = 20  # batches before any is timed: the first ones make the ranking
 _TIMED: Final = 300
 _PAUSE_S: Final = 0.04  # between two batches while an image is saved: a crawl of 20,000 pages a second
-_PAGE_BYTES: Final = 235  # of memory that a size must find: the state, old records of an image, the simulated crawl
+_PAGE_BYTES: Final = 235  # of memory that a size must find: the state, an image, and the simulated crawl
 _CRAWL_BYTES: Final = 4  # of a page that the simulated crawl keeps
 _START: Final = """
 import sys, time

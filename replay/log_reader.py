@@ -96,7 +96,9 @@ def with_rejections(source: Source[OutcomeBatch], read: Callable[[], ChangeLog])
     except ReplayError as error:
         if not source.rejections:
             raise
-        raise ReplayError(f"{error}; records rejected: {source.rejected:,}, one of them {source.rejections[0]}") from None
+        raise ReplayError(
+            f"{error}; records rejected: {source.rejected:,}, one of them {source.rejections[0]}"
+        ) from None
     return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
 
 

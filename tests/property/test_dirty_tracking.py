@@ -125,6 +125,7 @@ def test_image_is_that_of_its_instant(
 ) -> None:
     """An image, an increment that may come to nothing, and one more, each with calls between any two of its pieces."""
     scheduler = Scheduler(**settings_of())
+    outgrown = CopySpace(scheduler.core)
     for call in first:
         call(scheduler)
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -134,7 +135,7 @@ def test_image_is_that_of_its_instant(
         corpus = None
         for place in range(3):
             digest = digest_of(scheduler)
-            moment = SnapshotView(scheduler.core, corpus, CopySpace(scheduler.core))
+            moment = SnapshotView(scheduler.core, corpus, CopySpace(scheduler.core) if place else outgrown)
             names = [None, "lost" if lost else "+0001", "+0001" if lost else "+0002"]
             path = Path(folder) / f"snapshot-00000001{names[place] or ''}.state"
             with ImageWriter(path) as writer:
