@@ -142,7 +142,7 @@ class Crawl:
             yield np.arange(start, min(start + _DRAWN, pages))
 
     def _are_due(self, rows: Ints, day: int, days: int) -> Bools:
-        """Return which of ``rows``: int64[m] are visited on `day`, which has an interval of 1 to `days` days for each."""
+        """Return which of ``rows``: int64[m] are visited on `day`: each has an interval of 1 to `days` days."""
         every = np.clip(np.rint(_DUE / np.maximum(self._rates[rows], 1e-3)), 1, days).astype(np.int64)
         every = np.where(rows % _SCHEDULED, every, np.rint(_period_s(rows) / DAY_S).astype(np.int64))
         due: Bools = (rows * 7_919 % every + day) % every == 0  # spreads pages over the days
