@@ -48,18 +48,12 @@ class StreamClock:
         self._replaced_s: float | None = None  # by an older one, which has no support either
 
     def admit(self, times: Floats, latest_s: float | None = None) -> Ints:
-        """Take the times of outcomes, float64[n], in their order; return the positions of those refused. O(n).
+        """Take the times of outcomes, float64[n], in their order; return the positions of those refused.
 
-        `latest_s`: accept all times up to this one instead, because a clock says so.
+        `latest_s`: accept all times up to this one instead, because a clock says so. O(n log n), usually O(n).
         """
         before = self.state()
-        if latest_s is not None:
-            refused = self._admit_until(times, latest_s)
-        elif self._admit_all(times):
-            refused = np.empty(0, np.int64)
-        else:
-            accepted = [self._admit_one(time_s) for time_s in times.tolist()]
-            refused = np.flatnonzero(~np.array(accepted, np.bool_))
+        refused = self._admit_in_order(times) if latest_s is None else self._admit_until(times, latest_s)
         self.has_moved = self.state() != before
         return refused
 
@@ -115,6 +109,17 @@ class StreamClock:
             self.newest_s = max(self.newest_s, newest_s)
             self._support()
         return np.flatnonzero(late)
+
+    def _admit_in_order(self, times: Floats) -> Ints:
+        """Take times one by one, twice as many each time, until all that follow can be taken at once."""
+        refused: list[int] = []
+        at, count = 0, 1
+        while at < times.size and not self._admit_all(times[at:]):
+            refused += [
+                at + i for i, time_s in enumerate(times[at : at + count].tolist()) if not self._admit_one(time_s)
+            ]
+            at, count = at + count, 2 * count
+        return np.array(refused, np.int64)
 
     def _admit_all(self, times: Floats) -> bool:
         """Take all of `times` if each is accepted, which is the usual case; return whether they were."""
