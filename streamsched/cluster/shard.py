@@ -29,6 +29,12 @@ LEADING: Final = 0  # the shard whose formula is that of all
 _IDENTITIES: Final = (1 << 32) - 1  # of change feeds, from 1 on
 
 
+def identify_feed(topic: CallsTopic, partition: int) -> str:
+    """Return the identity of the shard's change feed, whoever owns it. Those of a cluster's shards differ."""
+    first = crc32c(f"{topic.group}-{topic.identity}".encode())
+    return f"{1 + (first + partition) % _IDENTITIES:08x}"
+
+
 class ShardLog:
     """The log and the images of a shard that this process has just taken over. See `recovered_state.KeptLog`.
 
@@ -46,19 +52,13 @@ class ShardLog:
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.log = TopicLog(topic, partition, wanted)
+        self.feed_identity = identify_feed(topic, partition)
         self._store = store
         self._clock = clock
         self._prefix = f"{topic.group}-{topic.identity}/{partition}"  # another cluster may use the same store
         self._token = os.urandom(6).hex()  # no other owner, before or after, uses these names
         self._calls: list[tuple[int, bytes]] = []
         self._stored: dict[str, StoredFile] = {}  # by name: those of the newest image
-
-    @property
-    def feed_identity(self) -> str:
-        """That of the shard, whoever owns it. Those of a cluster's shards differ."""
-        topic = self.log.topic
-        first = crc32c(f"{topic.group}-{topic.identity}".encode())
-        return f"{1 + (first + self.log.partition) % _IDENTITIES:08x}"
 
     def fetch(self, directory: Path) -> int:
         """Read the log, and fetch the files of the newest image to `directory`, emptied; return their bytes."""

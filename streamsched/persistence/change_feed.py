@@ -112,11 +112,11 @@ class _Segment:
 class ChangeFeed:
     """The feed in a state directory, after the first `count` changes of the state; later ones on disk are cut off.
 
-    `keep_s`: how long changes are kept at least, None for ever; `identity`: of a feed that begins here, eight hexadecimal
-    digits, None for random ones. ``listeners``: each is called, from any thread, when
-    changes can be read. `add` and `promise` are called under the scheduler's lock; for several threads otherwise. `add`
-    raises nothing: what cannot be written is kept, and ``failure`` says why, until `sync` succeeds. Raises
-    SnapshotError if it cannot be opened or made.
+    `keep_s`: how long changes are kept at least, None for ever; `identity`: of a feed that begins here, eight
+    hexadecimal digits, None for random ones. ``listeners``: each is called, from any thread, when changes can be read.
+    `add` and `promise` are called under the scheduler's lock; for several threads otherwise. `add` raises nothing: what
+    cannot be written is kept, and ``failure`` says why, until `sync` succeeds. Raises SnapshotError if it cannot be
+    opened or made.
     """
 
     def __init__(
