@@ -85,11 +85,11 @@ def changes_topic(settings: RunSettings) -> KafkaSettings:
     """Return the topic to which all shards write their changes."""
     assert settings.changes.to is not None
     topic = read_settings(settings.changes.to, {"patience": _PATIENCE, **settings.kafka})
-    return replace(topic, client="confluent", group=None, options=_NO_GAPS | dict(topic.options))
+    return replace(topic, client="confluent", group=None)
 
 
 def write_shard_changes(settings: RunSettings, shard: Shard, partition: int) -> ShardChangeWriter:
     """Return what writes the changes of `shard` to the topic of `settings`, once it is entered."""
-    place = TopicOfChanges(partial(KafkaSink, changes_topic(settings)))
-    assert settings.changes.to is not None
-    return ShardChangeWriter(shard, place, settings.changes.to, partition)
+    topic = changes_topic(settings)
+    place = TopicOfChanges(partial(KafkaSink, replace(topic, options=_NO_GAPS | dict(topic.options))))
+    return ShardChangeWriter(shard, place, f"kafka://{topic.servers}/{topic.topic}", partition)

@@ -23,6 +23,7 @@ CURSOR_NAME: Final = "changes-to.json"
 _MOST: Final = 1_000  # changes that are written at once
 _PAUSE_S: Final = 0.1  # between two writes, so that changes that are found one by one share a wait for the disk
 _AGAIN_S: Final = 1.0  # until what could not be written is tried again
+_LONGEST_AGAIN_S: Final = 8.0  # after several attempts: each may store a part of the changes once more
 _NEWLINE: Final = b"\n"
 
 
@@ -156,12 +157,16 @@ class ChangeWriter:
                 LOG.error("changes not taken", reason=str(unsent))
 
     def _work(self) -> None:
+        again_s = _AGAIN_S
         while not self._stopping.is_set():
             self._wake.clear()
-            pause_s = _PAUSE_S if self._drain() else _AGAIN_S
-            self._stopping.wait(pause_s)
-            if pause_s == _PAUSE_S:
+            if self._drain():
+                again_s = _AGAIN_S
+                self._stopping.wait(_PAUSE_S)
                 self._wake.wait()
+            else:
+                self._stopping.wait(again_s)
+                again_s = min(2.0 * again_s, _LONGEST_AGAIN_S)
 
     def _drain(self) -> bool:
         """Write all changes that there are; return whether that succeeded."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import msgspec
 import pytest
@@ -124,17 +124,17 @@ def test_owners_write_the_same_cursors(take: Callable[..., Shard], topic: Topic)
 
 def test_no_change_passes_one_that_the_brokers_refuse(take: Callable[..., Shard], topic: Topic) -> None:
     """Images wait for it, calls go on; readers who skip smaller numbers get it once the limit is raised."""
-    topic.configure({"max.message.bytes": "3000"})
+    topic.configure({"max.message.bytes": "6000"})
     shard = take("a")
     for day in range(2):
-        shard.observe(visits(day))
+        shard.observe(visits(day, 30))
     shard.snapshot()
     for day in range(2):
-        shard.observe(visits(day, 1, "x" * 4_000))
+        shard.observe(visits(day, 1, "x" * 7_900))
     for day in range(2, 5):
-        shard.observe(visits(day))
+        shard.observe(visits(day, 30))
     before = shard.saved
-    with pytest.raises(SnapshotError, match="MSG_SIZE_TOO_LARGE"):
+    with pytest.raises(SnapshotError, match="size too large"):
         shard.snapshot()
     assert shard.saved is before
     assert shard.next_batch(1, now=NOW + 9 * DAY).urls
@@ -146,4 +146,86 @@ def test_no_change_passes_one_that_the_brokers_refuse(take: Callable[..., Shard]
             pause(CALL_S)
     taken = read_once(topic)
     check_numbers(taken)
-    assert len(taken) == 801
+    assert len(taken) == 121
+
+
+def test_hosts_that_die_lose_no_change(real: Address, topic: Topic, tmp_path: Path) -> None:
+    """Of outcomes of the topic, and of those that crawlers report meanwhile, while each host is killed once."""
+    made = Topic(real, "confluent", f"t-{uuid.uuid4().hex[:12]}")
+    made.create(PARTITIONS, {})
+    to = f"kafka://{real.servers}/{topic.name}"
+    cluster = Cluster(
+        real.servers,
+        made.name,
+        str(tmp_path / "images"),
+        tmp_path,
+        save_every="1s",
+        options=("--set", f"changes.to={to}"),
+    )
+    try:
+        cluster.start()
+        cluster.start()
+        cluster.owners(PARTITIONS)
+        with Reporter(cluster) as reporter:
+            for start in range(0, 1_200, 40):
+                if start == 400:
+                    cluster.hosts[0].kill()
+                    cluster.start()
+                elif start == 800:
+                    cluster.owners(PARTITIONS)
+                    cluster.hosts[1].kill()
+                cluster.publish(outcomes(start, 40))
+                pause(0.1)
+            cluster.owners(PARTITIONS)
+        published = {(one.url, one.fetched_at) for one in outcomes(0, 1_200) if one.fetched_at > NOW}
+        end, found = time.monotonic() + 90.0, set[tuple[str, float]]()
+        while not published | reporter.acknowledged <= found:
+            assert time.monotonic() < end, cluster.logs()
+            pause(1.0)
+            found = {(one.url, one.fetched_at) for one in read_once(topic)}
+        last = cluster.owners(PARTITIONS)[0]
+        assert last.stop() == 0
+        assert not last.events("changes wait")
+    finally:
+        cluster.close()
+    taken, everything = read_once(topic), read_all(topic)
+    check_numbers(taken)
+    assert len(taken) == len({(one.url, one.fetched_at) for one in taken})
+    assert {(one.url, one.fetched_at) for one in taken} <= published | reporter.sent
+    assert len({one.cursor.partition("-")[0] for one in taken}) == PARTITIONS
+    assert {one.cursor: one.url for _, one in everything} == {one.cursor: one.url for one in taken}
+    assert reporter.acknowledged
+    print("repeated", len(everything) - len(taken), "of", len(taken))
+
+
+class Reporter:
+    """Reports outcomes to whichever host answers. ``sent``, ``acknowledged``: changes that are in them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.sent: set[tuple[str, float]] = set()
+        self.acknowledged: set[tuple[str, float]] = set()
+        self._cluster = cluster
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        number = 0
+        while not self._stopping.wait(0.05):
+            number += 1
+            url = f"https://r{number % 13}.example/{number}"
+            visits = [Outcome(url, NOW, changed=False), Outcome(url, NOW + DAY, changed=True)]
+            self.sent.add((url, NOW + DAY))
+            with self._cluster.hosts[number % len(self._cluster.hosts)].front(timeout_s=2.0) as front:
+                try:
+                    if front.observe(visits).applied == 2:
+                        self.acknowledged.add((url, NOW + DAY))
+                except (ServiceError, SettingsError):
+                    pass
