@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from streamsched.cluster.group import count_partitions
 from streamsched.cluster.shard import Shard
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings, read_settings
 from streamsched.connectors.kafka.sink import KafkaSink
@@ -91,5 +92,11 @@ def changes_topic(settings: RunSettings) -> KafkaSettings:
 def write_shard_changes(settings: RunSettings, shard: Shard, partition: int) -> ShardChangeWriter:
     """Return what writes the changes of `shard` to the topic of `settings`, once it is entered."""
     topic = changes_topic(settings)
-    place = TopicOfChanges(partial(KafkaSink, replace(topic, options=_NO_GAPS | dict(topic.options))))
+    place = TopicOfChanges(partial(_open_sink, topic))
     return ShardChangeWriter(shard, place, f"kafka://{topic.servers}/{topic.topic}", partition)
+
+
+def _open_sink(topic: KafkaSettings) -> KafkaSink:
+    """Open the topic, which is not made. Raises SourceError."""
+    count_partitions(topic)
+    return KafkaSink(replace(topic, options=_NO_GAPS | dict(topic.options)))

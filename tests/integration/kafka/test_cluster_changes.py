@@ -1,4 +1,4 @@
-"""The changes that a cluster finds, in a topic: each with one cursor, whoever has found it, none lost and none invented."""
+"""The changes that a cluster finds, in a topic: each with one cursor whoever finds it, none lost, none invented."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from streamsched.service.run_settings import ChangesSettings, RunSettings
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.topics import Topic
 from tests.support.cluster_hosts import NOW, PARTITIONS, Cluster, outcomes
+from tests.support.command_line import Command
 from tests.support.waiting import CALL_S, pause
 
 DAY = 86_400.0
@@ -78,7 +79,7 @@ def read_all(topic: Topic) -> list[tuple[int, Change]]:
 
 
 def read_once(topic: Topic) -> list[Change]:
-    """What a consumer takes that keeps the greatest number of each identity in each partition, as docs/cluster.md says."""
+    """What a consumer takes that keeps the greatest number of each identity in each partition (docs/cluster.md)."""
     newest, taken = dict[tuple[int, str], int](), list[Change]()
     for partition, change in read_all(topic):
         identity, _, number = change.cursor.partition("-")
@@ -149,7 +150,7 @@ def test_no_change_passes_one_that_the_brokers_refuse(take: Callable[..., Shard]
     assert len(taken) == 121
 
 
-def test_hosts_that_die_lose_no_change(real: Address, topic: Topic, tmp_path: Path) -> None:
+def test_hosts_that_die_lose_no_change(real: Address, topic: Topic, streamsched: Command, tmp_path: Path) -> None:
     """Of outcomes of the topic, and of those that crawlers report meanwhile, while each host is killed once."""
     made = Topic(real, "confluent", f"t-{uuid.uuid4().hex[:12]}")
     made.create(PARTITIONS, {})
@@ -186,6 +187,8 @@ def test_hosts_that_die_lose_no_change(real: Address, topic: Topic, tmp_path: Pa
         last = cluster.owners(PARTITIONS)[0]
         assert last.stop() == 0
         assert not last.events("changes wait")
+        verified = streamsched("cluster", "verify", *cluster.place, "--images", cluster.images, "--json")
+        assert (verified.code, len(verified.json)) == (0, PARTITIONS), verified.out
     finally:
         cluster.close()
     taken, everything = read_once(topic), read_all(topic)
@@ -195,7 +198,6 @@ def test_hosts_that_die_lose_no_change(real: Address, topic: Topic, tmp_path: Pa
     assert len({one.cursor.partition("-")[0] for one in taken}) == PARTITIONS
     assert {one.cursor: one.url for _, one in everything} == {one.cursor: one.url for one in taken}
     assert reporter.acknowledged
-    print("repeated", len(everything) - len(taken), "of", len(taken))
 
 
 class Reporter:

@@ -144,7 +144,7 @@ def test_a_new_owner_numbers_changes_as_the_one_before(open_shard: Callable[...,
     assert [number for number, *_ in after.found] == list(range(1, len(after.found) + 1))
 
 
-def test_a_buffer_that_is_lost_ends_the_owner(open_shard: Callable[..., Shard], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_buffer_ends_the_owner(open_shard: Callable[..., Shard], monkeypatch: pytest.MonkeyPatch) -> None:
     """The shard is opened again then, and finds its changes in the log."""
     shard, refused = open_shard(), list[SnapshotError]()
     monkeypatch.setattr(shard, "refuse", refused.append)
