@@ -180,4 +180,5 @@ class Shard(DurableScheduler):
             return
         if self.await_written is None:
             raise SnapshotError(str(self.directory), "is not saved: its changes are not written yet")
+        self.feed.secure(number)  # the log has them
         self.await_written(number)
