@@ -15,6 +15,7 @@ from streamsched.client import Client, RetryPolicy
 from streamsched.cluster.foreign_pages import ForeignPages, rereading_own
 from streamsched.cluster.image_store import ImageStore
 from streamsched.cluster.shard import Shard, ShardLog
+from streamsched.cluster.shard_changes import KEPT, write_shard_changes
 from streamsched.cluster.topic_log import CallsTopic
 from streamsched.connectors.kafka.clients.protocol import partition_path
 from streamsched.connectors.kafka.kafka_settings import read_settings
@@ -145,6 +146,8 @@ class Partition:
                 "partitions", found, f"{settings.calls.partitions}: `streamsched cluster split` adds some"
             )
         own = replace(settings.run, state=settings.run.state / _LOCAL.format(self.number))
+        if own.changes.to is not None:
+            own = replace(own, changes=replace(own.changes, keep=KEPT))
         with ExitStack() as stack:
             # 1. Fence the owner before, and fetch what it has left.
             log = ShardLog(settings.calls, self.number, settings.store, settings.wall, self._is_wanted)
@@ -153,6 +156,9 @@ class Partition:
             shard = open_run_state(own, settings.wall, is_live=True, opening=partial(self._open_shard, log))
             assert isinstance(shard, Shard)
             stack.callback(shard.disown)
+            if own.changes.to is not None:
+                writer = stack.enter_context(write_shard_changes(own, shard, self.number))
+                shard.await_written = writer.await_written
             outcomes = stack.enter_context(self._open_source(own.source, OUTCOMES))
             sources: list[AnySource] = [outcomes]
             if own.signals.source is not None:

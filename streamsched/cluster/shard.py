@@ -15,17 +15,24 @@ from crc32c import crc32c
 from streamsched.cluster.image_store import ImageStore, StoredFile
 from streamsched.cluster.topic_log import CallsTopic, ImageRecord, TopicLog
 from streamsched.errors import SnapshotError, StateInUse
-from streamsched.persistence.call_codec import Rereader
+from streamsched.persistence.call_codec import Rereader, encode_call
 from streamsched.persistence.files import list_images
 from streamsched.persistence.group_commit import GroupCommitLog
 from streamsched.persistence.image_reader import LoadedImages
 from streamsched.persistence.image_writer import SavedImage, drop_images
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.recovered_state import replay
+from streamsched.scheduler.recovered_state import TAKEN, replay
 from streamsched.service.state_copies import BESIDE
 
 LEADING: Final = 0  # the shard whose formula is that of all
+_IDENTITIES: Final = (1 << 32) - 1  # of change feeds, from 1 on
+
+
+def identify_feed(topic: CallsTopic, partition: int) -> str:
+    """Return the identity of the shard's change feed, whoever owns it. Those of a cluster's shards differ."""
+    first = crc32c(f"{topic.group}-{topic.identity}".encode())
+    return f"{1 + (first + partition) % _IDENTITIES:08x}"
 
 
 class ShardLog:
@@ -45,6 +52,7 @@ class ShardLog:
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.log = TopicLog(topic, partition, wanted)
+        self.feed_identity = identify_feed(topic, partition)
         self._store = store
         self._clock = clock
         self._prefix = f"{topic.group}-{topic.identity}/{partition}"  # another cluster may use the same store
@@ -131,14 +139,26 @@ class ShardLog:
 
 
 class Shard(DurableScheduler):
-    """The scheduler of one partition, opened by `open` with a `ShardLog`."""
+    """The scheduler of one partition, opened by `open` with a `ShardLog`.
+
+    If it has a feed, that holds the changes which are not written elsewhere yet. ``await_written``: returns once the
+    first changes, as many as it is given, are; raises SnapshotError if they cannot be. No image that has more changes
+    is saved without it, so a new owner finds again all that its predecessor may not have written.
+    """
+
+    await_written: Callable[[int], object] | None = None
+
+    @property
+    def offers_changes(self) -> bool:
+        """No: its feed has only what this owner has found."""
+        return False
 
     @property
     def is_refused(self) -> bool:
         """Whether its log refuses all calls, for good."""
         return self._log.failure is not None
 
-    def refuse(self, reason: StateInUse) -> None:
+    def refuse(self, reason: SnapshotError) -> None:
         """Refuse every call from now on. For any thread; it waits for nothing."""
         assert isinstance(self._log, TopicLog)
         self._log.fail(reason)
@@ -148,3 +168,17 @@ class Shard(DurableScheduler):
         self.refuse(StateInUse(self._log.place, "is closed"))
         with suppress(SnapshotError):
             self.close(save=False)
+
+    def _reach_instant(self) -> tuple[int, int]:
+        if self.feed is not None and self._taken:
+            self._append(encode_call({"call": TAKEN}))  # changes are written before the image counts
+        return super()._reach_instant()
+
+    def _keep_changes(self, number: int) -> None:
+        super()._keep_changes(number)
+        if self.feed is None or number <= self.feed.oldest.number:  # what it does not hold any more is written
+            return
+        if self.await_written is None:
+            raise SnapshotError(str(self.directory), "is not saved: its changes are not written yet")
+        self.feed.secure(number)  # the log has them
+        self.await_written(number)

@@ -112,14 +112,21 @@ class _Segment:
 class ChangeFeed:
     """The feed in a state directory, after the first `count` changes of the state; later ones on disk are cut off.
 
-    `keep_s`: how long changes are kept at least, None for ever. ``listeners``: each is called, from any thread, when
-    changes can be read. `add` and `promise` are called under the scheduler's lock; for several threads otherwise. `add`
-    raises nothing: what cannot be written is kept, and ``failure`` says why, until `sync` succeeds. Raises
-    SnapshotError if it cannot be opened or made.
+    `keep_s`: how long changes are kept at least, None for ever; `identity`: of a feed that begins here, eight
+    hexadecimal digits, None for random ones. ``listeners``: each is called, from any thread, when changes can be read.
+    `add` and `promise` are called under the scheduler's lock; for several threads otherwise. `add` raises nothing: what
+    cannot be written is kept, and ``failure`` says why, until `sync` succeeds. Raises SnapshotError if it cannot be
+    opened or made.
     """
 
     def __init__(
-        self, directory: Path, count: int, keep_s: float | None, *, segment_bytes: int = _SEGMENT_BYTES
+        self,
+        directory: Path,
+        count: int,
+        keep_s: float | None,
+        *,
+        identity: str | None = None,
+        segment_bytes: int = _SEGMENT_BYTES,
     ) -> None:
         self.failure: SnapshotError | None = None
         self.listeners: list[Callable[[], object]] = []
@@ -134,7 +141,7 @@ class ChangeFeed:
         self._promised: deque[tuple[int, int]] = deque()  # numbers of calls, and of their last changes
         self._handle = -1
         with as_snapshot_errors(directory, "cannot be written"):
-            self._open(count)
+            self._open(count, identity or os.urandom(4).hex())
 
     @property
     def newest(self) -> Cursor:
@@ -317,8 +324,8 @@ class ChangeFeed:
             self._written = first + count - 1
             self._blocks.popleft()
 
-    def _open(self, count: int) -> None:
-        """Continue in the segment with change number `count`, or begin a feed of another identity behind it."""
+    def _open(self, count: int, new_identity: str) -> None:
+        """Continue in the segment with change number `count`, or begin a feed of `new_identity` behind it."""
         listed = list_feed(self._directory)
         self._segments = [
             _Segment(path, first, end=path.stat().st_size) for first, path in listed if first <= count + 1
@@ -337,7 +344,7 @@ class ChangeFeed:
                     count,
                 )
             self._segments = []
-            self.identity = os.urandom(4).hex()
+            self.identity = new_identity
             self._start_segment(count + 1)
         else:
             sync_directory(self._directory)

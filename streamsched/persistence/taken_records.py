@@ -128,6 +128,9 @@ class TakenRecords:
     def __init__(self) -> None:
         self._entries: list[TakenTurns] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
     def add(self, taken: StreamOffsets) -> None:
         """Add what was taken of a stream. O(streams)."""
         if not self._entries or not self._entries[-1].fits(taken.path, taken.latest_s):

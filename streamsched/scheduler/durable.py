@@ -137,7 +137,7 @@ class DurableScheduler(Scheduler):
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
                 last = describe_image(loaded, begin_marks(core))
-            feed = open_feed(core, directory, keep_s)
+            feed = open_feed(core, directory, keep_s, log.feed_identity)
             number = log.apply(core, loaded, reread)
             core.reached.beyond.clear()  # streams deliver again what follows their positions
             plan = SavePlan() if plan is None else plan
@@ -279,6 +279,11 @@ class DurableScheduler(Scheduler):
         return self._images.newest
 
     @property
+    def offers_changes(self) -> bool:
+        """Whether readers can ask for `changes`."""
+        return self.feed is not None
+
+    @property
     def trouble(self) -> SnapshotError | None:
         """Why calls are refused, or the last save has failed; None again after a save."""
         return self._log.failure or (self.feed and self.feed.failure) or self._not_saved
@@ -319,6 +324,14 @@ class DurableScheduler(Scheduler):
         if self.feed is not None:
             self.feed.cut()
         return self._log.sequence, self._changes
+
+    def _keep_changes(self, number: int) -> None:  # noqa: ARG002  shards need it
+        """Keep the first `number` changes before an image that has them is put in place. Raises what keeps it from it.
+
+        The log has the calls that found them.
+        """
+        if self.feed is not None:
+            self.feed.sync()
 
     def _finish_save(self, saved: SavedImage, before: SavedImage | None, instant: _SaveInstant) -> None:
         """Note that an image is on disk, and remove the files that are no longer needed."""
@@ -412,27 +425,29 @@ class _SaveInstant:
         return self.number
 
     def before_placing(self) -> LogName:
-        if self._scheduler.feed is not None:
-            self._scheduler.feed.sync()
         log = self._scheduler._log  # noqa: SLF001
         if self.failed:
             log.renew()
         else:
             log.commit(self.number)
+        self._scheduler._keep_changes(self.found)  # noqa: SLF001
         return log.name
 
 
-def open_feed(core: SchedulerCore, directory: Path, keep_s: float | None) -> ChangeFeed | None:
+def open_feed(
+    core: SchedulerCore, directory: Path, keep_s: float | None, identity: str | None = None
+) -> ChangeFeed | None:
     """Return the change feed in `directory`, up to the state of `core`, to which it is attached; None for none.
 
-    `keep_s`: as `keep_changes` of `DurableScheduler.open`.
+    `keep_s`: as `keep_changes` of `DurableScheduler.open`; `identity`: of a feed that begins here, None for a random
+    one.
     """
     if keep_s == 0.0 and has_feed(directory):
         _logger.warning("%s: the change feed is removed, as changes.keep is 0; cursors of it are gone", directory)
         remove_feed(directory)
     if keep_s == 0.0 or (keep_s is None and not has_feed(directory)):
         return None
-    feed = ChangeFeed(directory, core.changes, keep_s)
+    feed = ChangeFeed(directory, core.changes, keep_s, identity=identity)
     core.on_changes = feed.add
     return feed
 

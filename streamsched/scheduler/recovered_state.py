@@ -26,6 +26,9 @@ from streamsched.state.future_times import TimeBounds, find_future_leases, mend_
 
 TAKE_AGAIN: Final = "take again"
 """The kind of an entry that cancels what was taken from streams since the last call: a restart reads it again."""
+TAKEN: Final = "taken"
+"""The kind of an entry that keeps what was taken from streams since the last call: a restart takes it in these turns,
+so that its changes can be read before an image has them."""
 _log: Final = logging.getLogger("streamsched.persistence")
 
 
@@ -44,6 +47,11 @@ class KeptLog(Protocol):
         """Whether something of it that an image holds cannot be read."""
         ...
 
+    @property
+    def feed_identity(self) -> str | None:
+        """The identity of a change feed that begins beside it; None for a random one."""
+        ...
+
     def begin(self) -> GroupCommitLog:
         """Return the log, for calls after those that were applied."""
         ...
@@ -58,6 +66,8 @@ class KeptLog(Protocol):
 
 class DirectoryLog:
     """The log in the directory of the images. See `KeptLog`."""
+
+    feed_identity = None
 
     def __init__(self, directory: Path) -> None:
         self.is_damaged = False
@@ -230,6 +240,9 @@ def replay(
             streams.take(taken, path)
             yield earlier
         pending = []
+        if kind == TAKEN:
+            yield number
+            continue
         if kind not in LOGGED_CALLS:
             raise SnapshotError(path, f"call {number} has a kind that this release does not know: {kind!r}")
         try:

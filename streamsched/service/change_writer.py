@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import msgspec
 
@@ -23,6 +23,7 @@ CURSOR_NAME: Final = "changes-to.json"
 _MOST: Final = 1_000  # changes that are written at once
 _PAUSE_S: Final = 0.1  # between two writes, so that changes that are found one by one share a wait for the disk
 _AGAIN_S: Final = 1.0  # until what could not be written is tried again
+_LONGEST_AGAIN_S: Final = 8.0  # after several attempts: each may store a part of the changes once more
 _NEWLINE: Final = b"\n"
 
 
@@ -79,14 +80,15 @@ class FileOfChanges:
 
 
 class TopicOfChanges:
-    """A topic, to which each change is sent as a message of JSON. `open_sink` opens it; raises what that raises.
+    """A topic, to which each change is sent as a message of JSON.
 
-    After an error it is opened again: a producer may have given up some messages and still have others.
+    `open_sink` opens it for the first change, unless `sink` is open already, and again after an error: a producer may
+    have given up some messages and still have others.
     """
 
-    def __init__(self, open_sink: Callable[[], KafkaSink]) -> None:
+    def __init__(self, open_sink: Callable[[], KafkaSink], sink: KafkaSink | None = None) -> None:
         self._open = open_sink
-        self._sink: KafkaSink | None = open_sink()
+        self._sink = sink
 
     def write(self, changes: Sequence[Change]) -> None:  # noqa: D102
         if self._sink is None:
@@ -109,10 +111,15 @@ class ChangeWriter:
     """Writes what the feed of `scheduler` has to `place`, in a thread of its own; a context manager.
 
     The position is saved in the state directory once changes are stored, so a crash in between writes them again. `to`
-    names the place; another one gets all that is kept. At the end it writes what there is. ``written``: changes so far.
+    names the place; another one gets all that is kept. At the end it writes what there is. `about`: further fields of
+    what the log says. ``written``: changes so far.
     """
 
-    def __init__(self, scheduler: DurableScheduler, place: PlaceOfChanges, to: str) -> None:
+    writes_rest: ClassVar[bool] = True  # at the end
+
+    def __init__(
+        self, scheduler: DurableScheduler, place: PlaceOfChanges, to: str, about: Mapping[str, Any] | None = None
+    ) -> None:
         if scheduler.feed is None:
             raise SettingsError("changes.keep", 0, "a time above 0: what is written is read from the feed")
         self.written = 0
@@ -120,10 +127,11 @@ class ChangeWriter:
         self._place = place
         self._path = scheduler.directory / CURSOR_NAME
         self._to = to.partition("?")[0]  # the rest may have passwords
+        self._about = about or {}
         self._cursor = self._read_cursor()
         self._waiting: list[Change] = []  # read, not stored
         self._next = self._cursor
-        self._failed = False
+        self._failure: str | None = None  # why the last attempt failed
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="streamsched changes", daemon=True)
@@ -140,7 +148,7 @@ class ChangeWriter:
         self._wake.set()
         self._thread.join()
         try:
-            if error is None or isinstance(error, Exception):
+            if self.writes_rest and (error is None or isinstance(error, Exception)):
                 self._drain()
         finally:
             try:
@@ -149,12 +157,16 @@ class ChangeWriter:
                 LOG.error("changes not taken", reason=str(unsent))
 
     def _work(self) -> None:
+        again_s = _AGAIN_S
         while not self._stopping.is_set():
             self._wake.clear()
-            pause_s = _PAUSE_S if self._drain() else _AGAIN_S
-            self._stopping.wait(pause_s)
-            if pause_s == _PAUSE_S:
+            if self._drain():
+                again_s = _AGAIN_S
+                self._stopping.wait(_PAUSE_S)
                 self._wake.wait()
+            else:
+                self._stopping.wait(again_s)
+                again_s = min(2.0 * again_s, _LONGEST_AGAIN_S)
 
     def _drain(self) -> bool:
         """Write all changes that there are; return whether that succeeded."""
@@ -162,13 +174,13 @@ class ChangeWriter:
             while self._write_some():
                 pass
         except (SourceError, SnapshotError, OSError) as error:
-            if not self._failed:
-                LOG.error("changes wait", to=self._to, reason=str(error))
-            self._failed = True
+            if self._failure is None:
+                LOG.error("changes wait", to=self._to, reason=str(error), **self._about)
+            self._failure = str(error)
             return False
-        if self._failed:
-            LOG.info("changes are written again", to=self._to)
-        self._failed = False
+        if self._failure is not None:
+            LOG.info("changes are written again", to=self._to, **self._about)
+        self._failure = None
         return True
 
     def _write_some(self) -> bool:
@@ -177,8 +189,7 @@ class ChangeWriter:
             try:
                 found = self._scheduler.changes(self._cursor, _MOST)
             except ChangesGone as gone:
-                LOG.error("changes missed", to=self._to, after=gone.after, oldest=gone.oldest)
-                self._cursor = gone.oldest
+                self._miss(gone)
                 return True
             self._waiting, self._next = found.changes, found.cursor
         if not self._waiting:
@@ -186,8 +197,17 @@ class ChangeWriter:
         self._place.write(self._waiting)
         self.written += len(self._waiting)
         self._waiting, self._cursor = [], self._next
-        write_file(self._path, msgspec.json.encode(_Kept(self._to, self._cursor)))
+        self._keep_cursor(self._cursor)
         return True
+
+    def _miss(self, gone: ChangesGone) -> None:
+        """Continue after changes that are not kept any more."""
+        LOG.error("changes missed", to=self._to, after=gone.after, oldest=gone.oldest, **self._about)
+        self._cursor = gone.oldest
+
+    def _keep_cursor(self, cursor: str) -> None:
+        """Keep the position up to which changes are written."""
+        write_file(self._path, msgspec.json.encode(_Kept(self._to, cursor)))
 
     def _read_cursor(self) -> str:
         """Return the position up to which changes were written to this place, ``oldest`` if none were."""

@@ -114,7 +114,7 @@ def open_run_changes(settings: RunSettings, scheduler: DurableScheduler) -> Chan
         return None
     if to.startswith(SCHEME):
         opening = partial(open_sink, to, {"patience": _PATIENCE, **settings.kafka})
-        return ChangeWriter(scheduler, TopicOfChanges(opening), to)
+        return ChangeWriter(scheduler, TopicOfChanges(opening, opening()), to)
     return ChangeWriter(scheduler, FileOfChanges(Path(to)), to)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -323,6 +324,8 @@ def show_id(topic_id: Uuid | None) -> str:
 
 
 _LINGER_MS: Final = "5"  # time that small messages wait to share a request with others
+_UNHEARD: Final = logging.getLogger("streamsched.librdkafka")
+_UNHEARD.disabled = True  # fatal errors, which it logs at any level, are raised
 _MOST_BYTES: Final = str(1 << 23)  # of one message; the broker's limit, by default 1 MiB, applies first
 
 
@@ -337,6 +340,7 @@ class ConfluentProducer(Producer):
             "linger.ms": _LINGER_MS,
             "message.max.bytes": _MOST_BYTES,
             "partitioner": "murmur2_random",  # as in Kafka's own clients: one partition a host
+            "logger": _UNHEARD,
         }
         self._refusals = Refusals(settings)
         self._producer = make_client(library.Producer, settings, own, self._refusals)
@@ -364,19 +368,20 @@ class ConfluentProducer(Producer):
     ) -> None:
         self._raise_failure()
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
-        while True:
-            try:
-                with translate_errors(self._settings, f"kafka://{topic}"):
+        with translate_errors(self._settings, f"kafka://{topic}"):
+            while True:
+                try:
                     self._producer.produce(
                         topic, value, key, headers=list(headers), on_delivery=self._delivered, **place
                     )
-                break
-            except BufferError:
-                self._producer.poll(_RETRY_S)
-        self._producer.poll(0)
+                    break
+                except BufferError:
+                    self._producer.poll(_RETRY_S)
+            self._producer.poll(0)
 
     def flush(self) -> None:
-        left = self._producer.flush(self._settings.patience_s)
+        with translate_errors(self._settings):  # of a fatal error, which no message may have had
+            left = self._producer.flush(self._settings.patience_s)
         self._raise_failure()
         self._refusals.check()
         if left:

@@ -27,9 +27,9 @@ from streamsched.cli.service_options import (
     service_options,
     setting,
 )
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings, check_credentials, read_settings
+from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, check_credentials, read_settings
 from streamsched.connectors.records import OUTCOMES, SIGNALS
-from streamsched.errors import NOTHING, SettingsError, SettingsErrors
+from streamsched.errors import NOTHING, SettingsError, SettingsErrors, SourceError
 from streamsched.numerics.durations import write_duration
 from streamsched.persistence.state_directory import lock_state
 from streamsched.scheduler.recovered_state import recover_state
@@ -277,6 +277,8 @@ def _host(settings: RunSettings) -> int:
     with ExitStack() as stack:
         listener = stack.enter_context(listen(http))
         store = ImageStore(_required("images", settings.cluster.images))
+        if settings.changes.to is not None:
+            _check_changes(settings, topic)
         calls = prepare_topic(_calls_topic(settings, topic))
         interruption = stack.enter_context(Interruption(waits=False))
         with suppress(Cancelled):
@@ -296,7 +298,7 @@ def _check_parts(settings: RunSettings) -> None:
     given = {
         "optimiser": settings.optimiser is not None,
         "batches.to": settings.batches.to is not None,
-        "changes.keep": bool(settings.changes.keep),
+        "changes.keep": bool(settings.changes.keep) and settings.changes.to is None,
         "frontier.address": settings.frontier.address is not None,
         "http.indexnow": bool(settings.http.get("indexnow")),
         "until_end": settings.until_end,
@@ -304,8 +306,27 @@ def _check_parts(settings: RunSettings) -> None:
     }
     expected = "no such setting of a cluster host: `streamsched run` and `serve` have it"
     errors = [SettingsError(name, "…", expected) for name, is_given in given.items() if is_given]
+    if settings.changes.to is not None and not settings.changes.to.startswith(SCHEME):
+        errors.append(SettingsError("changes.to", settings.changes.to, "a topic: kafka://HOST:PORT/TOPIC"))
     if errors:
         raise SettingsErrors(errors)
+
+
+def _check_changes(settings: RunSettings, topic: KafkaSettings) -> None:
+    """Raise SettingsError if the place for changes is no topic of their own, SourceError if there is none."""
+    with needs_http(_EXTRA):
+        from streamsched.cluster.group import count_partitions  # noqa: PLC0415  an extra
+        from streamsched.cluster.shard_changes import changes_topic  # noqa: PLC0415  an extra
+    changes = changes_topic(settings)
+    used = [settings.cluster.calls, *(one.settings.topic for one in _topics(settings, topic))]
+    if changes.topic in used:
+        raise SettingsError("changes.to", changes.topic, "a topic of its own, by its name")
+    try:
+        count_partitions(changes)
+    except SourceError as error:
+        if not error.retriable:
+            raise
+        LOG.warning("changes wait", to=f"kafka://{changes.topic}", reason=str(error))
 
 
 def _polls(host: Any) -> Iterator[bool]:

@@ -81,8 +81,8 @@ class Reading:
         """Return the changes that were found after a position, or wait for one."""
         service, wait_s = self._service, read_wait(asked.wait)
         feed = service.scheduler.feed
-        if feed is None:
-            detail = "this service keeps no changes: its setting changes.keep is 0"
+        if feed is None or not service.scheduler.offers_changes:
+            detail = "this service keeps no changes for readers: its setting changes.keep is 0, or it is a cluster's"
             raise HttpError(HTTPStatus.NOT_FOUND, "no_changes", detail)
         cursor = feed.find(asked.after)
 

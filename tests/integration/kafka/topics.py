@@ -108,6 +108,17 @@ class Topic:
         with self.administering() as admin:
             admin.create_partitions({self.name: partitions})
 
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Change settings of the topic."""
+        from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=entries)
+        admin = AdminClient({"bootstrap.servers": self.address.servers})
+        admin.incremental_alter_configs([resource])[resource].result()
+
     def delete(self) -> None:
         """Delete the topic, and wait until it is gone."""
         with self.administering() as admin:
