@@ -195,8 +195,10 @@ def _choose_format(stream: ByteStream, records: RecordType[Any], asked: str | No
         return next(iter(formats.values()))  # empty: every format reads nothing
     if found not in formats:
         of = "" if found is None else f": {found} holds no {records.name}"
-        reason = f"format not recognised: expected one of {names}, by name or content{of}"
-        raise SourceError(stream.path, reason)
+        table = "a CSV or another table becomes JSON Lines by from_table and write_jsonl"
+        raise SourceError(
+            stream.path, f"format not recognised: expected one of {names}, by name or content{of}; {table}"
+        )
     return formats[found]
 
 

@@ -111,7 +111,7 @@ def read_outcomes(
     """Return the changes in `deliveries`, as `read_truth` does, with the ``crawls`` of crawl outcomes.
 
     Crawl outcomes outside `span_s`, epoch seconds with an exclusive end, are ignored; records of a change log are all
-    used. O(records).
+    used. O(records). Raises ReplayError if they hold no change.
     """
     page_numbers, extractor, exact = _PageNumbers(), _ChangeExtractor(change_bits, changes), True
     for delivery in deliveries:
@@ -120,11 +120,12 @@ def read_outcomes(
         if len(outcomes):
             pages = page_numbers.number(outcomes.urls)
             extractor.add(pages, len(page_numbers), outcomes, exact=exact)
-    log = extractor.collect(page_numbers.urls(), exact=exact)
-    if exact:
-        return log
-    late = extractor.late
-    return replace(log, note=f"{_NOTE} {_LATE.format(f'{late:,}')}" if late else _NOTE)
+    late = _LATE.format(f"{extractor.late:,}") if extractor.late else ""
+    try:
+        log = extractor.collect(page_numbers.urls(), exact=exact)
+    except ReplayError as error:
+        raise ReplayError(f"{error}. {late}".rstrip(". ")) from None
+    return log if exact else replace(log, note=f"{_NOTE} {late}".rstrip())
 
 
 def _within(outcomes: OutcomeBatch, span_s: tuple[float, float]) -> OutcomeBatch:

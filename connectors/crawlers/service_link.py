@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
@@ -55,7 +56,7 @@ async def connection(
     local: LocalService | None = None
     if state is not None:
         try:
-            local = await asyncio.to_thread(LocalService.open, state, serve)
+            local = await _open_local(state, serve)
         except asyncio.CancelledError:
             LocalService.abandon(state)
             raise
@@ -70,6 +71,21 @@ async def connection(
                 await asyncio.to_thread(local.close)
             except RuntimeError:  # the interpreter ends, and starts no thread
                 local.close()
+
+
+async def _open_local(state: str, serve: Sequence[str]) -> LocalService:
+    """Open the service in a daemon thread: the end of the program would wait for one of `asyncio.to_thread`."""
+    opened: Future[LocalService] = Future()
+    opened.set_running_or_notify_cancel()
+
+    def call() -> None:
+        try:
+            opened.set_result(LocalService.open(state, serve))
+        except BaseException as error:  # noqa: BLE001  raised where it is awaited
+            opened.set_exception(error)
+
+    threading.Thread(target=call, name="streamsched service", daemon=True).start()
+    return await asyncio.wrap_future(opened)
 
 
 class ServiceLink:

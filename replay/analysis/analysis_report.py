@@ -56,7 +56,7 @@ def report_analysis(result: Analysis) -> Report:
     rejected = [Finding("rejected_records", {"count": result.rejected})] if result.rejected else []
     scope, limits = describe_all([describe_scope(result), *rejected]), find_limits(result)
     findings = [describe(finding) for finding in find_all(result)]
-    notes = [Text(result.note, "page", quiet=True)] if result.note else []
+    notes = [Text(result.note, quiet=True)] if result.note else []
     numbers = [interval_table(result.heat)]
     chart = _chart(result, "intervals", _INTERVALS, numbers, "Too few changes for a figure.")
     return Report(

@@ -6,9 +6,14 @@ before it stops.
 
 from __future__ import annotations
 
+import io
+import os
+import select
 import signal
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Thread
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -118,6 +123,19 @@ def orderly_exit() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def end_with_reader() -> None:
+    """From now on end the process once the reader of standard output is gone, as `head` is, also between two lines."""
+    with suppress(io.UnsupportedOperation):  # captured by a caller, not a file
+        output = select.poll()
+        output.register(sys.stdout.fileno(), 0)  # 0: errors only, such as that the reader is gone
+        Thread(target=_end_after, args=(output,), daemon=True).start()
+
+
+def _end_after(output: select.poll) -> None:
+    output.poll()
+    os._exit(DONE)
 
 
 class Interruption:

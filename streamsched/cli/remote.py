@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 TOKEN_VARIABLE: Final = "STREAMSCHED_TOKEN"
-_ATTEMPTS: Final = 3  # a person waits for them
+ATTEMPTS: Final = 3  # a person waits for them
 
 _SERVICE: Final = (
     click.option("--service", metavar="URL", help="URL of a running service."),
@@ -62,7 +62,7 @@ def asks_service(state: Path | None, service: str | None, **of_states: object) -
     return service is not None
 
 
-def open_client(url: str, token_file: Path | None, attempts: int | None = _ATTEMPTS) -> Client:
+def open_client(url: str, token_file: Path | None, attempts: int | None = ATTEMPTS) -> Client:
     """Return a client of the service at `url`, to be used as a context manager; `attempts`: of a call.
 
     Raises SettingsError if the token cannot be read, or the package that the client needs is not installed.

@@ -171,7 +171,8 @@ class DocumentBook:
             document.children = 0
             book.add(document)
         for origin, robots in content.robots.items():
-            book.keep_robots(origin, robots)
+            if robots.reachable:  # else this run may be allowed to connect where the last one was not
+                book.keep_robots(origin, robots)
         book.denied = content.denied
         book.subscriptions = Subscriptions(content.subscriptions)
         book.allowance, book.saved_at = content.allowance, content.saved_at

@@ -63,7 +63,10 @@ def write_entry(token: str, name: str, scopes: Sequence[str], expires_s: float |
     table: dict[str, Any] = {"name": name, "hash": f"sha256:{_digest(token).hex()}", "scopes": list(scopes)}
     lines = ["[[token]]", f'name = "{name}"', f'hash = "{table["hash"]}"', f"scopes = {json.dumps(table['scopes'])}"]
     if expires_s is not None:
-        table["expires"] = datetime.fromtimestamp(expires_s, UTC)
+        try:
+            table["expires"] = datetime.fromtimestamp(expires_s, UTC)
+        except (OverflowError, ValueError):
+            raise SettingsError("expires", f"{expires_s:g}", "a time before the year 10000") from None
         lines.append(f"expires = {table['expires'].isoformat(timespec='seconds').replace('+00:00', 'Z')}")
     _read_entry("token", table)
     return "\n".join([*lines, ""])

@@ -56,12 +56,13 @@ def _float(number: float) -> float:
 def format_duration(seconds: float) -> str:
     """Return a duration in the largest unit that fits, rounded for reading.
 
-    >>> format_duration(5400), format_duration(90), format_duration(0.25)
-    ('1.5 h', '1.5 min', '0.25 s')
+    >>> format_duration(5400), format_duration(90), format_duration(0.25), format_duration(1e8)
+    ('1.5 h', '1.5 min', '0.25 s', '1,157 d')
     """
     for name, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
         if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {name}"
+            count = seconds / size
+            return f"{count:.3g} {name}" if abs(count) < 999.5 else f"{count:,.0f} {name}"
     return f"{seconds:.3g} s"
 
 

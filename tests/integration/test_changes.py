@@ -7,6 +7,7 @@ import json
 import random
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from streamsched.client import AsyncClient, Client, ServiceUnavailable
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.service.change_writer import CURSOR_NAME
 from tests.support.child_processes import no_file_beyond
-from tests.support.command_line import Command
+from tests.support.command_line import Command, start
 from tests.support.http_service import NOW, URLS, Running, head, make_client, outcome, running, started
 
 KEEP = ("--set", "changes.keep=7d")
@@ -431,3 +432,16 @@ def test_the_command_prints_changes(tmp_path: Path, streamsched: Command) -> Non
         printed = streamsched(*words, "--json", "--after", rows[0][0], "--follow", "--limit", "2").out
         assert [json.loads(line)["url"] for line in printed.splitlines()] == URLS[1:3]
         assert streamsched(*words, "--after", "00c0ffee-1").code != 0
+
+
+def test_a_follower_ends_with_the_reader_of_its_output(tmp_path: Path) -> None:
+    """As `streamsched changes --follow | head -1`, when no further change comes."""
+    with running(tmp_path) as service:
+        visit(service.client, URLS[:1], NOW - 9_000.0)
+        visit(service.client, URLS[:1], NOW - 8_000.0, changed=True)
+        words = ("changes", "--service", f"http://{service.server.address}", "--follow")
+        process = start(*words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert process.stdout is not None
+        assert process.stdout.readline().strip().endswith(URLS[0])
+        process.stdout.close()
+        assert process.wait(20) == 0  # a request waits for 30 s

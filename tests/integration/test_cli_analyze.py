@@ -71,13 +71,14 @@ def test_every_option_reaches_the_analysis(streamsched: Command, log: Path) -> N
 
 
 def test_crawl_outcomes_are_analyzed_with_a_note(streamsched: Command, tmp_path: Path) -> None:
-    log = write(tmp_path / "outcomes.jsonl", [*crawl(days=9), "{"])
+    log = write(tmp_path / "outcomes.jsonl", [*crawl(days=9), "{", *crawl(days=1)])
     answer = streamsched("analyze", log)
     assert answer.code == 0
     text = " ".join(answer.lines)
     assert "seen by visits about 24 h apart" in text
     assert "malformed records were left out: 1." in text
     assert "Note: Changes are known only from visits, about 24 h apart" in text
+    assert "no newer than one of their page before them are not used: 12." in text
     assert answer.err.startswith(f"rejected: {log}, line {12 * 9 + 1}: record: ")
 
 

@@ -196,6 +196,9 @@ def test_token_makes_tokens_that_open(streamsched: Command, tmp_path: Path) -> N
     assert made.out.strip() not in path.read_text()
     assert streamsched("token", "made", "--scope", "read", "--file", path).code == 2  # its name is in use
     assert streamsched("token", "bad name", "--scope", "read").code == 2
+    streamsched("token", "lasting", "--scope", "read", "--lasts", "100000000d").check_refused(
+        2, "before the year 10000"
+    )
     shown = streamsched("token", "shown", "--scope", "crawl", "--scope", "read")
     assert 'scopes = ["crawl", "read"]' in shown.err
     tokens = TokenFile(path, lambda: 0.0, lambda: 0.0)

@@ -14,9 +14,9 @@ import msgspec
 from streamsched.api.answers import Change
 from streamsched.api.views import HostLimits, PageLimits
 from streamsched.cli import options
-from streamsched.cli.exits import DONE
+from streamsched.cli.exits import DONE, end_with_reader
 from streamsched.cli.output import echo, echo_error, plain
-from streamsched.cli.remote import open_client, remote_options
+from streamsched.cli.remote import ATTEMPTS, open_client, remote_options
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.http.tokens import SCOPES, check_new, make_token, write_entry
 from streamsched.numerics.durations import format_moment, parse_duration
@@ -175,7 +175,9 @@ def changes_command(
     """
     if service is None:
         raise click.UsageError("--service is required")
-    with open_client(service, token_file, None) as client:
+    if follow:
+        end_with_reader()
+    with open_client(service, token_file, None if follow else ATTEMPTS) as client:
         for number, change in enumerate(client.changes(after, follow=follow), 1):
             echo(msgspec.json.encode(change).decode() if as_json else _describe_change(change))
             if follow:

@@ -38,7 +38,7 @@ def test_unknown_formats(tmp_path: Path, log: Path) -> None:
         open_source(log, format="csv")
     odd = tmp_path / "a.csv"
     odd.write_bytes(b"url,fetched_at\n")
-    with pytest.raises(SourceError, match=r"format not recognised: expected one of changes, jsonl, .*, by name"):
+    with pytest.raises(SourceError, match=r"not recognised: expected one of changes, jsonl, .*, by name .*; a CSV .*"):
         open_source(odd)
     with open_source(odd, format="jsonl") as source:
         assert list(source) == []

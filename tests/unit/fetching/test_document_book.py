@@ -41,6 +41,13 @@ def test_a_book_is_saved_whole(tmp_path: Path) -> None:
     assert again.find(MAP) == Document(MAP, "sitemap", children=1)
 
 
+def test_a_run_asks_again_for_a_robots_txt_that_the_last_one_could_not_have(tmp_path: Path) -> None:
+    book = make_book()
+    book.keep_robots("http://c.example:8080/robots.txt", Robots("", 1.0, reachable=False, reason="a port"))
+    book.save(tmp_path / "book", 3.0)
+    assert not DocumentBook.load(tmp_path / "book").robots
+
+
 def test_damaged_books_are_refused(tmp_path: Path) -> None:
     make_book().save(tmp_path / "book", 3.0)
     raw = (tmp_path / "book").read_bytes()

@@ -112,3 +112,11 @@ def test_outcomes_in_no_order_of_time_are_counted(tmp_path: Path) -> None:
         late = (0, 4, 1)[number]
         assert log.times_s.size - 1 == 5 - late
         assert (f"not used: {late}." in log.note) == (late > 0)
+
+
+def test_a_log_in_reverse_says_why_it_holds_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "reversed.jsonl"
+    outcomes = [Outcome("https://a.example/", at, changed=True) for at in (3.0, 2.0, 1.0)]
+    write_jsonl([OutcomeBatch.from_events(outcomes)], path)
+    with pytest.raises(ReplayError, match=r"no change\. Outcomes .* not used: 2\. .*: sort it by time$"):
+        read_truth(path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -212,3 +214,16 @@ def test_a_crawler_without_a_loop_is_served_by_a_thread() -> None:
         call()
     assert ends == [(None, crawler)]
     assert service.answers == [(OUTCOMES[:1], Observed(applied=1, positions=[]))]
+
+
+def test_the_end_of_a_program_does_not_wait_for_the_start_of_its_service() -> None:
+    """As after Ctrl-C while Scrapy opens the spider and the service compiles its kernels."""
+    program = """
+import asyncio, threading
+from streamsched.connectors.crawlers import service_link
+starts = threading.Event()
+service_link.LocalService.open = lambda state, serve: (starts.set(), threading.Event().wait())
+asyncio.run_coroutine_threadsafe(service_link.connection(None, "state", None).__aenter__(), service_link.shared_loop())
+starts.wait()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
