@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 from streamsched.client import Client, RetryPolicy
@@ -64,6 +66,12 @@ class ShardSettings:
             raise ServiceError(f"shard {shard}", "nobody owns it")
         with Client(url, token=self.token, timeout_s=timeout_s, retries=RetryPolicy(attempts=1)) as client:
             return call(client)
+
+
+def remove_left(directory: Path) -> None:
+    """Remove what partitions that were open in a process before have left in the local `directory`."""
+    for left in directory.glob(_LOCAL.format("*-*")):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 class Partition:
@@ -144,8 +152,11 @@ class Partition:
             raise SettingsError(
                 "partitions", found, f"{settings.calls.partitions}: `streamsched cluster split` adds some"
             )
-        own = replace(settings.run, state=settings.run.state / _LOCAL.format(self.number))
         with ExitStack() as stack:
+            # A directory of its own: a thread that has lost the partition before may still be busy with it.
+            prefix = f"{_LOCAL.format(self.number)}-"
+            opened = TemporaryDirectory(prefix=prefix, dir=settings.run.state, ignore_cleanup_errors=True)
+            own = replace(settings.run, state=Path(stack.enter_context(opened)))
             # 1. Fence the owner before, and fetch what it has left.
             log = ShardLog(settings.calls, self.number, settings.store, settings.wall, self._is_wanted)
             nbytes = log.fetch(own.state)
@@ -161,7 +172,7 @@ class Partition:
                 resume_source(one, shard, own)
             # 3. Serve it while it reads on.
             shard.core.catching_up = self._path
-            # The directory is emptied at the next take-over, which must not cost the audit log.
+            # The directory ends with the block, which must not cost the audit log.
             http = replace(settings.http, audit=settings.run.state / f"audit-{self.number}.jsonl")
             if http.snapshots is not None:
                 http = replace(http, snapshots=Path(http.snapshots) / _LOCAL.format(self.number))

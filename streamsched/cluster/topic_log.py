@@ -26,6 +26,7 @@ from streamsched.cluster.image_store import StoredFile
 from streamsched.connectors.kafka.clients.confluent import (
     Refusals,
     make_client,
+    request_admin,
     request_bounds,
     request_metadata,
     show_id,
@@ -101,12 +102,14 @@ def prepare_topic(topic: CallsTopic) -> CallsTopic:
     admin = make_client(AdminClient, settings, {}, refusals)
     found = request_metadata(admin, settings, refusals).topics.get(settings.topic)
     if found is None:
-        made = admin.create_topics([NewTopic(settings.topic, topic.partitions, config=_CONFIG)])[settings.topic]
+        new = NewTopic(settings.topic, topic.partitions, config=_CONFIG)
         try:
-            made.result(settings.patience_s)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another host was faster
-                raise SourceError(f"kafka://{settings.topic}", f"cannot be made: {error.args[0].str()}") from error
+            request_admin(settings, lambda: admin.create_topics([new])[settings.topic])
+        except SourceError as error:
+            cause = error.__cause__
+            # Another host was faster, or an answer was lost.
+            if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
+                raise
         found = _await_topic(admin, topic, refusals)
     if len(found.partitions) == 2 * topic.partitions:  # a split has begun: its last step is to add the same to outcomes
         for partition in range(topic.partitions):
@@ -115,14 +118,13 @@ def prepare_topic(topic: CallsTopic) -> CallsTopic:
         expected = f"a topic with {topic.partitions} partitions, as that of the outcomes has"
         raise SettingsError("cluster.calls", f"{settings.topic} with {len(found.partitions)} partitions", expected)
     resource = ConfigResource(ResourceType.TOPIC, settings.topic)
-    with translate_errors(settings):
-        config = admin.describe_configs([resource])[resource].result(settings.patience_s)
+    config = request_admin(settings, lambda: admin.describe_configs([resource])[resource])
     for name, expected in _CONFIG.items():
         value = config[name].value
         if value != expected:
             raise SettingsError("cluster.calls", f"{settings.topic} with {name}={value}", f"{name}={expected}")
-    with translate_errors(settings):
-        named = admin.describe_topics(TopicCollection([settings.topic]))[settings.topic].result(settings.patience_s)
+    asked = TopicCollection([settings.topic])
+    named = request_admin(settings, lambda: admin.describe_topics(asked)[settings.topic])
     return replace(topic, identity=show_id(named.topic_id))
 
 
