@@ -12,7 +12,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -162,6 +162,8 @@ class TopicLog(GroupCommitLog):
             "message.max.bytes": str(2 * _PART_BYTES),
         }
         self._producer = make_client(library.Producer, topic.settings, own, self._refusals)
+        with suppress(KafkaException):  # to connect: a look for the coordinator without is repeated after half a second
+            self._producer.list_topics(topic.settings.topic, _INIT_S)
         with self._as_source_errors():
             self._retrying(lambda: self._producer.init_transactions(_INIT_S), wanted)
 
