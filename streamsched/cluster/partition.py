@@ -181,7 +181,9 @@ class Partition:
                 shard,
                 outcomes,
                 signals=sources[1] if len(sources) > 1 else None,
-                hooks=[ForeignPages(self.number, settings.calls.partitions, settings.ask)],
+                hooks=[
+                    ForeignPages(self.number, settings.calls.partitions, settings.ask, partial(self._goes_on, shard))
+                ],
                 pause=app.service.thread.let_pass,
                 about={"partition": self.number},
             )
@@ -204,6 +206,9 @@ class Partition:
     def _is_wanted(self) -> bool:
         return not self._stopping.is_set()
 
+    def _goes_on(self, shard: Shard) -> bool:
+        return not (self._stopping.is_set() or shard.is_refused)
+
     def _open_shard(self, log: ShardLog, *args: Any, reread: Rereader, **given: Any) -> Shard:
         own = rereading_own(reread, self.number, self._settings.calls.partitions)
         return Shard.open(*args, reread=own, log=log, **given)
@@ -221,7 +226,7 @@ class Partition:
         """Yield what arrives until it is given up or lost, or its log refuses calls."""
         for arrival in arrivals(loop.streams, shard.core.reached.beyond, shard.latest_time, _TICK_S):
             yield arrival  # the source's position is past it: it must be applied before the positions are saved
-            if self._stopping.is_set() or shard.is_refused:
+            if not self._goes_on(shard):
                 return
 
     def _look(self, shard: Shard, source: KafkaSource[OutcomeBatch], loop: IngestLoop) -> None:  # noqa: ARG002
