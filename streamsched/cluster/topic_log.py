@@ -106,10 +106,9 @@ def prepare_topic(topic: CallsTopic) -> CallsTopic:
         try:
             request_admin(settings, lambda: admin.create_topics([new])[settings.topic])
         except SourceError as error:
-            cause = error.__cause__
-            # Another host was faster, or an answer was lost.
-            if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
-                raise
+            cause: Any = error.__cause__
+            if cause is None or cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise  # else another host was faster, or an answer was lost
         found = _await_topic(admin, topic, refusals)
     if len(found.partitions) == 2 * topic.partitions:  # a split has begun: its last step is to add the same to outcomes
         for partition in range(topic.partitions):

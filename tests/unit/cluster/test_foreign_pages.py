@@ -30,11 +30,14 @@ def test_outcomes_are_left_to_the_next_owner_once_the_partition_ends_here(moves:
     (number,) = partitions_of(PackedUrls.pack(URLS[:1]), COUNT).tolist()
     asked: list[int] = []
 
+    def apply(part: OutcomeBatch, is_last: bool) -> Any:  # noqa: ARG001
+        applied.append(part)
+
     def refuse(partition: int, *_: object) -> None:
         asked.append(partition)
         raise ServiceError(f"shard {partition}", "nobody owns it")
 
     pages = ForeignPages(number, COUNT, refuse, lambda: goes_on.pop(0))
     with pytest.raises(SourceError, match="ends here"):
-        pages.observe(OutcomeBatch.from_outcomes([outcome]), lambda part, _: applied.append(part))
+        pages.observe(OutcomeBatch.from_outcomes([outcome]), apply)
     assert (len(asked), applied, pages.done) == (2, [], 0)
