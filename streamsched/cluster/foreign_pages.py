@@ -76,20 +76,21 @@ class ForeignPages(StreamHook):
     """Passes on what outcomes of `partition` say of other partitions' hosts, before the outcomes are applied.
 
     Targets of redirects are discovered by their owners. Outcomes whose message had another host as its key are
-    observed by theirs, which may see them twice: they count once. `ask`: that of ShardSettings. ``done``: pages that
-    were passed on.
+    observed by theirs, which may see them twice: they count once. `ask`: that of ShardSettings; `goes_on`: whether the
+    partition is still served here, else the outcomes are left to its next owner. ``done``: pages that were passed on.
     """
 
     counted = "passed_on"
 
-    def __init__(self, partition: int, count: int, ask: Callable[..., object]) -> None:
+    def __init__(self, partition: int, count: int, ask: Callable[..., object], goes_on: Callable[[], bool]) -> None:
         super().__init__()
         self._partition = partition
         self._count = count
         self._ask = ask
+        self._goes_on = goes_on
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Any:
-        """Pass on what concerns others; `apply` the rest. Raises SourceError if outcomes cannot be passed on."""
+        """Pass on what concerns others; `apply` the rest. Raises SourceError if that cannot be done."""
         split = split_outcomes(outcomes, self._count)
         for partition, rows in split.rows.items():
             if partition != self._partition:
@@ -108,9 +109,13 @@ class ForeignPages(StreamHook):
         return apply(_take_own(split, self._partition), True)
 
     def _pass_on(self, partition: int, call: Callable[[Client], object]) -> bool:
-        """Call the owner of `partition`; return whether it has answered in time."""
+        """Call the owner of `partition`; return whether it has answered in time. Raises SourceError at an end here."""
         end = time.monotonic() + _PASS_ON_S
         while time.monotonic() < end:
+            if not self._goes_on():
+                raise SourceError(
+                    f"partition {self._partition}", "ends here with outcomes not passed on", retriable=True
+                )
             with suppress(ServiceError):
                 self._ask(partition, call, _ANSWER_S)
                 return True

@@ -20,7 +20,7 @@ from streamsched.cluster.common_formula import CommonFormula
 from streamsched.cluster.front import open_front
 from streamsched.cluster.group import GroupMember, GroupOwners
 from streamsched.cluster.image_store import ImageStore
-from streamsched.cluster.partition import Partition, ShardSettings
+from streamsched.cluster.partition import Partition, ShardSettings, remove_left
 from streamsched.cluster.shard_calls import ShardMissing
 from streamsched.cluster.topic_log import CallsTopic
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings, read_settings
@@ -197,7 +197,8 @@ def open_host(
     topic = replace(calls.settings, topic=read_settings(settings.source).topic, group=calls.group)
     token = None if cluster.token is None else _read_token(cluster.token)
     with ExitStack() as stack:
-        stack.enter_context(lock_state(settings.state, make=True))  # another host would empty its directories
+        stack.enter_context(lock_state(settings.state, make=True))
+        remove_left(settings.state)
         owners = stack.enter_context(GroupOwners(topic, calls.partitions))
         shards = GroupShards(owners, token)
         front = stack.enter_context(open_front(shards, http, wall, settings.state, deadline_s=float(cluster.answer)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 from streamsched.client import Client, RetryPolicy
@@ -65,6 +67,12 @@ class ShardSettings:
             raise ServiceError(f"shard {shard}", "nobody owns it")
         with Client(url, token=self.token, timeout_s=timeout_s, retries=RetryPolicy(attempts=1)) as client:
             return call(client)
+
+
+def remove_left(directory: Path) -> None:
+    """Remove what partitions that were open in a process before have left in the local `directory`."""
+    for left in directory.glob(_LOCAL.format("*-*")):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 class Partition:
@@ -145,10 +153,13 @@ class Partition:
             raise SettingsError(
                 "partitions", found, f"{settings.calls.partitions}: `streamsched cluster split` adds some"
             )
-        own = replace(settings.run, state=settings.run.state / _LOCAL.format(self.number))
-        if own.changes.to is not None:
-            own = replace(own, changes=replace(own.changes, keep=KEPT))
         with ExitStack() as stack:
+            # A directory of its own: a thread that has lost the partition before may still be busy with it.
+            prefix = f"{_LOCAL.format(self.number)}-"
+            opened = TemporaryDirectory(prefix=prefix, dir=settings.run.state, ignore_cleanup_errors=True)
+            own = replace(settings.run, state=Path(stack.enter_context(opened)))
+            if own.changes.to is not None:
+                own = replace(own, changes=replace(own.changes, keep=KEPT))
             # 1. Fence the owner before, and fetch what it has left.
             log = ShardLog(settings.calls, self.number, settings.store, settings.wall, self._is_wanted)
             nbytes = log.fetch(own.state)
@@ -167,7 +178,7 @@ class Partition:
                 resume_source(one, shard, own)
             # 3. Serve it while it reads on.
             shard.core.catching_up = self._path
-            # The directory is emptied at the next take-over, which must not cost the audit log.
+            # The directory ends with the block, which must not cost the audit log.
             http = replace(settings.http, audit=settings.run.state / f"audit-{self.number}.jsonl")
             if http.snapshots is not None:
                 http = replace(http, snapshots=Path(http.snapshots) / _LOCAL.format(self.number))
@@ -176,7 +187,9 @@ class Partition:
                 shard,
                 outcomes,
                 signals=sources[1] if len(sources) > 1 else None,
-                hooks=[ForeignPages(self.number, settings.calls.partitions, settings.ask)],
+                hooks=[
+                    ForeignPages(self.number, settings.calls.partitions, settings.ask, partial(self._goes_on, shard))
+                ],
                 pause=app.service.thread.let_pass,
                 about={"partition": self.number},
             )
@@ -199,6 +212,9 @@ class Partition:
     def _is_wanted(self) -> bool:
         return not self._stopping.is_set()
 
+    def _goes_on(self, shard: Shard) -> bool:
+        return not (self._stopping.is_set() or shard.is_refused)
+
     def _open_shard(self, log: ShardLog, *args: Any, reread: Rereader, **given: Any) -> Shard:
         own = rereading_own(reread, self.number, self._settings.calls.partitions)
         return Shard.open(*args, reread=own, log=log, **given)
@@ -216,7 +232,7 @@ class Partition:
         """Yield what arrives until it is given up or lost, or its log refuses calls."""
         for arrival in arrivals(loop.streams, shard.core.reached.beyond, shard.latest_time, _TICK_S):
             yield arrival  # the source's position is past it: it must be applied before the positions are saved
-            if self._stopping.is_set() or shard.is_refused:
+            if not self._goes_on(shard):
                 return
 
     def _look(self, shard: Shard, source: KafkaSource[OutcomeBatch], loop: IngestLoop) -> None:  # noqa: ARG002

@@ -38,7 +38,8 @@ def identify_feed(topic: CallsTopic, partition: int) -> str:
 class ShardLog:
     """The log and the images of a shard that this process has just taken over. See `recovered_state.KeptLog`.
 
-    ``log``: fences earlier owners. `fetch` comes first. Everything is thrown away after an error.
+    ``log``: fences earlier owners. `fetch` comes first. Everything is thrown away after an error. Raises SnapshotError
+    if the store cannot be listed, and the errors of `TopicLog`.
     """
 
     is_damaged = False  # what is damaged in the store is an error
@@ -51,11 +52,13 @@ class ShardLog:
         clock: Callable[[], float],
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.log = TopicLog(topic, partition, wanted)
         self.feed_identity = identify_feed(topic, partition)
         self._store = store
         self._clock = clock
         self._prefix = f"{topic.group}-{topic.identity}/{partition}"  # another cluster may use the same store
+        # Listed before the fence, so no file of a later owner is among them, however long this process is frozen.
+        self._left = store.keys(f"{self._prefix}/")
+        self.log = TopicLog(topic, partition, wanted)
         self._token = os.urandom(6).hex()  # no other owner, before or after, uses these names
         self._calls: list[tuple[int, bytes]] = []
         self._stored: dict[str, StoredFile] = {}  # by name: those of the newest image
@@ -70,7 +73,8 @@ class ShardLog:
             for stored in image.files:
                 self._store.fetch(stored, directory)
             self._stored = {stored.name: stored for stored in image.files}
-        self._delete_others()  # what an owner has left that ended within a save
+        used = {stored.key for stored in self._stored.values()}
+        self._store.delete([key for key in self._left if key not in used])  # of an owner that ended within a save
         return sum(stored.nbytes for stored in self._stored.values())
 
     def apply(self, core: SchedulerCore, loaded: LoadedImages | None, reread: Rereader | None) -> int:  # noqa: D102
@@ -132,10 +136,6 @@ class ShardLog:
         self._stored = {stored.name: stored for stored in files}
         self._store.delete(replaced)
         self.log.drop_until(sequence)
-
-    def _delete_others(self) -> None:
-        used = {stored.key for stored in self._stored.values()}
-        self._store.delete([key for key in self._store.keys(f"{self._prefix}/") if key not in used])
 
 
 class Shard(DurableScheduler):

@@ -12,7 +12,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from streamsched.cluster.image_store import StoredFile
 from streamsched.connectors.kafka.clients.confluent import (
     Refusals,
     make_client,
+    request_admin,
     request_bounds,
     request_metadata,
     show_id,
@@ -101,12 +102,13 @@ def prepare_topic(topic: CallsTopic) -> CallsTopic:
     admin = make_client(AdminClient, settings, {}, refusals)
     found = request_metadata(admin, settings, refusals).topics.get(settings.topic)
     if found is None:
-        made = admin.create_topics([NewTopic(settings.topic, topic.partitions, config=_CONFIG)])[settings.topic]
+        new = NewTopic(settings.topic, topic.partitions, config=_CONFIG)
         try:
-            made.result(settings.patience_s)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another host was faster
-                raise SourceError(f"kafka://{settings.topic}", f"cannot be made: {error.args[0].str()}") from error
+            request_admin(settings, lambda: admin.create_topics([new])[settings.topic])
+        except SourceError as error:
+            cause: Any = error.__cause__
+            if cause is None or cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise  # else another host was faster, or an answer was lost
         found = _await_topic(admin, topic, refusals)
     if len(found.partitions) == 2 * topic.partitions:  # a split has begun: its last step is to add the same to outcomes
         for partition in range(topic.partitions):
@@ -115,14 +117,13 @@ def prepare_topic(topic: CallsTopic) -> CallsTopic:
         expected = f"a topic with {topic.partitions} partitions, as that of the outcomes has"
         raise SettingsError("cluster.calls", f"{settings.topic} with {len(found.partitions)} partitions", expected)
     resource = ConfigResource(ResourceType.TOPIC, settings.topic)
-    with translate_errors(settings):
-        config = admin.describe_configs([resource])[resource].result(settings.patience_s)
+    config = request_admin(settings, lambda: admin.describe_configs([resource])[resource])
     for name, expected in _CONFIG.items():
         value = config[name].value
         if value != expected:
             raise SettingsError("cluster.calls", f"{settings.topic} with {name}={value}", f"{name}={expected}")
-    with translate_errors(settings):
-        named = admin.describe_topics(TopicCollection([settings.topic]))[settings.topic].result(settings.patience_s)
+    asked = TopicCollection([settings.topic])
+    named = request_admin(settings, lambda: admin.describe_topics(asked)[settings.topic])
     return replace(topic, identity=show_id(named.topic_id))
 
 
@@ -160,6 +161,8 @@ class TopicLog(GroupCommitLog):
             "message.max.bytes": str(2 * _PART_BYTES),
         }
         self._producer = make_client(library.Producer, topic.settings, own, self._refusals)
+        with suppress(KafkaException):  # to connect: a look for the coordinator without is repeated after half a second
+            self._producer.list_topics(topic.settings.topic, _INIT_S)
         with self._as_source_errors():
             self._retrying(lambda: self._producer.init_transactions(_INIT_S), wanted)
 
@@ -210,10 +213,11 @@ class TopicLog(GroupCommitLog):
         if self._admin is None:
             self._admin = make_client(AdminClient, self.topic.settings, {}, self._refusals)
         part = TopicPartition(self.topic.settings.topic, self.partition, before)
+        admin = self._admin
         try:
-            self._admin.delete_records([part])[part].result(self.topic.settings.patience_s)
-        except KafkaException as error:
-            raise SnapshotError(self.place, f"old calls cannot be deleted: {error.args[0].str()}") from error
+            request_admin(self.topic.settings, lambda: admin.delete_records([part])[part])
+        except SourceError as error:
+            raise SnapshotError(self.place, f"old calls cannot be deleted: {error.reason}") from error
 
     def renew(self) -> None:
         """Raise SnapshotError: what an error has left in doubt is decided by reading the log anew."""

@@ -419,7 +419,9 @@ class Scheduler:
         ``*.example.org`` names several hosts. Raises SettingsError unless one of `urls` and `host` is given.
         """
         if (urls is None) == (host is None):
-            raise SettingsError("urls", urls, "URLs, or a host in place of them")
+            raise SettingsError(
+                "urls", None if urls is None else "URLs beside a host", "URLs, or a host in place of them"
+            )
         core = self.core
         with core.lock:
             shard = core.pages.arrays

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final, TypeVar
@@ -30,6 +31,7 @@ from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
 
 Client = TypeVar("Client")
+Answer = TypeVar("Answer")
 
 TRANSIENT: Final = (  # errors that pass, or that an administrator resolves while we wait
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001  its API
@@ -40,6 +42,7 @@ TRANSIENT: Final = (  # errors that pass, or that an administrator resolves whil
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_CONTROLLER,
     KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
@@ -76,6 +79,27 @@ def request_bounds(consumer: Any, part: Any, settings: KafkaSettings) -> tuple[i
                 left_s = max(deadline - time.monotonic(), _RETRY_S)
                 bounds: tuple[int, int] = consumer.get_watermark_offsets(part, left_s)
             return bounds
+        except SourceError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+
+
+def request_admin(settings: KafkaSettings, request: Callable[[], Future[Answer]]) -> Answer:
+    """Return the answer to the `request` of an administrator.
+
+    Requests again, until the patience of the settings ends, after errors that pass, as of brokers that start anew: such
+    a request may have been done. Raises SourceError.
+    """
+    deadline = time.monotonic() + settings.patience_s
+    while True:
+        left_s = max(deadline - time.monotonic(), _RETRY_S)
+        try:
+            with translate_errors(settings):
+                return request().result(left_s)
+        except TimeoutError:
+            reason = f"{settings.servers} have not answered for {settings.patience_s:g} s"
+            raise SourceError(f"kafka://{settings.topic}", reason, retriable=True) from None
         except SourceError as error:
             if not error.retriable or time.monotonic() > deadline:
                 raise

@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-PRODUCE, OFFSET_COMMIT = 0, 8  # keys of requests in Kafka's protocol
+PRODUCE, OFFSET_COMMIT, CREATE_TOPICS, DESCRIBE_CONFIGS = 0, 8, 19, 32  # keys of requests in Kafka's protocol
 
 
 class Requests:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from streamsched.errors import CatchingUp, SettingsError, SnapshotError, StateIn
 from streamsched.outcomes import Outcome
 from streamsched.persistence.image_writer import SavePlan
 from tests.integration.kafka.broker import Address
+from tests.integration.kafka.proxy import CREATE_TOPICS, DESCRIBE_CONFIGS, Proxy
 from tests.integration.kafka.topics import Topic
 
 DAY = 86_400.0
@@ -177,6 +179,18 @@ def test_a_topic_that_loses_records_is_refused(
         prepare_topic(calls)
 
 
+@pytest.mark.parametrize("request_kind", [CREATE_TOPICS, DESCRIBE_CONFIGS])
+def test_a_host_may_start_while_the_brokers_start_anew(proxy: Proxy, request_kind: int) -> None:
+    name = f"calls-{uuid.uuid4().hex[:12]}"
+    held = proxy.hold(request_kind, arrives=True)
+    with ThreadPoolExecutor(1) as pool:
+        prepared = pool.submit(prepare_topic, CallsTopic(KafkaSettings(proxy.servers, name), "crawl", 4))
+        assert held.wait(20.0)
+        proxy.cut()
+        proxy.mend()
+        assert prepared.result(60.0) == prepare_topic(prepared.result())
+
+
 def test_a_topic_with_other_partitions_is_refused(calls: CallsTopic) -> None:
     with pytest.raises(SettingsError, match="5 partitions"):
         prepare_topic(replace(calls, partitions=5))
@@ -245,6 +259,26 @@ def test_a_store_that_fails_loses_nothing(take: Callable[..., Shard], monkeypatc
     assert shard.is_saved
     digest = shard.digest()
     assert take(name="b").digest() == digest
+
+
+def test_an_owner_that_is_frozen_as_it_begins_deletes_nothing_of_the_next(
+    take: Callable[..., Shard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between reading the log and deleting what no image names, another owner has saved."""
+    read, later = TopicLog.read, list[Shard]()
+
+    def read_and_freeze(log: TopicLog) -> list[tuple[int, bytes]]:
+        calls = read(log)
+        monkeypatch.setattr(TopicLog, "read", read)
+        later.append(take(name="b"))
+        work(later[0], 0)
+        later[0].snapshot()
+        return calls
+
+    monkeypatch.setattr(TopicLog, "read", read_and_freeze)
+    with pytest.raises(StateInUse, match="another host"):
+        take(name="a")
+    assert take(name="c").digest() == later[0].digest()
 
 
 def test_settings_of_a_store_that_cannot_be() -> None:
