@@ -33,9 +33,8 @@ demo: .venv/ready ## replay a year of real changes under twelve policies, then s
 live: .venv/ready-live ## a year of real changes in a minute: Kafka, the service, and a crawler beside oldest first
 	@$(BIN)/python -m examples.live $(WITH)
 
-test: .venv/ready ## run all checks of CI: style, imports, then types and tests side by side
-	@$(MAKE) --no-print-directory --jobs style kernels
-	@$(MAKE) --no-print-directory --jobs mypy pyright pytest
+test: .venv/ready ## run all checks of CI: style, imports and types while kernels compile, then tests
+	@$(MAKE) --no-print-directory --jobs style mypy pyright pytest
 
 lint: style mypy pyright ## check style, types and the direction of imports
 
@@ -50,13 +49,13 @@ mypy: .venv/ready-dev
 pyright: .venv/ready-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# Beside the installation of the tools; else the workers of pytest wait for each other's kernels.
+# Before the tests, whose workers would wait for each other's kernels; one process, beside which there is room for others.
 kernels: .venv/ready
 	NUMBA_CACHE_DIR=$(CURDIR)/build/kernels $(BIN)/python -m streamsched warm
 
 # Hundreds of processes import the project: where images forbid it, bytecode is kept all the same, for this target only.
 pytest: export PYTHONDONTWRITEBYTECODE =
-pytest: .venv/ready-dev
+pytest: .venv/ready-dev kernels
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 
 docs: .venv/ready-dev ## make docs/settings.md and the tables of fields out of the code, and the site out/docs/site
