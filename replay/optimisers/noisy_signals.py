@@ -27,7 +27,7 @@ _NOISE: Final = (0.1, 0.6)  # false signals per unit of time, uniform
 _WARM: Final = 0.25  # of the time, which is not measured: all copies are current at the start
 _SILENT, _ANNOUNCED, _FALSE = 0, 1, 2  # changes without a signal and with one, signals without a change
 _STEEPEST: Final = float(np.exp(-1.0))  # of a value, for importance 1: α s e^(-αs) at most
-_STEPS: Final = 26  # of a bisection: within a millionth
+_CLOSE: Final = 1e-6  # where a bisection ends, relative
 _PRICES: Final = (1e-9, 1e6)  # of a visit
 _THRESHOLDS: Final = (1e-6, 1e14)
 
@@ -241,39 +241,45 @@ def _best_accuracy(pages: NoisyPages, visits: float) -> float:
 
     Between two prices with fewer and more visits than there are, it mixes both policies.
     """
+    count = pages.recall.size
     low, high = _PRICES
-    fewer, more = (0.0, 0.0), _spend(pages, low)
-    for _ in range(_STEPS):
+    least, most, thresholds = np.full(count, _THRESHOLDS[0]), np.full(count, _THRESHOLDS[1]), np.empty(count)
+    fewer, more = (0.0, 0.0), _spend(pages, low, least, most, thresholds)
+    while high > low * (1.0 + _CLOSE):
         price = np.sqrt(low * high)
-        found = _spend(pages, price)
+        found = _spend(pages, price, least, most, thresholds)
         if found[0] > visits:
             low, more = price, found
+            least[:] = thresholds
         else:
             high, fewer = price, found
+            most[:] = thresholds
     share = (visits - fewer[0]) / (more[0] - fewer[0]) if more[0] > visits else 1.0
     return float(((1.0 - share) * fewer[1] + share * more[1]) / pages.importance.sum())
 
 
 @kernel
-def _spend(pages: NoisyPages, price: float) -> tuple[float, float]:
-    """Return the visits per unit of time at a price, and the importance of current copies, on average."""
+def _spend(pages: NoisyPages, price: float, least: Floats, most: Floats, thresholds: Floats) -> tuple[float, float]:
+    """Return the visits per unit of time at a price, and the importance of current copies, on average.
+
+    Fill `thresholds`, float64[pages], which lie between `least` and `most`: those at a lower and a higher price.
+    """
     used, current = 0.0, 0.0
     for row in range(pages.recall.size):
-        threshold = _threshold(pages, row, price)
-        if threshold < _THRESHOLDS[1]:
-            moments = find_moments(pages, row, threshold, 0, MOST_TERMS)
+        thresholds[row] = _threshold(pages, row, price, least[row], most[row])
+        if thresholds[row] < _THRESHOLDS[1]:
+            moments = find_moments(pages, row, thresholds[row], 0, MOST_TERMS)
             used += 1.0 / moments.time
             current += pages.importance[row] * moments.current / moments.time
     return used, current
 
 
 @kernel
-def _threshold(pages: NoisyPages, row: int, price: float) -> float:
-    """Return the effective time after which a visit is worth a price, the greatest threshold if it never is."""
-    low, high = _THRESHOLDS
+def _threshold(pages: NoisyPages, row: int, price: float, low: float, high: float) -> float:
+    """Return the effective time from `low` to `high` after which a visit is worth a price, `high` if it never is."""
     if value_page(pages, row, high, 0, MOST_TERMS) < price:
         return float(high)
-    for _ in range(_STEPS):
+    while high > low * (1.0 + _CLOSE):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if value_page(pages, row, middle, 0, MOST_TERMS) < price else (low, middle)
     return float(low)
