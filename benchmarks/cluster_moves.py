@@ -35,6 +35,7 @@ from tests.support.local_s3 import URL, serving_s3
 _CALLERS: Final = 16
 _CALLS: Final = 200  # of each caller
 _SESSION_S: Final = 6.0
+_SAVE_S: Final = 30.0
 _MORE: Final = f"session.timeout.ms={_SESSION_S * 1e3:.0f}&heartbeat.interval.ms=1000"
 _TIME: Final = re.compile(r"\"time\": \"([^\"]+)\"")
 
@@ -100,7 +101,7 @@ def _move(servers: str, folder: Path, pages: int) -> list[Row]:
     words = ("--until-end", "--state", folder / "one", "--log-format", "json", "--log-level", "info")
     alone = finish(start("run", "--source", source, *words)).err.splitlines()
     alone_s = _time_of(alone, "stopped") - _time_of(alone, "started")
-    cluster = Cluster(servers, "outcomes", URL, folder, _MORE, save_every="30s")
+    cluster = Cluster(servers, "outcomes", URL, folder, _MORE, save_every=f"{_SAVE_S:g}s")
     try:
         hosts = [cluster.start() for _ in range(2)]
         cluster.owners(PARTITIONS, within_s=600)
@@ -124,14 +125,17 @@ def _move(servers: str, folder: Path, pages: int) -> list[Row]:
                 Row(what, _seconds(taken - given + saved)),
                 Row("the slowest merged batch of 1,000 meanwhile", _seconds(batches.slowest_s())),
             ]
-        # 3. A host is killed.
+        # 3. A host is killed once its images have all that it has read: the next owner would read the rest again.
+        _await_images(cluster)
         with _Batches(hosts[0]) as batches:
             killed = _read_clock()
             hosts[1].kill()
             cluster.owners(PARTITIONS, within_s=120)
             served = max(at for host in (hosts[0], third) for at in _times(host, "partition caught up"))
             rows += [
-                Row(f"`kill -9`, session timeout {_SESSION_S:g} s: served again", _seconds(served - killed)),
+                Row(
+                    f"`kill -9` after a save, session timeout {_SESSION_S:g} s: served again", _seconds(served - killed)
+                ),
                 Row("the slowest merged batch of 1,000 of the others meanwhile", _seconds(batches.slowest_s())),
             ]
         return rows
@@ -175,6 +179,15 @@ def _time(call: Callable[[], Any]) -> float:
     except StreamschedError:
         return 0.0
     return time.perf_counter() - begun
+
+
+def _await_images(cluster: Cluster) -> None:
+    """Wait until the newest images have all that the topic has, three times the interval of saves at most."""
+    end = time.monotonic() + 3.0 * _SAVE_S
+    while any(one["lag"] for one in finish(start("cluster", "status", *cluster.place, "--json")).json):
+        if time.monotonic() > end:
+            break
+        time.sleep(1.0)
 
 
 def _times(host: HostProcess, event: str) -> list[float]:
