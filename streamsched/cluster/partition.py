@@ -16,8 +16,7 @@ from typing import Any, Final, TypeVar
 from streamsched.client import Client, RetryPolicy
 from streamsched.cluster.foreign_pages import ForeignPages, rereading_own
 from streamsched.cluster.image_store import ImageStore
-from streamsched.cluster.shard import Shard, ShardLog
-from streamsched.cluster.shard_changes import KEPT, write_shard_changes
+from streamsched.cluster.shard import KEPT, Shard, ShardLog, write_shard_changes
 from streamsched.cluster.topic_log import CallsTopic
 from streamsched.connectors.kafka.clients.protocol import partition_path
 from streamsched.connectors.kafka.kafka_settings import read_settings

@@ -105,7 +105,7 @@ def test_visits_that_were_made_are_read_as_they_are(outcomes: list[dict[str, Any
 @given(records, st.integers(1, 5), st.sampled_from([12.0, 30.0, 60.0]))
 @example([(0.0, "A", PAGES[0]), (1.0, "M", PAGES[0]), (2.0, "M", PAGES[0])], 1, 60.0)  # bins of two steps and a half
 def test_intervals_are_counted_one_by_one(log: list[Record], step: int, mean: float) -> None:
-    count_by_twin(log, step, mean)
+    check_by_twin(log, step, mean)
 
 
 @pytest.mark.parametrize(("step", "mean"), [(1, 12.0), (2, 12.0), (1, 15.0)])
@@ -116,10 +116,10 @@ def test_many_intervals_are_counted_one_by_one(step: int, mean: float) -> None:
     for page, own in zip(PAGES, (mean, 0.9 * mean, 1.1 * mean, 5.0), strict=True):
         times = np.cumsum(rng.geometric(1 / own, 30)).tolist()
         log += [(float(at), "M", page) for at in times if at < 100]
-    assert count_by_twin(sorted(log), step, mean) >= 4
+    assert check_by_twin(sorted(log), step, mean) >= 4
 
 
-def count_by_twin(log: list[Record], step: int, mean: float) -> int:
+def check_by_twin(log: list[Record], step: int, mean: float) -> int:
     """Compare both figures of intervals; return how many the second has."""
     scale = 600  # of a step, so that means are of hours
     wide = [(when * scale, op, url) for when, op, url in log]

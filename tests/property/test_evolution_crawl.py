@@ -136,7 +136,7 @@ def trials(draw: st.DrawFn, cycles: st.SearchStrategy[int], most: int = 40) -> T
     return Trial(history, first, length, warmup, budget, reading, draw(st.integers(0, 2**64 - 1)))
 
 
-def compare(trial: Trial, formula: Formula) -> None:
+def check_by_twin(trial: Trial, formula: Formula) -> None:
     """Compare the evaluator, cycle by cycle and by each metric, with the page-by-page crawl."""
     expected = naive.crawl(trial, formula, cuts := (1.0, 0.5, 0.07))
     counted = np.array(expected.counted)
@@ -159,19 +159,19 @@ def compare(trial: Trial, formula: Formula) -> None:
 @examples(ordinary=15, whole=50)
 @given(trials(st.integers(1, 12)), programs(BASIC))
 def test_basic_terminals(trial: Trial, formula: Formula) -> None:
-    compare(trial, formula)
+    check_by_twin(trial, formula)
 
 
 @examples(ordinary=20, whole=65)
 @given(trials(st.integers(1, 12)), programs(PAPER))
 def test_the_terminals_of_the_paper(trial: Trial, formula: Formula) -> None:
-    compare(trial, formula)
+    check_by_twin(trial, formula)
 
 
 @examples(ordinary=20, whole=65)
 @given(trials(st.integers(1, 12)), programs(FULL))
 def test_terminals_that_tell_equal_histories_apart(trial: Trial, formula: Formula) -> None:
-    compare(trial, formula)
+    check_by_twin(trial, formula)
 
 
 @pytest.mark.parametrize(
@@ -183,19 +183,19 @@ def test_many_tied_pages(reading: Literal["since_visit", "that_day"], text: str)
     rng = np.random.default_rng(3)
     rates = np.where(rng.random(3_000) < 0.35, 0.0, rng.gamma(0.4, 0.3, 3_000))
     history = ChangeHistory.of(rng.random((3_000, 9)) < rates[:, None], hashes=rng.integers(0, 2**63, 3_000, np.uint64))
-    compare(Trial(history, budget=0.3, reading=reading, salt=1), Formula.parse(text))
+    check_by_twin(Trial(history, budget=0.3, reading=reading, salt=1), Formula.parse(text))
 
 
 @examples(ordinary=15, whole=50)
 @given(trials(st.integers(1, 30), most=25), programs((*BY_RHYTHM, "t", "importance")))
 def test_rhythms(trial: Trial, formula: Formula) -> None:
-    compare(trial, formula)
+    check_by_twin(trial, formula)
 
 
 @examples(ordinary=4, whole=15)
 @given(trials(st.integers(60, 140), most=12), programs(FULL))
 def test_more_cycles_than_a_word_has_bits(trial: Trial, formula: Formula) -> None:
-    compare(trial, formula)
+    check_by_twin(trial, formula)
 
 
 @st.composite
@@ -264,7 +264,7 @@ def test_what_is_not_a_number_goes_after_minus_infinity() -> None:
     assert np.isnan(scores).tolist() == [True, False, False, True, True]
     trial = Trial(history, budget=0.4, reading="that_day", salt=1)
     assert set(Evaluator([trial], workers=1).series(formula)[0][0].change_rate.tolist()) == {1.0}
-    compare(trial, formula)
+    check_by_twin(trial, formula)
 
 
 STEADY = Trial(ChangeHistory.of(np.eye(6, 9, dtype=np.bool_)), budget=0.34)

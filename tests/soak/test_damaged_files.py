@@ -72,7 +72,7 @@ def test_flipped_byte(crawl: SavedCrawl, folder: Path, rng: random.Random) -> No
     raw, place = bytearray(path.read_bytes()), place_in(path, rng)
     raw[place] ^= rng.choice([1 << rng.randrange(8), rng.randrange(1, 256)])
     path.write_bytes(raw)
-    answers = ask_all(crawl, folder, {path.name})
+    answers = check_all(crawl, folder, {path.name})
     if suffix == ".state":
         assert answers["verify"].code == 4, (path.name, place)
         assert path.name in answers["verify"].err
@@ -155,10 +155,10 @@ def test_file_cut_gone_or_swapped(crawl: SavedCrawl, folder: Path, rng: random.R
     path = rng.choice(state_files(folder))
     others = [one for one in state_files(folder) if one != path]
     other = rng.choice([one for one in others if one.suffix == path.suffix] or others)
-    ask_all(crawl, folder, damage(path, other, rng))
+    check_all(crawl, folder, damage(path, other, rng))
 
 
-def ask_all(crawl: SavedCrawl, folder: Path, hurt: set[str]) -> dict[str, Answer]:
+def check_all(crawl: SavedCrawl, folder: Path, hurt: set[str]) -> dict[str, Answer]:
     """Call every command; each answers rightly, or names what is hurt. Reading ones leave the files as they are."""
     before = describe(folder)
     answers = {name: answer_of(name, folder, crawl.source, folder.parent) for name in READING}

@@ -67,36 +67,32 @@ def to_error(error: Any, settings: KafkaSettings, place: str | None = None) -> S
 
 
 def request_bounds(consumer: Any, part: Any, settings: KafkaSettings) -> tuple[int, int]:
-    """Return the first offset of a TopicPartition and the next one.
+    """Return the first offset of a TopicPartition and the next one. Raises SourceError.
 
-    Requests until there is an answer or the time of the settings ends: electing the leader of a new partition takes
-    time. Raises SourceError.
+    Electing the leader of a new partition takes time: see `_request_again`.
     """
-    deadline = time.monotonic() + settings.patience_s
-    while True:
-        try:
-            with translate_errors(settings):
-                left_s = max(deadline - time.monotonic(), _RETRY_S)
-                bounds: tuple[int, int] = consumer.get_watermark_offsets(part, left_s)
-            return bounds
-        except SourceError as error:
-            if not error.retriable or time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_S)
+    bounds: tuple[int, int] = _request_again(settings, lambda left_s: consumer.get_watermark_offsets(part, left_s))
+    return bounds
 
 
 def request_admin(settings: KafkaSettings, request: Callable[[], Future[Answer]]) -> Answer:
-    """Return the answer to the `request` of an administrator.
+    """Return the answer to the `request` of an administrator. Raises SourceError.
 
-    Requests again, until the patience of the settings ends, after errors that pass, as of brokers that start anew: such
-    a request may have been done. Raises SourceError.
+    A request that fails as brokers start anew may have been done, and is made again: see `_request_again`.
+    """
+    return _request_again(settings, lambda left_s: request().result(left_s))
+
+
+def _request_again(settings: KafkaSettings, request: Callable[[float], Answer]) -> Answer:
+    """Return the answer to a request, made again after errors that pass until the patience of the settings ends.
+
+    `request` is called with the seconds that are left. Raises SourceError.
     """
     deadline = time.monotonic() + settings.patience_s
     while True:
-        left_s = max(deadline - time.monotonic(), _RETRY_S)
         try:
             with translate_errors(settings):
-                return request().result(left_s)
+                return request(max(deadline - time.monotonic(), _RETRY_S))
         except TimeoutError:
             reason = f"{settings.servers} have not answered for {settings.patience_s:g} s"
             raise SourceError(f"kafka://{settings.topic}", reason, retriable=True) from None

@@ -316,7 +316,7 @@ def _check_changes(settings: RunSettings, topic: KafkaSettings) -> None:
     """Raise SettingsError if the place for changes is no topic of their own, SourceError if there is none."""
     with needs_http(_EXTRA):
         from streamsched.cluster.group import count_partitions  # noqa: PLC0415  an extra
-        from streamsched.cluster.shard_changes import changes_topic  # noqa: PLC0415  an extra
+        from streamsched.cluster.shard import changes_topic  # noqa: PLC0415  an extra
     changes = changes_topic(settings)
     used = [settings.cluster.calls, *(one.settings.topic for one in _topics(settings, topic))]
     if changes.topic in used:

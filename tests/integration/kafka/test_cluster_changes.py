@@ -14,8 +14,7 @@ import pytest
 
 from streamsched.api.answers import Change
 from streamsched.cluster.image_store import ImageStore
-from streamsched.cluster.shard import Shard, ShardLog
-from streamsched.cluster.shard_changes import write_shard_changes
+from streamsched.cluster.shard import Shard, ShardLog, write_shard_changes
 from streamsched.cluster.topic_log import CallsTopic, prepare_topic
 from streamsched.connectors.kafka import read_settings
 from streamsched.connectors.kafka.clients.factory import open_consumer

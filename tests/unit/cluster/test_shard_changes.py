@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from streamsched.api.answers import Change
-from streamsched.cluster.shard import Shard, identify_feed
-from streamsched.cluster.shard_changes import ShardChangeWriter
+from streamsched.cluster.shard import Shard, ShardChangeWriter, identify_feed
 from streamsched.cluster.topic_log import CallsTopic
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SnapshotError, SourceError
