@@ -36,7 +36,7 @@ DAY_S = 86_400.0
 class Hosts:
     """Serves shards below ``/shards/NUMBER``, as hosts do, and counts the calls of each shard.
 
-    ``hangs``, ``refuses``: shards that do not answer, or answer 503; ``stuck``: paths at which a shard does not answer;
+    ``hangs``, ``refuses``, ``slow``: shards that do not answer, answer 503, or after .3 s; ``stuck``: paths at which a shard does not answer;
     ``unowned``: shards that nobody owns; ``lost_ones``: those that a front has found lost, in order.
     """
 
@@ -45,6 +45,7 @@ class Hosts:
         self.hangs: set[int] = set()
         self.stuck: set[tuple[int, str]] = set()
         self.refuses: set[int] = set()
+        self.slow: set[int] = set()
         self.unowned: set[int] = set()
         self.lost_ones: list[int] = []
         self.called: list[tuple[int, str]] = []
@@ -74,6 +75,8 @@ class Hosts:
         self.called.append((shard, path))
         if shard in self.hangs or (shard, path) in self.stuck:
             await asyncio.Event().wait()
+        if shard in self.slow:
+            await asyncio.sleep(0.3)
         if shard in self.refuses:
             await JSONResponse({"code": "catching_up"}, 503)(scope, receive, send)
             return
