@@ -106,6 +106,7 @@ def measure(pages: int, repeats: int) -> list[Row]:
     try:
         _build(folder / "state", pages)
         shutil.copytree(folder / "state", folder / "copy")
+        os.sync()  # a log's writes would wait for those of the 4 GB
         with _serving(folder / "state", "--set", "http.rate=1000000") as (_, address):
             own = _measure(_OverHttp(address), pages, seconds)
             clicked = _measure_clicks(_OverHttp(address), pages, seconds)
