@@ -206,9 +206,8 @@ class FullScan:
         key = np.uint64(0) if overdue_s < np.inf else sort_keys(self.score(shard, query.now, query.cycle_s, rows))[0]
         own = WorstOfBest(overdue_s, key, tie_keys(shard.pages.records["url_hash"][rows], query.salt)[0])
         kernel_query = query.for_kernels(self._host_slots.usage)
-        counted = np.arange(pages)
-        if pages > _MOST_COUNTED:
-            counted = _spread_runs(pages, _MOST_COUNTED // _SAMPLE_ROWS)
+        is_sample = pages > _MOST_COUNTED
+        counted = _spread_runs(pages, _MOST_COUNTED // _SAMPLE_ROWS) if is_sample else np.arange(pages)
         before = eligible = 0
         for start in range(0, counted.size, BLOCK):
             block = counted[start : start + BLOCK]
@@ -216,7 +215,7 @@ class FullScan:
             found = count_before(shard, scores, block, kernel_query, own, row)
             before, eligible = before + found[0], eligible + found[1]
         scale = pages / max(counted.size, 1)
-        return Place(1 + round(before * scale), round(eligible * scale), counted.size < pages)
+        return Place(1 + round(before * scale), round(eligible * scale), is_sample)
 
     def _share(self, pages: int, work: Callable[[_Worker, Iterator[int]], Result]) -> list[Result]:
         """Let each thread `work` on the blocks of pages that begin at some rows; return the results. Few take one."""
