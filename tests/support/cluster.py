@@ -36,8 +36,9 @@ DAY_S = 86_400.0
 class Hosts:
     """Serves shards below ``/shards/NUMBER``, as hosts do, and counts the calls of each shard.
 
-    ``hangs``, ``refuses``, ``slow``: shards that do not answer, answer 503, or after .3 s; ``stuck``: paths at which a shard does not answer;
-    ``unowned``: shards that nobody owns; ``lost_ones``: those that a front has found lost, in order.
+    ``hangs``, ``refuses``, ``slow``: shards that do not answer, answer 503, or answer after .3 s; ``stuck``: paths at
+    which a shard does not answer; ``unowned``: shards that nobody owns; ``lost_ones``: those that a front has found
+    lost, in order.
     """
 
     def __init__(self, apps: list[HttpApp[Any]]) -> None:
