@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -15,7 +14,7 @@ from streamsched.errors import ServiceError
 from streamsched.http.protocol.problems import HttpError
 
 _SHORT_S: Final = 0.2  # in which a shard must answer that did not answer in time before
-_WHOLE_EVERY: Final = 10.0  # deadlines after which such a shard has a whole one again: it may be slow, and not dead
+_WHOLE_EVERY: Final = 10.0  # deadlines after which one call of such a shard has a whole one: it may only be slow
 Answer = TypeVar("Answer")
 
 
@@ -60,9 +59,8 @@ class ShardCalls:
     def __init__(self, shards: Shards, deadline_s: float) -> None:
         self.shards = shards
         self._deadline_s = deadline_s
-        self._silent: dict[
-            int, float
-        ] = {}  # shards whose last call was not answered in time: when they had a whole one
+        # Shards whose last call was not answered in time, and when one call has the whole deadline again.
+        self._silent: dict[int, float] = {}
 
     async def call(self, shard: int, operation: Operation[Answer], /, **given: Any) -> Answer:
         """Return the answer of a shard. Raises ShardMissing without one, and what the shard refuses the call with.
@@ -111,14 +109,18 @@ class ShardCalls:
         self, shard: int, operation: Operation[Answer], given: Mapping[str, Any], least_s: float
     ) -> Answer:
         now_s = time.monotonic()
-        waits_whole = now_s > self._silent.get(shard, -math.inf) + _WHOLE_EVERY * self._deadline_s
-        limit_s = max(self._deadline_s if waits_whole else min(_SHORT_S, self._deadline_s), least_s)
+        next_whole_s = now_s + _WHOLE_EVERY * self._deadline_s
+        limit_s = self._deadline_s
+        if now_s < self._silent.get(shard, now_s):
+            limit_s = min(_SHORT_S, limit_s)
+        elif shard in self._silent:
+            self._silent[shard] = next_whole_s  # the calls beside this one do not wait
+        limit_s = max(limit_s, least_s)
         try:
             async with asyncio.timeout(limit_s):
                 answer = await self.call(shard, operation, timeout_s=2.0 * limit_s, **given)
         except TimeoutError:
-            if waits_whole:
-                self._silent[shard] = now_s
+            self._silent.setdefault(shard, next_whole_s)
             self.shards.lost(shard)
             raise ShardMissing(shard, f"no answer within {limit_s:g} s") from None
         self._silent.pop(shard, None)

@@ -96,10 +96,35 @@ def test_a_slow_shard_that_was_silent_once_has_its_whole_time_again(
         assert (await cluster.front.next_batch(20)).missing == [1]
         cluster.hosts.hangs.clear()
         cluster.hosts.slow.add(1)
-        while (await cluster.front.next_batch(20)).missing:
-            pass
+        begun_s = time.monotonic()
+        while missing := (await cluster.front.next_batch(20)).missing:
+            assert missing == [1]
+            assert time.monotonic() - begun_s < 60.0
 
     asyncio.run(run_in_cluster(tmp_path, test, deadline_s=1.0))
+
+
+def test_one_request_at_a_time_waits_longer_for_a_shard_that_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_calls, "_SHORT_S", 0.05)
+    monkeypatch.setattr(shard_calls, "_WHOLE_EVERY", 0.0)
+
+    async def test(cluster: Cluster) -> None:
+        cluster.hosts.hangs.add(1)
+        assert (await cluster.front.rank(5)).missing == [1]
+        monkeypatch.setattr(shard_calls, "_WHOLE_EVERY", 1_000.0)
+        waited_s = []
+
+        async def rank() -> None:
+            begun_s = time.monotonic()
+            assert (await cluster.front.rank(5)).missing == [1]
+            waited_s.append(time.monotonic() - begun_s)
+
+        await asyncio.gather(*(rank() for _ in range(8)))
+        assert sum(one >= 4.0 for one in waited_s) == 1
+
+    asyncio.run(run_in_cluster(tmp_path, test, deadline_s=4.0))
 
 
 @pytest.mark.parametrize("fault", ["refuses", "hangs", "unowned"])
@@ -119,8 +144,11 @@ def test_a_shard_that_does_not_answer_is_left_out_and_named(tmp_path: Path, faul
         assert (await cluster.front.rank(5)).missing == [1]
         assert bool(cluster.hosts.lost_ones) == (fault != "unowned")
         getattr(cluster.hosts, fault).clear()
-        while (await cluster.front.next_batch(20)).missing:  # it may answer too late for the short time that it has
-            assert fault == "hangs"
+        begun_s = time.monotonic()
+        while missing := (await cluster.front.next_batch(20)).missing:
+            assert fault == "hangs"  # its answer may take longer than the short time that it has
+            assert missing == [1]
+            assert time.monotonic() - begun_s < 100.0
 
     asyncio.run(run_in_cluster(tmp_path, test, deadline_s=3.0 if fault == "hangs" else 60.0))
 
