@@ -59,7 +59,7 @@ class ShardCalls:
     def __init__(self, shards: Shards, deadline_s: float) -> None:
         self.shards = shards
         self._deadline_s = deadline_s
-        # Shards whose last call was not answered in time, and when one call has the whole deadline again.
+        # Shards that did not answer within the whole deadline, and when one call has it again.
         self._silent: dict[int, float] = {}
 
     async def call(self, shard: int, operation: Operation[Answer], /, **given: Any) -> Answer:
@@ -108,20 +108,21 @@ class ShardCalls:
     async def _call_in_time(
         self, shard: int, operation: Operation[Answer], given: Mapping[str, Any], least_s: float
     ) -> Answer:
-        now_s = time.monotonic()
-        next_whole_s = now_s + _WHOLE_EVERY * self._deadline_s
-        limit_s = self._deadline_s
-        if now_s < self._silent.get(shard, now_s):
-            limit_s = min(_SHORT_S, limit_s)
-        elif shard in self._silent:
-            self._silent[shard] = next_whole_s  # the calls beside this one do not wait
-        limit_s = max(limit_s, least_s)
+        now_s, every_s = time.monotonic(), _WHOLE_EVERY * self._deadline_s
+        is_short = now_s < self._silent.get(shard, now_s)
+        if shard in self._silent and not is_short:
+            self._silent[shard] = now_s + every_s  # the calls beside this one do not wait
+        limit_s = max(min(_SHORT_S, self._deadline_s) if is_short else self._deadline_s, least_s)
         try:
             async with asyncio.timeout(limit_s):
                 answer = await self.call(shard, operation, timeout_s=2.0 * limit_s, **given)
         except TimeoutError:
-            self._silent.setdefault(shard, next_whole_s)
+            if not is_short:  # a short one says nothing of a slow shard, which may have answered another call meanwhile
+                self._silent[shard] = time.monotonic() + every_s
             self.shards.lost(shard)
             raise ShardMissing(shard, f"no answer within {limit_s:g} s") from None
+        except (HttpError, ServiceError):
+            self._silent.pop(shard, None)  # it is not silent, or nobody owns it
+            raise
         self._silent.pop(shard, None)
         return answer

@@ -104,6 +104,31 @@ def test_a_slow_shard_that_was_silent_once_has_its_whole_time_again(
     asyncio.run(run_in_cluster(tmp_path, test, deadline_s=1.0))
 
 
+def test_a_slow_shard_has_its_whole_time_again_among_many_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_calls, "_WHOLE_EVERY", 1.0)
+
+    async def test(cluster: Cluster) -> None:
+        cluster.hosts.hangs.add(1)
+        assert (await cluster.front.rank(5)).missing == [1]
+        cluster.hosts.hangs.clear()
+        cluster.hosts.slow.add(1)
+        missing: list[list[int]] = []
+
+        async def rank() -> None:
+            missing.append((await cluster.front.rank(5)).missing)
+
+        begun_s = time.monotonic()
+        async with asyncio.TaskGroup() as requests:
+            while missing[-20:] != [[]] * 20:
+                requests.create_task(rank())
+                await asyncio.sleep(0.05)
+                assert time.monotonic() - begun_s < 60.0
+
+    asyncio.run(run_in_cluster(tmp_path, test, deadline_s=2.0))
+
+
 def test_one_request_at_a_time_waits_longer_for_a_shard_that_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
